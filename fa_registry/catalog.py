@@ -1,0 +1,87 @@
+"""Catalog: the named members of a family, built in or brought by another package.
+
+A built-in member is one file in the family's folder that binds `PLUGIN`; its name is the file's. A third-party member
+is an entry point in the group `fa_registry.<family>`. Nothing is imported until it is asked for.
+"""
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+from functools import cached_property
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fa_registry.errors import PluginError, UnknownName
+
+NOT_MEMBERS = ("__init__", "base")
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a member lives: `module` to import, `attribute` to take, `file` to show."""
+
+    module: str
+    attribute: str
+    file: str
+
+
+class Catalog:
+    """The members of one family, e.g. Catalog("methods", "method", Method)."""
+
+    def __init__(self, family: str, singular: str, kind: type | None = None):
+        self.family = family
+        self.singular = singular
+        self.kind = kind
+
+    def names(self) -> list[str]:
+        """All known names, sorted."""
+        return sorted(self._locations)
+
+    def location(self, name: str) -> Location:
+        """Where `name` lives; raises UnknownName with the nearest name."""
+        locations = self._locations
+        if name not in locations:
+            raise UnknownName(self.singular, name, locations)
+        return locations[name]
+
+    def get(self, name: str) -> Any:
+        """Import and return the member; raises UnknownName, or PluginError when it is not what the family asks for."""
+        location = self.location(name)
+        module = importlib.import_module(location.module)
+        if not hasattr(module, location.attribute):
+            raise PluginError(f"{self.singular} {name!r}: {location.file} binds no {location.attribute}")
+        member = getattr(module, location.attribute)
+        if self.kind is not None and not isinstance(member, self.kind):
+            raise PluginError(
+                f"{self.singular} {name!r}: {location.module}:{location.attribute} is a {type(member).__name__}, "
+                f"expected an instance of {self.kind.__module__}.{self.kind.__name__}"
+            )
+        return member
+
+    @cached_property  # reading every installed package's entry points takes 4 ms
+    def _locations(self) -> dict[str, Location]:
+        folder = Path(__file__).parent / self.family
+        found = {
+            path.stem: Location(f"fa_registry.{self.family}.{path.stem}", "PLUGIN", str(path))
+            for path in folder.glob("*.py")
+            if path.stem not in NOT_MEMBERS and not path.stem.startswith("_")
+        }
+        for point in importlib.metadata.entry_points(group=f"fa_registry.{self.family}"):
+            location = Location(point.module, point.attr or "PLUGIN", _file_of(point.module))
+            if point.name in found:
+                raise PluginError(
+                    f"{self.singular} {point.name!r} is registered twice: {found[point.name].file} and {location.file} "
+                    f"({location.module}:{location.attribute}); rename one of them"
+                )
+            found[point.name] = location
+        return found
+
+
+def _file_of(module: str) -> str:
+    try:
+        specification = importlib.util.find_spec(module)
+    except ModuleNotFoundError as error:
+        raise PluginError(f"an entry point names the module {module!r}, which cannot be imported: {error}") from error
+    return (specification and specification.origin) or module

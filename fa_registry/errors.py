@@ -1,0 +1,73 @@
+"""Every error this package raises on purpose.
+
+    RegistryError
+    ├── UsageError                  exit 2: the request cannot be carried out as written
+    │   ├── UnknownName             a name no catalog holds, with the nearest ones
+    │   ├── InvalidFields           one or many wrong fields, all named at once
+    │   ├── StoreError              the tracking store cannot be opened, read or written
+    │   └── NothingSelected         an audit that selects no run
+    ├── PluginError                 exit 2: a plugin is registered twice or is not what its family asks for
+    ├── IntegrityError              exit 3: a file is not the one that was recorded
+    └── Interrupted                 exit 130: stopped on request, resumable
+"""
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+class RegistryError(Exception):
+    """Root of the tree; `exit_code` is what the command line returns for it."""
+
+    exit_code = 1
+
+
+class UsageError(RegistryError):
+    exit_code = 2
+
+
+class UnknownName(UsageError):
+    """A name that is not in a family; says which names are."""
+
+    def __init__(self, family: str, name: str, known: Iterable[str]):
+        super().__init__(unknown_name_text(family, name, known))
+
+
+class InvalidFields(UsageError):
+    """Several wrong fields of one request, reported together.
+
+    problems: one sentence a field, each starting with the field's name.
+    """
+
+    def __init__(self, subject: str, problems: Sequence[str]):
+        self.problems = tuple(problems)
+        count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
+        super().__init__("\n".join([f"{subject}: {count}", *(f"  - {problem}" for problem in problems)]))
+
+
+class StoreError(UsageError):
+    pass
+
+
+class NothingSelected(UsageError):
+    pass
+
+
+class PluginError(RegistryError):
+    exit_code = 2
+
+
+class IntegrityError(RegistryError):
+    exit_code = 3
+
+
+class Interrupted(RegistryError):
+    exit_code = 130
+
+
+def unknown_name_text(family: str, name: str, known: Iterable[str]) -> str:
+    """One sentence for an unknown name: the nearest match if there is one, and the whole list."""
+    names = sorted(known)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"unknown {family} {name!r}{hint}; known: {', '.join(names) or 'none'}"

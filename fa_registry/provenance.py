@@ -1,0 +1,63 @@
+"""Where a number comes from: code version, package versions, hardware."""
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("fa_registry", "torch", "numpy", "scipy", "scikit-learn", "safetensors", "mlflow")
+NOT_A_CHECKOUT = "not a git checkout"
+
+
+@cache  # one git call a process: the code that is imported does not change while it runs
+def commit() -> tuple[str, bool]:
+    """(commit, dirty) of the checkout this package is imported from; NOT_A_CHECKOUT for an installed wheel."""
+    root = Path(__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return NOT_A_CHECKOUT, False
+    try:
+        head = _git(root, "rev-parse", "HEAD")
+        return head, bool(_git(root, "status", "--porcelain"))
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"unknown: {error}", False
+
+
+def versions() -> dict[str, str]:
+    """Installed version of every package a result depends on; packages that are not installed are left out."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return {name: version for name, version in found.items() if version != "not installed"}
+
+
+def hardware(gpu: str = "") -> dict[str, Any]:
+    """Machine class: architecture, processor, cores, and the GPU's name where one was used."""
+    return {"machine": platform.machine(), "cpu": _processor(), "cores": os.cpu_count() or 0, "gpu": gpu or "none"}
+
+
+def collect(threads: int, gpu: str = "") -> dict[str, Any]:
+    """Everything above in one mapping, as it goes into provenance.json."""
+    head, dirty = commit()
+    return {"commit": head, "dirty": dirty, "versions": versions(), "hardware": hardware(gpu), "threads": threads}
+
+
+def _git(root: Path, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=10
+    ).stdout.strip()
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.is_file():
+        for line in information.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or "unknown"
