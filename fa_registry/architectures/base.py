@@ -1,0 +1,101 @@
+"""The contract of an architecture: a stack of blocks around one stream, and how to build it.
+
+    h_0 = embed(x),  h_l = h_{l-1} + f_l(h_{l-1})  (or f_l(h_{l-1}) without skips),  z = out_head(out_ln(pool(h_L)))
+
+A block returns its residual branch f_l; the network adds the skip, so nobody has to guess where the skip is.
+"""
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry.records import Scalar
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of an architecture or method: its default, the least allowed value, and what it is."""
+
+    default: Scalar
+    help: str
+    least: float | None = None
+
+
+@dataclass(frozen=True)
+class ArchitectureCard:
+    name: str
+    line: str
+    options: Mapping[str, Option]
+    source: str
+    residual_width: str = "d_hidden"
+
+
+def identity(state: Tensor) -> Tensor:
+    """The pool of feature states (batch, hidden): nothing to pool."""
+    return state
+
+
+class Network(nn.Module):
+    """embed, blocks, out_ln, out_head around one stream; attribute names are those of the published reference code.
+
+    residual: whether h_l = h_{l-1} + f_l(h_{l-1}). pool: state → (batch, features) before out_ln.
+    """
+
+    def __init__(
+        self,
+        embed: nn.Module,
+        blocks: list[nn.Module],
+        out_ln: nn.Module | None,
+        out_head: nn.Module,
+        residual: bool = True,
+        pool: Callable[[Tensor], Tensor] = identity,
+    ):
+        super().__init__()
+        self.embed = embed
+        self.blocks = nn.ModuleList(blocks)
+        self.out_ln = out_ln
+        self.out_head = out_head
+        self.residual = residual
+        self.pool = pool
+
+    def step(self, state: Tensor, branch: Tensor) -> Tensor:
+        """h_l from h_{l-1} and f_l(h_{l-1})."""
+        return state + branch if self.residual else branch
+
+    def readout(self, state: Tensor) -> Tensor:
+        """Logits (batch, classes) from h_L."""
+        features = self.pool(state)
+        return self.out_head(features if self.out_ln is None else self.out_ln(features))
+
+    def hidden(self, x: Tensor) -> list[Tensor]:
+        """h_0 .. h_L, connected by the graph."""
+        states = [self.embed(x)]
+        for block in self.blocks:
+            states.append(self.step(states[-1], block(states[-1])))
+        return states
+
+    def forward(self, x: Tensor, return_hidden: bool = False) -> Tensor | tuple[Tensor, list[Tensor]]:
+        """Logits (batch, classes); with return_hidden also the states h_0 .. h_L."""
+        states = self.hidden(x)
+        logits = self.readout(states[-1])
+        return (logits, states) if return_hidden else logits
+
+
+class Architecture(abc.ABC):
+    """A buildable architecture: a card and one function."""
+
+    card: ArchitectureCard
+
+    @abc.abstractmethod
+    def build(
+        self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
+    ) -> Network:
+        """A network on the CPU with weights drawn from `generator` alone; `options` are complete (every name set)."""
+
+    def resolve(self, options: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """`options` over the card's defaults."""
+        return {name: options.get(name, option.default) for name, option in self.card.options.items()}

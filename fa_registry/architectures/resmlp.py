@@ -1,0 +1,66 @@
+"""resmlp: pre-LN residual MLP, the paper's main architecture."""
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry.architectures._initialise import linear
+from fa_registry.architectures.base import Architecture, ArchitectureCard, Network, Option
+from fa_registry.records import Scalar
+
+
+class FlatLinear(nn.Linear):
+    """A Linear that flattens its input, so that the state dict says `embed.weight` as the published checkpoints do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.flatten(1))  # (batch, pixels) -> (batch, hidden)
+
+
+class ResidualBranch(nn.Module):
+    """f(h) = w2 GELU(w1 LN(h)); w2 starts at N(0, w2_std²) with zero bias, so that h_L ≈ h_0 at init."""
+
+    def __init__(self, width: int, w2_std: float, generator: torch.Generator):
+        super().__init__()
+        self.ln = nn.LayerNorm(width)
+        self.w1 = linear(width, width, generator)
+        self.w2 = linear(width, width, generator)
+        with torch.no_grad():
+            self.w2.weight.normal_(0.0, w2_std, generator=generator)
+            self.w2.bias.zero_()
+        self.gelu = nn.GELU()
+
+    def forward(self, state: Tensor) -> Tensor:
+        return self.w2(self.gelu(self.w1(self.ln(state))))
+
+
+class ResMLP(Architecture):
+    card = ArchitectureCard(
+        name="resmlp",
+        line="Linear → L pre-LN residual blocks (LN → Linear → GELU → Linear) → LN → Linear",
+        options={
+            "d_hidden": Option(256, "width D of the stream", least=1),
+            "num_blocks": Option(4, "number of blocks L; 0 is the shallow control", least=0),
+            "terminal_ln": Option(True, "LayerNorm before the head"),
+            "residual": Option(True, "add the skip; without it use w2_std=0.5"),
+            "w2_std": Option(0.01, "standard deviation of the second weight at init", least=0),
+        },
+        source="arXiv 2606.21126, main setting",
+    )
+
+    def build(
+        self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
+    ) -> Network:
+        width = int(options["d_hidden"])
+        return Network(
+            embed=linear(math.prod(image_shape), width, generator, FlatLinear),
+            blocks=[ResidualBranch(width, float(options["w2_std"]), generator) for _ in range(int(options["num_blocks"]))],
+            out_ln=nn.LayerNorm(width) if options["terminal_ln"] else None,
+            out_head=linear(width, classes, generator),
+            residual=bool(options["residual"]),
+        )
+
+
+PLUGIN = ResMLP()

@@ -1,0 +1,59 @@
+"""One number from many Γ: the four aggregations in use, with and without site 0, and how far apart they lie."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fa_registry.diagnostics._gamma import gamma_refusals
+from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation
+from fa_registry.records import Reading
+
+REDUCE: dict[str, Callable[[np.ndarray], float]] = {"mean": np.mean, "median": np.median}
+NAMES = tuple(f"gamma_{scope}_{over_sites}_{over_samples}"
+              for scope in ("deep", "all") for over_sites in REDUCE for over_samples in REDUCE)
+
+
+class Aggregates(Diagnostic):
+    card = DiagnosticCard(
+        name="aggregates",
+        symbol="Γ̄",
+        line="mean or median over sites of the mean or median over samples of cos(c_l, g_l); deep: sites 1..L, all: with site 0",
+        quantities=("gamma_deep_mean", *NAMES, "gamma_spread"),
+        unit="cosine",
+        range="−1 to 1; spread 0 to 2",
+        cannot_tell="which site carries the number: read the per-site Γ beside it",
+    )
+
+    def measure(self, observation: Observation) -> Measured:
+        if observation.alignments is None:
+            return Measured(scalars=dict.fromkeys(self.card.quantities, Reading(None, observation.no_credits)))
+        refusals = gamma_refusals(observation)
+        counted = [site for site in range(observation.sites) if not (observation.exact and observation.exact[site])]
+        if not counted:
+            reason = "the credit is exact by construction at every site"
+            return Measured(scalars=dict.fromkeys(self.card.quantities, Reading(None, reason)))
+        values = {name: _aggregate(name, observation, counted, refusals) for name in NAMES}
+        known = [reading.value for reading in values.values() if reading.value is not None]
+        spread = Reading(max(known) - min(known)) if known else Reading(None, "no aggregate has a value")
+        return Measured(scalars={"gamma_deep_mean": values["gamma_deep_mean_mean"], **values, "gamma_spread": spread})
+
+
+def _aggregate(name: str, observation: Observation, counted: Sequence[int], refusals: Sequence[str]) -> Reading:
+    """Over the counted sites (never the exact ones): samples first, then sites; N/A as soon as one site is."""
+    _, scope, over_sites, over_samples = name.split("_")
+    sites = [site for site in counted if scope == "all" or site > 0]
+    if not sites:
+        return Reading(None, "no site is left: exact by construction everywhere else")
+    refused = [f"site {site}: {refusals[site]}" for site in sites if refusals[site]]
+    if refused:
+        return Reading(None, refused[0])
+    per_site = [REDUCE[over_samples](_defined(observation.alignments[site])) for site in sites]
+    return Reading.of(REDUCE[over_sites](np.array(per_site)))
+
+
+def _defined(cosines: np.ndarray) -> np.ndarray:
+    return cosines[~np.isnan(cosines)]
+
+
+PLUGIN = Aggregates()

@@ -1,0 +1,135 @@
+"""The contract of a diagnostic: it turns one Observation into numbers, and knows no threshold.
+
+An Observation holds what one eval batch showed: states, exact gradients, credits and the output error. Gradients are of the
+*sum* of the samples' cross entropies, so that row i is sample i's own gradient, whatever the batch it stood in.
+"""
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fa_registry.records import Reading
+
+SiteReadings = tuple[Reading, ...]
+Table = np.ndarray  # float64 (sites, samples)
+
+
+@dataclass(frozen=True)
+class DiagnosticCard:
+    """quantities: the names it measures. cannot_tell: what a reader must not conclude from it."""
+
+    name: str
+    symbol: str
+    line: str
+    quantities: tuple[str, ...]
+    unit: str
+    range: str
+    cannot_tell: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """sites: quantity → one Reading a site 0..L. scalars: quantity → Reading."""
+
+    sites: Mapping[str, SiteReadings] = field(default_factory=dict)
+    scalars: Mapping[str, Reading] = field(default_factory=dict)
+
+
+class Diagnostic(abc.ABC):
+    card: DiagnosticCard
+
+    @abc.abstractmethod
+    def measure(self, observation: Observation) -> Measured:
+        """The quantities named on the card, for every site."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one eval batch of N samples showed, as one vector a sample and site.
+
+    hidden, gradients: L+1 tensors (N, D_l), float32 as trained. gradients_double: the same gradients from a float64 pass,
+    or None. credits: the method's, or None with `no_credits` saying why. exact: per site, credit = g by construction.
+    """
+
+    hidden: Sequence[Tensor]
+    gradients: Sequence[Tensor]
+    error: Tensor
+    gradients_double: Sequence[Tensor] | None = None
+    credits: Sequence[Tensor] | None = None
+    no_credits: str = "no method was given"
+    exact: tuple[bool, ...] = ()
+
+    @property
+    def sites(self) -> int:
+        return len(self.hidden)
+
+    @property
+    def samples(self) -> int:
+        return self.error.shape[0]
+
+    @cached_property
+    def hidden_norms(self) -> Table:
+        """‖h_l‖₂ per site and sample."""
+        return table(sample_norms(state) for state in self.hidden)
+
+    @cached_property
+    def gradient_norms(self) -> Table:
+        """‖g_l‖₂ per site and sample."""
+        return table(sample_norms(gradient) for gradient in self.gradients)
+
+    @cached_property
+    def credit_norms(self) -> Table | None:
+        """‖c_l‖₂ per site and sample; None without credits."""
+        return None if self.credits is None else table(sample_norms(credit) for credit in self.credits)
+
+    @cached_property
+    def error_norms(self) -> np.ndarray:
+        """‖e‖₂ per sample, (N,)."""
+        return sample_norms(self.error).cpu().numpy()
+
+    @cached_property
+    def fidelities(self) -> Table | None:
+        """cos(g_l in float32, g_l in float64) per site and sample; None without the float64 pass."""
+        if self.gradients_double is None:
+            return None
+        return table(sample_cosines(*pair) for pair in zip(self.gradients, self.gradients_double, strict=True))
+
+    @cached_property
+    def alignments(self) -> Table | None:
+        """cos(c_l, g_l) per site and sample, nan where a norm is zero or not finite; None without credits."""
+        if self.credits is None:
+            return None
+        return table(sample_cosines(*pair) for pair in zip(self.credits, self.gradients, strict=True))
+
+
+def table(rows: Iterable[Tensor]) -> Table:
+    """Stack one (N,) tensor a site into a NumPy table (sites, N): one copy off the device for all of them."""
+    return torch.stack(list(rows)).cpu().numpy()
+
+
+def sample_norms(rows: Tensor) -> Tensor:
+    """L2 norm of every row in float64: (N, D) → (N,)."""
+    return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+
+
+def sample_cosines(left: Tensor, right: Tensor) -> Tensor:
+    """Cosine of paired rows in float64 without any eps: (N, D), (N, D) → (N,); nan where a row is zero.
+
+    The library function of this name clamps norms at 1e-8: on a gradient of norm 1e-10 its answer is 100 times too small.
+    """
+    products = torch.linalg.vecdot(left.double(), right.double(), dim=1)
+    return products / (sample_norms(left) * sample_norms(right))
+
+
+def readings(values: Iterable[float]) -> SiteReadings:
+    return tuple(Reading.of(value) for value in values)
+
+
+def missing(count: int, reason: str) -> SiteReadings:
+    return tuple(Reading(None, reason) for _ in range(count))

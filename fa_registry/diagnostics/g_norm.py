@@ -1,0 +1,31 @@
+"""‖g_l‖: how large is the reference gradient that Γ is compared with? (protocol D2)"""
+from __future__ import annotations
+
+import numpy as np
+
+from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, readings
+from fa_registry.records import Reading
+
+REFERENCE_BATCH = 128  # the paper's figures are gradients of the *mean* loss over 128 samples
+
+
+class GradientNorm(Diagnostic):
+    card = DiagnosticCard(
+        name="g_norm",
+        symbol="‖g_l‖",
+        line="median over samples of the L2 norm of the sample's own gradient; g_norm_mean_ce is the paper's figure, g_norm/128",
+        quantities=("g_norm", "g_norm_mean_ce", "g_L"),
+        unit="loss per unit of state",
+        range="0 to infinity",
+        cannot_tell="collapse from convergence: a fitted network has a small error and so a small gradient too; see gain",
+    )
+
+    def measure(self, observation: Observation) -> Measured:
+        norms = np.median(observation.gradient_norms, axis=1)
+        return Measured(
+            sites={"g_norm": readings(norms), "g_norm_mean_ce": readings(norms / REFERENCE_BATCH)},
+            scalars={"g_L": Reading.of(norms[-1])},
+        )
+
+
+PLUGIN = GradientNorm()

@@ -1,0 +1,35 @@
+"""‖c_l‖/‖g_l‖: the credit's scale beside the gradient's."""
+from __future__ import annotations
+
+import numpy as np
+
+from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing
+from fa_registry.records import Reading
+
+
+class NormRatio(Diagnostic):
+    card = DiagnosticCard(
+        name="norm_ratio",
+        symbol="‖c_l‖/‖g_l‖",
+        line="median over samples of the credit's norm by the gradient's",
+        quantities=("norm_ratio",),
+        unit="ratio",
+        range="0 to infinity",
+        cannot_tell="the size of an update: the paper's recipe normalises every credit before it acts",
+    )
+
+    def measure(self, observation: Observation) -> Measured:
+        if observation.credit_norms is None:
+            return Measured(sites={"norm_ratio": missing(observation.sites, observation.no_credits)})
+        return Measured(sites={"norm_ratio": tuple(_ratio(observation, site) for site in range(observation.sites))})
+
+
+def _ratio(observation: Observation, site: int) -> Reading:
+    reference = observation.gradient_norms[site]
+    defined = ~(reference == 0)
+    if not defined.any():
+        return Reading(None, "the reference gradient is exactly zero for every sample")
+    return Reading.of(np.median(observation.credit_norms[site][defined] / reference[defined]))
+
+
+PLUGIN = NormRatio()

@@ -1,0 +1,47 @@
+"""fa: block feedback alignment. The whole block Jacobian is replaced by a fixed random matrix, skip included."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry.methods.base import CreditInputs, FixedMatrices, Method, MethodCard, NetworkShape
+from fa_registry.records import Scalar
+
+
+class BlockFeedbackAlignment(Method):
+    card = MethodCard(
+        name="fa",
+        rule="c_L = g_L exactly; c_{l-1} = c_l B_l, B_l fixed and random",
+        citation="Lillicrap, Cownden, Tweed & Akerman 2016",
+        bibtex="""@article{lillicrap2016random,
+  title={Random synaptic feedback weights support error backpropagation for deep learning},
+  author={Lillicrap, Timothy P. and Cownden, Daniel and Tweed, Douglas B. and Akerman, Colin J.},
+  journal={Nature Communications}, volume={7}, pages={13276}, year={2016}
+}""",
+        equations="c_{l-1} = c_l B_l, B_l (D_l, D_{l-1}) with entries N(0, 1/D_l)",
+        deviations=(
+            "one matrix replaces a block's whole Jacobian I + ∂f_l/∂h, so the exact skip is lost; "
+            "the source replaces the transpose of every weight (that is weight_fa, another method)",
+            "the published reference code shares B_1 between the embedding and block 1 and reports Γ one site too early; here neither",
+        ),
+        architectures=("any",),
+        gamma_reference="bp",
+        exact_sites="last",
+        feedback="B_l (D, D) with independent entries N(0, 1/D), fixed",
+        properties=("feedback_fixed",),
+    )
+
+    def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
+        sizes = zip(shape.sites[1:], shape.sites[:-1], strict=True)
+        return FixedMatrices([torch.randn(above, below, generator=generator) / above**0.5 for above, below in sizes])
+
+    def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
+        credits = [inputs.output_gradient]
+        for block in range(len(inputs.hidden) - 1, 0, -1):
+            credits.append(credits[-1] @ feedback.matrix(block))  # (batch, above) -> (batch, below)
+        return credits[::-1]
+
+
+PLUGIN = BlockFeedbackAlignment()
