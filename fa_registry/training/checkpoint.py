@@ -1,0 +1,50 @@
+"""Tensors on disk: safetensors, written atomically, read back only if their SHA-256 is the recorded one. Never a pickle."""
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from fa_registry.errors import IntegrityError
+from fa_registry.jsonio import file_digest
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
+    """Write `tensors` (and text metadata) to `path`: temporary file, fsync, rename. Returns the file's SHA-256 (hex)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, temporary, dict(metadata or {}))
+        with open(temporary, "rb+") as stream:
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return file_digest(path)
+
+
+def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Tensor]:
+    """The tensors of `path` on the CPU; IntegrityError when it is missing, unreadable or not the recorded file."""
+    if not path.is_file():
+        raise IntegrityError(f"{path.name} is missing")
+    if expected_digest is not None and (found := file_digest(path)) != expected_digest:
+        raise IntegrityError(f"{path.name}: expected SHA-256 {expected_digest}, found {found}; the file was changed after it was recorded")
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise IntegrityError(f"{path.name} is not a readable safetensors file: {error}") from error
+
+
+def load_into(module: nn.Module, path: Path, expected_digest: str | None = None) -> None:
+    """Load `path` into `module`; IntegrityError naming the tensors when names or shapes do not fit."""
+    tensors = load_tensors(path, expected_digest)
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise IntegrityError(f"{path.name} does not fit: {error}") from error

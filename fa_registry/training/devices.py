@@ -1,0 +1,22 @@
+"""Which device trains: auto prefers CUDA, cuda without one is an error."""
+from __future__ import annotations
+
+import torch
+
+CHOICES = ("auto", "cuda", "cpu")
+
+
+def resolve(name: str) -> str:
+    """`cuda` or `cpu` for auto, cuda or cpu; ValueError when there is no such device."""
+    if name not in CHOICES:
+        raise ValueError(f"expected one of {', '.join(CHOICES)}, found {name!r}")
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("cuda was asked for, but torch sees no CUDA device; use cpu or auto")
+    return name
+
+
+def gpu_name(device: torch.device) -> str:
+    """The card's name, empty on a CPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else ""

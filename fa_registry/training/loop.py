@@ -1,0 +1,135 @@
+"""The one training loop, for every method and control."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fa_registry.errors import Interrupted
+from fa_registry.records import Measurements, Reading, RunSpec
+from fa_registry.seeding import generator
+from fa_registry.training.controls import trainable_parameters
+from fa_registry.training.measuring import measure, with_conventions
+from fa_registry.training.step import StepSums, exact_step, local_step
+from fa_registry.training.task import Task
+
+
+@dataclass(frozen=True)
+class EpochRow:
+    """One epoch's figures; epoch 0 is the initialisation, before any step."""
+
+    epoch: int
+    measurements: Measurements
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How training ended: status complete or diverged, the last epoch, and the final measurements."""
+
+    status: str
+    epochs: int
+    final: Measurements
+
+
+class Observer(Protocol):
+    """Who is told of every epoch while the loop runs: the tracking writer, a progress bar, a test."""
+
+    def on_epoch(self, row: EpochRow, trainer: Trainer) -> None: ...
+
+
+class Trainer:
+    """The state that changes while a task trains: weights, optimizer, the two generators, the epoch.
+
+    Everything a killed run needs to go on is here; training.resume writes and reads it.
+    """
+
+    def __init__(self, task: Task):
+        self.task = task
+        recipe = task.spec.recipe
+        self.parameters = trainable_parameters(task.network, task.spec.control)
+        self.optimizer = torch.optim.AdamW(
+            self.parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True
+        )
+        self.data_order = generator(task.spec.seed, "data_order")
+        self.augmentation = generator(task.spec.seed, "augmentation", task.device)
+        self.epoch = 0
+
+    def run_epoch(self) -> dict[str, Reading]:
+        """Train one epoch; returns loss_train, accuracy_train and penalty as means over the epoch's samples."""
+        task, splits, recipe = self.task, self.task.splits, self.task.spec.recipe
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(task.spec, self.epoch)
+        order = torch.randperm(len(splits.train_labels), generator=self.data_order).to(task.device)
+        totals = torch.zeros(3, dtype=torch.float64, device=task.device)
+        task.network.train()
+        for batch in order.split(recipe.batch_size):
+            images = splits.augment(splits.train_images[batch], self.augmentation)
+            sums = self.step(images, splits.train_labels[batch])
+            totals += torch.stack([sums.loss, sums.correct.to(sums.loss.dtype), sums.penalty])
+        self.epoch += 1
+        means = (totals / len(order)).tolist()  # the epoch's one host synchronisation
+        return {name: Reading.of(mean) for name, mean in zip(("loss_train", "accuracy_train", "penalty"), means, strict=True)}
+
+    def step(self, images: Tensor, labels: Tensor) -> StepSums:
+        """One optimiser step on one batch."""
+        task, spec = self.task, self.task.spec
+        self.optimizer.zero_grad(set_to_none=True)
+        if task.method.end_to_end:
+            sums = exact_step(task.network, images, labels, spec.penalty)
+        else:
+            sums = local_step(task.network, task.method, task.feedback, images, labels, spec.penalty, spec.recipe.credit_norm)
+        self.optimizer.step()
+        return sums
+
+
+def learning_rate(spec: RunSpec, epoch: int) -> float:
+    """Of the epoch about to run (0-based): constant, or lr · ½(1 + cos(π epoch/epochs))."""
+    recipe = spec.recipe
+    if recipe.schedule == "constant":
+        return recipe.learning_rate
+    return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / spec.epochs))
+
+
+def train(trainer: Trainer, observer: Observer, stop: Callable[[], bool] = lambda: False) -> Outcome:
+    """Run the remaining epochs, measuring after each. Raises Interrupted between epochs once `stop()` is true.
+
+    A run whose loss or states stop being finite ends there and is marked diverged: more steps would only move nan about.
+    """
+    task = trainer.task
+    row = EpochRow(trainer.epoch, measure(task))
+    if trainer.epoch == 0:
+        observer.on_epoch(row, trainer)
+    status = "complete"
+    while trainer.epoch < task.spec.epochs:
+        if stop():
+            raise Interrupted(f"stopped after epoch {trainer.epoch} of {task.spec.epochs}; the same command goes on from there")
+        losses = trainer.run_epoch()
+        measured = measure(task)
+        row = EpochRow(trainer.epoch, replace(measured, scalars={**measured.scalars, **losses}))
+        observer.on_epoch(row, trainer)
+        if has_diverged(row.measurements):
+            status = "diverged"
+            break
+    return Outcome(status, row.epoch, with_conventions(row.measurements, task))
+
+
+def has_diverged(measurements: Measurements) -> bool:
+    """Whether a loss or a state came out as inf or nan."""
+    watched = [measurements.scalars[name] for name in ("loss_train", "penalty") if name in measurements.scalars]
+    return any(reading.not_finite for reading in (*watched, *measurements.sites["h_norm"]))
+
+
+@contextmanager
+def pinned_threads(count: int) -> Iterator[None]:
+    """Run with exactly `count` CPU threads: sums are ordered by it, so figures are bit-equal only at equal counts."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

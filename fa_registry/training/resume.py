@@ -1,0 +1,70 @@
+"""Stopping and going on: everything a Trainer needs to continue bit-equal, in one safetensors file.
+
+A killed run ends with the same weights as an undisturbed one because the optimiser's moments and both generators travel along.
+"""
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+
+from fa_registry import jsonio
+from fa_registry.records import Measurements
+from fa_registry.training.checkpoint import load_tensors, save_tensors
+from fa_registry.training.loop import EpochRow, Trainer
+
+SECONDS_BETWEEN = 20.0  # a write takes milliseconds; losing more than this to a kill is a nuisance
+
+
+class ResumeFile:
+    """The resume file of one spec: `<folder>/<identity>.safetensors`."""
+
+    def __init__(self, folder: Path, identity: str):
+        self.path = folder / f"{identity}.safetensors"
+        self._written = time.monotonic()
+
+    def due(self) -> bool:
+        return time.monotonic() - self._written > SECONDS_BETWEEN
+
+    def write(self, trainer: Trainer, rows: Sequence[EpochRow]) -> None:
+        """Save the trainer and the rows measured so far."""
+        tensors = {f"network.{name}": tensor for name, tensor in trainer.task.network.state_dict().items()}
+        tensors |= {f"feedback.{name}": tensor for name, tensor in trainer.task.feedback.state_dict().items()}
+        for index, parameter in enumerate(trainer.parameters):
+            for name, tensor in trainer.optimizer.state.get(parameter, {}).items():
+                tensors[f"optimizer.{index}.{name}"] = tensor
+        tensors["generator.data_order"] = trainer.data_order.get_state()
+        tensors["generator.augmentation"] = trainer.augmentation.get_state()
+        history = jsonio.canonical([{"epoch": row.epoch, "measurements": row.measurements} for row in rows])
+        save_tensors(self.path, tensors, {"epoch": str(trainer.epoch), "rows": history})
+        self._written = time.monotonic()
+
+    def read_into(self, trainer: Trainer) -> list[EpochRow]:
+        """Put the saved state into a fresh trainer; returns the rows so far, empty when there is nothing to resume."""
+        if not self.path.is_file():
+            return []
+        tensors = load_tensors(self.path)
+        with safe_open(self.path, framework="pt") as stream:
+            metadata = stream.metadata()
+        trainer.task.network.load_state_dict(_under(tensors, "network."))
+        trainer.task.feedback.load_state_dict(_under(tensors, "feedback."))
+        for index, parameter in enumerate(trainer.parameters):
+            state = _under(tensors, f"optimizer.{index}.")
+            # `step` stays where AdamW put it: on the parameter's device when fused
+            trainer.optimizer.state[parameter] = {name: value.to(parameter.device) for name, value in state.items()}
+        trainer.data_order.set_state(tensors["generator.data_order"])
+        trainer.augmentation.set_state(tensors["generator.augmentation"])
+        trainer.epoch = int(metadata["epoch"])
+        rows = json.loads(metadata["rows"])
+        return [EpochRow(row["epoch"], jsonio.decode(Measurements, row["measurements"])) for row in rows]
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def _under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

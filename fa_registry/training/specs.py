@@ -1,0 +1,155 @@
+"""From what a person typed to a RunSpec, naming every wrong field at once.
+
+MLflow hands entry-point parameters over as text and checks no types (`epochs=notafloat` passes through), so all checks are here.
+"""
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fa_registry import architectures, datasets, methods
+from fa_registry.catalog import Catalog
+from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
+from fa_registry.records import Recipe, RunSpec, Scalar
+from fa_registry.training import controls
+from fa_registry.training.task import resolved
+
+CHOICES = {
+    "control": controls.NAMES,
+    "precision": ("fp32",),
+    "device_class": ("cpu", "cuda"),
+    "optimizer": ("adamw",),
+    "schedule": ("cosine", "constant"),
+    "credit_norm": ("rms", "none"),
+    "site_convention": ("block_output",),
+}
+NAMES = {"method": methods.CATALOG, "architecture": architectures.CATALOG, "dataset": datasets.CATALOG}
+INTEGERS = {"seed": 0, "epochs": 0, "batch_size": 1}  # field: least value
+NUMBERS = {"penalty": 0.0, "learning_rate": 0.0, "weight_decay": 0.0}
+OPTIONS = ("method_options", "architecture_options")
+RECIPE_FIELDS = tuple(field.name for field in dataclasses.fields(Recipe))
+FIELDS = (*NAMES, *INTEGERS, *NUMBERS, *CHOICES, *OPTIONS)
+REQUIRED = ("method", "architecture", "dataset", "seed", "epochs")
+
+
+def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> RunSpec:
+    """A complete, checked RunSpec from loose fields (text or numbers); InvalidFields names all that are wrong."""
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    for name, value in raw.items():
+        if value is None or value == "":
+            continue
+        if name not in FIELDS:
+            problems.append(f"{name}: {unknown_name_text('field', name, FIELDS)}")
+            continue
+        try:
+            values[name] = _parse(name, value)
+        except (ValueError, UnknownName) as error:
+            problems.append(f"{name}: {error}")
+    mentioned = {problem.split(":")[0] for problem in problems}
+    problems += [f"{name}: missing" for name in REQUIRED if name not in values and name not in mentioned]
+    problems += _check_together(values)
+    if problems:
+        raise InvalidFields(subject, problems)
+    recipe = Recipe(**{name: values.pop(name) for name in RECIPE_FIELDS if name in values})
+    return resolved(RunSpec(recipe=recipe, **values))
+
+
+def _parse(name: str, value: Any) -> Any:
+    if name in NAMES:
+        NAMES[name].location(str(value))  # raises UnknownName with the nearest one
+        return str(value)
+    if name in INTEGERS:
+        return _integer(value, INTEGERS[name])
+    if name in NUMBERS:
+        return _number(value, NUMBERS[name])
+    if name in CHOICES:
+        if value not in CHOICES[name]:
+            raise ValueError(f"expected one of {', '.join(CHOICES[name])}, found {value!r}")
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError(f"expected name=value pairs, found {value!r}")
+    return dict(value)
+
+
+def _integer(value: Any, least: float | None) -> int:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise ValueError(f"expected a whole number, found {value!r}")
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"expected a whole number, found {value!r}") from None
+    if least is not None and number < least:
+        raise ValueError(f"expected at least {least:g}, found {number}")
+    return number
+
+
+def _number(value: Any, least: float | None) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"expected a number, found {value!r}") from None
+    if not math.isfinite(number) or isinstance(value, bool):
+        raise ValueError(f"expected a finite number, found {value!r}")
+    if least is not None and number < least:
+        raise ValueError(f"expected at least {least:g}, found {number:g}")
+    return number
+
+
+def _flag(value: Any, least: float | None = None) -> bool:
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if str(value).lower() not in words:
+        raise ValueError(f"expected true or false, found {value!r}")
+    return words[str(value).lower()]
+
+
+PARSERS: dict[type, Callable[[Any, float | None], Scalar]] = {bool: _flag, int: _integer, float: _number}
+
+
+def _check_together(values: dict[str, Any]) -> list[str]:
+    """What can only be judged with several fields in hand: options, batch against data, method against architecture."""
+    problems: list[str] = []
+    for field, owner in (("method_options", "method"), ("architecture_options", "architecture")):
+        if owner in values:
+            problems += _check_options(values, field, NAMES[owner], values[owner])
+    if "dataset" in values and "batch_size" in values:
+        samples = datasets.CATALOG.get(values["dataset"]).card.train_samples
+        if values["batch_size"] > samples:
+            problems.append(f"batch_size: {values['batch_size']} is larger than the data ({values['dataset']} trains on {samples})")
+    return problems + _check_pairing(values)
+
+
+def _check_options(values: dict[str, Any], field: str, catalog: Catalog, name: str) -> list[str]:
+    known = catalog.get(name).card.options
+    problems, parsed = [], {}
+    for option, value in values.get(field, {}).items():
+        if option not in known:
+            problems.append(f"{field}: {unknown_name_text(f'option of {name}', option, known)}")
+            continue
+        try:
+            parsed[option] = PARSERS[type(known[option].default)](value, known[option].least)
+        except ValueError as error:
+            problems.append(f"{field}: {option}: {error}")
+    values[field] = parsed
+    return problems
+
+
+def _check_pairing(values: dict[str, Any]) -> list[str]:
+    if "method" not in values or "architecture" not in values:
+        return []
+    problems = []
+    method = methods.CATALOG.get(values["method"])
+    supported = method.card.architectures
+    if "any" not in supported and values["architecture"] not in supported:
+        problems.append(f"architecture: the card of {method.card.name} supports {', '.join(supported)}, not {values['architecture']}")
+    control = values.get("control", "none")
+    if control != "none" and not method.end_to_end:
+        problems.append(f"control: the {control} control is trained by bp, found method {values['method']!r}")
+    if control != "none" and values.get("penalty"):
+        problems.append(f"penalty: the {control} control has no trained block to penalise")
+    blocks = architectures.CATALOG.get(values["architecture"]).resolve(values.get("architecture_options", {})).get("num_blocks", 1)
+    if blocks == 0 and not method.end_to_end:
+        problems.append(f"architecture_options: num_blocks=0 leaves {values['method']!r} no block to send a credit to; use control=shallow")
+    return problems

@@ -1,0 +1,88 @@
+"""A task: everything a spec resolves to on one device — data, network, method, feedback state, eval batch."""
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry import architectures, datasets, methods
+from fa_registry.architectures.base import Network
+from fa_registry.datasets.base import DatasetCard, Splits
+from fa_registry.methods.base import Method, NetworkShape
+from fa_registry.records import RunSpec
+from fa_registry.seeding import generator
+
+EVAL_SAMPLES = 128  # protocol.md §1: the first 128 test samples, unshuffled
+
+
+@dataclass(frozen=True)
+class Task:
+    spec: RunSpec
+    device: torch.device
+    card: DatasetCard
+    splits: Splits
+    network: Network
+    method: Method
+    feedback: nn.Module
+
+    @property
+    def eval_batch(self) -> tuple[Tensor, Tensor]:
+        """The images and labels every measurement looks at."""
+        return self.splits.test_images[:EVAL_SAMPLES], self.splits.test_labels[:EVAL_SAMPLES]
+
+    @property
+    def blocks(self) -> int:
+        return len(self.network.blocks)
+
+    @property
+    def exact_sites(self) -> tuple[bool, ...]:
+        return tuple(self.method.card.is_exact(site, self.blocks) for site in range(self.blocks + 1))
+
+
+def prepare(spec: RunSpec, device: torch.device, data_root: Path | None = None) -> Task:
+    """Load the data and draw network and feedback from the spec's seed: the same spec gives the same task everywhere."""
+    dataset = datasets.CATALOG.get(spec.dataset)
+    network = build_network(spec, dataset.card)
+    method = methods.CATALOG.get(spec.method)
+    splits = dataset.load(device, data_root)
+    shape = network_shape(network, splits.test_images[:1].cpu(), dataset.card.classes)
+    feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
+    return Task(spec, device, dataset.card, splits, network.to(device), method, feedback.to(device))
+
+
+def build_network(spec: RunSpec, card: DatasetCard) -> Network:
+    """The spec's network at initialisation, on the CPU; the shallow control has the same but no blocks."""
+    architecture = architectures.CATALOG.get(spec.architecture)
+    options = architecture.resolve(spec.architecture_options)
+    if spec.control == "shallow":
+        options = {**options, "num_blocks": 0}
+    return architecture.build(options, card.image_shape, card.classes, generator(spec.seed, "init"))
+
+
+def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShape:
+    """Features at every site, read off one sample rather than trusted from options."""
+    with torch.no_grad():
+        return NetworkShape(tuple(state.shape[-1] for state in network.hidden(sample)), classes)
+
+
+def eval_digest(task: Task) -> str:
+    """SHA-256 over the eval batch's indices and bytes."""
+    images, labels = task.eval_batch
+    digest = hashlib.sha256(str(list(range(len(labels)))).encode())
+    digest.update(images.cpu().contiguous().numpy().tobytes())
+    digest.update(labels.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def resolved(spec: RunSpec) -> RunSpec:
+    """The spec with every option of its method and architecture written out, so that its identity names them all."""
+    method_options = {name: option.default for name, option in methods.CATALOG.get(spec.method).card.options.items()}
+    return dataclasses.replace(
+        spec,
+        method_options={**method_options, **spec.method_options},
+        architecture_options=architectures.CATALOG.get(spec.architecture).resolve(spec.architecture_options),
+    )
