@@ -1,0 +1,1 @@
+"""Judging: rules as versioned data, one engine, one verdict. Knows numbers, no tensor."""

@@ -1,0 +1,62 @@
+"""Do logged and recomputed figures agree?"""
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+from fa_registry.records import Integrity, Measurements, Reading
+
+TOLERANCE = 1e-6  # where threads, device or torch differ; otherwise figures must be bit-equal
+SAME_MACHINE = ("threads", "device", "torch")
+SHOWN = 5  # differences listed by number; the rest is counted
+
+
+def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
+    """verified (all recomputed figures agree), mismatch (with both numbers), or unverifiable (some cannot be recomputed)."""
+    exact = all(logged.conventions.get(name) == recomputed.conventions.get(name) for name in SAME_MACHINE)
+    differences, absent = [], []
+    for name, before, after in _pairs(logged, recomputed):
+        if before.value is not None and after.value is None:
+            absent.append(f"{name}: logged {before.value!r}, cannot be recomputed: {after.reason}")
+        elif not _equal(before, after, exact):
+            differences.append(f"{name}: logged {_text(before)}, recomputed {_text(after)}")
+    how = "bit-equal" if exact else f"to {TOLERANCE:g} (threads, device or torch differ from the run's)"
+    if differences:
+        return Integrity("mismatch", tuple(_shortened(differences)))
+    if absent:
+        return Integrity("unverifiable", tuple(_shortened(absent)))
+    return Integrity("verified", (f"every recomputed figure agrees, {how}",))
+
+
+def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
+    """The recomputed figures, with those that only training itself could measure (losses) kept as logged."""
+    return dataclasses.replace(recomputed, scalars={**logged.scalars, **recomputed.scalars})
+
+
+def _pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, Reading, Reading]]:
+    absent = Reading(None, "not recomputed")
+    for name, row in logged.sites.items():
+        again = recomputed.sites.get(name, ())
+        for site, reading in enumerate(row):
+            yield f"{name}[{site}]", reading, again[site] if site < len(again) else absent
+    for name, reading in logged.scalars.items():
+        if name in recomputed.scalars:
+            yield name, reading, recomputed.scalars[name]
+
+
+def _equal(before: Reading, after: Reading, exact: bool) -> bool:
+    if before.value is None or after.value is None:
+        return before.value is after.value
+    if exact:
+        return before.value == after.value
+    return math.isclose(before.value, after.value, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+
+
+def _text(reading: Reading) -> str:
+    return repr(reading.value) if reading.value is not None else f"N/A ({reading.reason})"
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    rest = len(lines) - SHOWN
+    return lines if rest <= 0 else [*lines[:SHOWN], f"and {rest} more"]

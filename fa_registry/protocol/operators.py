@@ -1,0 +1,60 @@
+"""The closed set of comparisons an edition may use. Rules are data, and data cannot bring code."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fa_registry.records import Reading
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """fires: whether the limit is crossed, None where that cannot be said. reason: why not."""
+
+    fires: bool | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """compare(observed, threshold, reference); words: how a report puts what is *required*."""
+
+    compare: Callable[[Reading, float, Reading | None], Comparison]
+    words: str
+    needs_reference: bool = False
+
+
+def above(observed: Reading, threshold: float, reference: Reading | None = None) -> Comparison:
+    """Fires when observed > threshold. A scale that is no longer finite is above every limit."""
+    if observed.not_finite:
+        return Comparison(True)
+    if observed.value is None:
+        return Comparison(None, observed.reason)
+    return Comparison(observed.value > threshold)
+
+
+def below(observed: Reading, threshold: float, reference: Reading | None = None) -> Comparison:
+    """Fires when observed < threshold."""
+    if observed.value is None:
+        return Comparison(None, observed.reason)
+    return Comparison(observed.value < threshold)
+
+
+def below_reference_plus(observed: Reading, threshold: float, reference: Reading | None = None) -> Comparison:
+    """Fires when observed − reference < threshold; both are fractions, the threshold is in percentage points."""
+    if observed.value is None or reference is None or reference.value is None:
+        missing = observed if observed.value is None else reference
+        return Comparison(None, missing.reason if missing else "no frozen control of the same setting and seed")
+    return Comparison(margin_pp(observed.value, reference.value) < threshold)
+
+
+def margin_pp(accuracy: float, reference: float) -> float:
+    """accuracy − reference in percentage points. Rounded to 1e-9 pp: .82 − .80 is 1.9999999999999996 in binary."""
+    return round((accuracy - reference) * 100, 9)
+
+
+OPERATORS: dict[str, Operator] = {
+    "above": Operator(above, "at most {threshold:g}"),
+    "below": Operator(below, "at least {threshold:g}"),
+    "below_reference_plus": Operator(below_reference_plus, "at least {threshold:g} pp above the reference", needs_reference=True),
+}

@@ -1,0 +1,1 @@
+"""Studies: a study.toml becomes run specs, and an executor runs them."""

@@ -1,0 +1,1 @@
+"""Ways to run many jobs: here, or on a cluster."""

@@ -1,0 +1,119 @@
+"""Local executor: jobs in processes of this machine, or in this process when one is enough.
+
+A stop request (Ctrl-C) lets every running job end at its next safe point; jobs that have not begun are dropped.
+"""
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import Empty
+from typing import Any
+
+from fa_registry.errors import Interrupted
+
+POLL_SECONDS = 0.1
+
+Work = Callable[[Any, Callable[[], bool], Callable[[Any], None]], Any]
+
+
+@dataclass(frozen=True)
+class JobEvent:
+    """kind: progress (value is what the job told), done (its result), failed (text of the error), stopped."""
+
+    index: int
+    kind: str
+    value: Any = None
+
+
+def run_jobs(
+    jobs: Sequence[Any], work: Work, processes: int, stop: Callable[[], bool], tell: Callable[[JobEvent], None]
+) -> None:
+    """Call work(job, stop, report) for every job; `tell` hears every event, here. `work` is a module-level function."""
+    if processes <= 1 or len(jobs) <= 1:
+        for index, job in enumerate(jobs):
+            tell(JobEvent(index, "stopped") if stop() else _attempt(index, job, work, stop, tell))
+    else:
+        _run_in_processes(jobs, work, min(processes, len(jobs)), stop, tell)
+
+
+def _run_in_processes(
+    jobs: Sequence[Any], work: Work, processes: int, stop: Callable[[], bool], tell: Callable[[JobEvent], None]
+) -> None:
+    context = multiprocessing.get_context("spawn")  # a forked torch keeps its parent's thread pool in a broken state
+    stopping, news = context.Event(), context.Queue()
+    with ProcessPoolExecutor(processes, context, _start_worker, (stopping, news)) as pool:
+        running: dict[Future, int] = {pool.submit(_in_worker, index, job, work): index for index, job in enumerate(jobs)}
+        while running:
+            if stop() and not stopping.is_set():
+                stopping.set()
+                for future in running:
+                    future.cancel()
+            done, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+            for event in _drain(news):
+                tell(event)
+            for future in done:
+                tell(_result(future, running.pop(future)))
+
+
+def _result(future: Future, index: int) -> JobEvent:
+    if future.cancelled():
+        return JobEvent(index, "stopped")
+    error = future.exception()
+    if error is not None:  # the worker itself died (killed, out of memory): the job could not report
+        return JobEvent(index, "failed", f"the worker process died: {error!r}")
+    return future.result()
+
+
+def _drain(news: Any) -> Iterator[JobEvent]:
+    while True:
+        try:
+            yield news.get_nowait()
+        except Empty:
+            return
+
+
+def _attempt(index: int, job: Any, work: Work, stop: Callable[[], bool], tell: Callable[[JobEvent], None]) -> JobEvent:
+    try:
+        return JobEvent(index, "done", work(job, stop, lambda value: tell(JobEvent(index, "progress", value))))
+    except Interrupted as interruption:
+        return JobEvent(index, "stopped", str(interruption))
+    except Exception:
+        return JobEvent(index, "failed", traceback.format_exc())
+
+
+_worker: dict[str, Any] = {}  # a pool hands events and queues to its workers through their initializer only
+
+
+def _start_worker(stopping: Any, news: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides what it means
+    _worker.update(stopping=stopping, news=news)
+
+
+def _in_worker(index: int, job: Any, work: Work) -> JobEvent:
+    if _worker["stopping"].is_set():
+        return JobEvent(index, "stopped")
+    return _attempt(index, job, work, _worker["stopping"].is_set, _worker["news"].put)
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[Callable[[], bool]]:
+    """Inside, the first SIGINT or SIGTERM is a request to stop (yielded as a function); the second SIGINT interrupts at once."""
+    requested: list[int] = []
+    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def request(number: int, frame: Any) -> None:
+        requested.append(number)
+        signal.signal(signal.SIGINT, usual[signal.SIGINT])
+
+    for number in usual:
+        signal.signal(number, request)
+    try:
+        yield lambda: bool(requested)
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)

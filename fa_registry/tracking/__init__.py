@@ -1,0 +1,1 @@
+"""Runs in a store: record ↔ run. The only layer that knows MLflow."""

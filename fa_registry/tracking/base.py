@@ -1,0 +1,78 @@
+"""The contract of a tracker: runs with params, tags, metrics and files. What they mean is schema's and writer's business."""
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Point:
+    """One metric value at one step (= epoch)."""
+
+    key: str
+    value: float
+    step: int
+
+
+@dataclass(frozen=True)
+class DatasetReference:
+    name: str
+    digest: str
+    source: str
+    context: str
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run as the store knows it. state: the store's own word (RUNNING, FINISHED, FAILED, KILLED). started: ms since 1970."""
+
+    run_id: str
+    name: str
+    experiment: str
+    state: str
+    started: int
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+class Tracker(abc.ABC):
+    """A store of runs."""
+
+    uri: str
+
+    @abc.abstractmethod
+    def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str], parent: str = "") -> str:
+        """Start a run (a child of run `parent`, if given); returns its id."""
+
+    @abc.abstractmethod
+    def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
+        """Take over a run that `mlflow run` already started; returns its id."""
+
+    @abc.abstractmethod
+    def log(self, run_id: str, points: Iterable[Point] = (), tags: Mapping[str, str] | None = None) -> None:
+        """Add metric points and set tags."""
+
+    @abc.abstractmethod
+    def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
+        """Record a data set as input of the run."""
+
+    @abc.abstractmethod
+    def upload(self, run_id: str, folder: Path) -> None:
+        """Store every file below `folder` under its relative path."""
+
+    @abc.abstractmethod
+    def finish(self, run_id: str, state: str) -> None:
+        """End the run: FINISHED, FAILED or KILLED."""
+
+    @abc.abstractmethod
+    def get(self, run_id: str) -> StoredRun:
+        """One run; StoreError when there is none."""
+
+    @abc.abstractmethod
+    def search(self, tags: Mapping[str, str], experiment: str = "") -> list[StoredRun]:
+        """Runs that carry all `tags`, newest first; in one experiment if named."""
+
+    @abc.abstractmethod
+    def artifact(self, run_id: str, path: str) -> Path | None:
+        """A local copy of one artifact, or None where the run has none of that path."""

@@ -1,0 +1,66 @@
+"""MemoryTracker: a tracker without a store, for tests and for trying things out."""
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from fa_registry.errors import StoreError
+from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
+from fa_registry.tracking.schema import EXPERIMENT, TAG_PARENT
+
+
+class MemoryTracker(Tracker):
+    """Keeps runs in dictionaries and artifacts below `folder`."""
+
+    def __init__(self, folder: Path):
+        self.uri = "memory"
+        self.folder = folder
+        self.runs: dict[str, StoredRun] = {}
+        self.params: dict[str, Mapping[str, str]] = {}
+        self.points: dict[str, list[Point]] = defaultdict(list)
+        self.datasets: dict[str, list[DatasetReference]] = defaultdict(list)
+
+    def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str], parent: str = "") -> str:
+        run_id = f"{len(self.runs) + 1:032x}"
+        linked = {**tags, TAG_PARENT: parent} if parent else dict(tags)
+        self.runs[run_id] = StoredRun(run_id, name, EXPERIMENT, "RUNNING", len(self.runs), linked)
+        self.params[run_id] = dict(params)
+        return run_id
+
+    def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
+        self.runs[run_id] = dataclasses.replace(self.get(run_id), name=name)
+        self.log(run_id, tags=tags)
+        self.params[run_id] = {**self.params[run_id], **params}
+        return run_id
+
+    def log(self, run_id: str, points: Iterable[Point] = (), tags: Mapping[str, str] | None = None) -> None:
+        run = self.get(run_id)
+        self.points[run_id].extend(points)
+        self.runs[run_id] = dataclasses.replace(run, tags={**run.tags, **(tags or {})})
+
+    def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
+        self.datasets[run_id].append(dataset)
+
+    def upload(self, run_id: str, folder: Path) -> None:
+        shutil.copytree(folder, self.folder / run_id, dirs_exist_ok=True)
+
+    def finish(self, run_id: str, state: str) -> None:
+        self.runs[run_id] = dataclasses.replace(self.get(run_id), state=state)
+
+    def get(self, run_id: str) -> StoredRun:
+        if run_id not in self.runs:
+            raise StoreError(f"no run {run_id!r} in the store {self.uri}")
+        return self.runs[run_id]
+
+    def search(self, tags: Mapping[str, str], experiment: str = "") -> list[StoredRun]:
+        found = [run for run in self.runs.values()
+                 if tags.items() <= run.tags.items() and experiment in ("", run.experiment)]
+        return sorted(found, key=lambda run: -run.started)
+
+    def artifact(self, run_id: str, path: str) -> Path | None:
+        self.get(run_id)
+        local = self.folder / run_id / path
+        return local if local.is_file() else None

@@ -1,0 +1,151 @@
+"""MlflowTracker: runs in an MLflow store, through the client API alone (the fluent API keeps global state)."""
+from __future__ import annotations
+
+import getpass
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+
+import mlflow.store.db_migrations
+from mlflow import MlflowClient
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag, ViewType
+from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import SQLAlchemyError
+
+from fa_registry.errors import StoreError
+from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
+from fa_registry.tracking.schema import EXPERIMENT, TAG_PARENT
+from fa_registry.tracking.store import check_store, creation_lock, quiet_migrations, resolve_uri, sqlite_path
+
+BATCH_POINTS = 1000  # MLflow's own limit for one log_batch call
+BATCH_NAMES = 100
+PAGE = 1000
+DIGEST_LENGTH = 16  # the store allows 36 characters; the full digest is in provenance.json
+
+
+class MlflowTracker(Tracker):
+    """uri: see store.resolve_uri. experiment: where new runs go; created when missing."""
+
+    def __init__(self, uri: str = "", experiment: str = EXPERIMENT, experiment_id: str = ""):
+        self.uri = resolve_uri(uri)
+        check_store(self.uri, known_revisions())
+        try:
+            with creation_lock(self.uri), quiet_migrations():
+                self._client = MlflowClient(self.uri)
+                self.experiment_id = experiment_id or self._experiment(experiment)
+        except (MlflowException, SQLAlchemyError, OSError) as error:
+            raise StoreError(f"store {self.uri}: cannot be opened: {error}") from error
+        self._experiment_names: dict[str, str] = {}
+
+    def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str], parent: str = "") -> str:
+        linked = {**tags, TAG_PARENT: parent} if parent else dict(tags)
+        started = self._client.create_run(
+            self.experiment_id, run_name=name, tags={**linked, "mlflow.user": getpass.getuser(), "mlflow.source.name": "fa_registry"}
+        )
+        self._log_params(started.info.run_id, params)
+        return started.info.run_id
+
+    def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
+        self.get(run_id)
+        self._client.update_run(run_id, name=name)
+        self.log(run_id, tags=tags)
+        self._log_params(run_id, params)
+        return run_id
+
+    def log(self, run_id: str, points: Iterable[Point] = (), tags: Mapping[str, str] | None = None) -> None:
+        now = int(time.time() * 1000)
+        entities = (Metric(point.key, point.value, now, point.step) for point in points)
+        for batch in _batches(entities, BATCH_POINTS):
+            self._client.log_batch(run_id, metrics=batch)
+        for batch in _batches((RunTag(name, value) for name, value in (tags or {}).items()), BATCH_NAMES):
+            self._client.log_batch(run_id, tags=batch)
+
+    def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
+        entity = Dataset(dataset.name, dataset.digest[:DIGEST_LENGTH], "code", dataset.source)
+        self._client.log_inputs(run_id, [DatasetInput(entity, [InputTag("mlflow.data.context", dataset.context)])])
+
+    def upload(self, run_id: str, folder: Path) -> None:
+        self._client.log_artifacts(run_id, str(folder))
+
+    def finish(self, run_id: str, state: str) -> None:
+        self._client.set_terminated(run_id, state)
+
+    def get(self, run_id: str) -> StoredRun:
+        try:
+            return self._stored(self._client.get_run(run_id))
+        except MlflowException as error:
+            raise StoreError(f"no run {run_id!r} in the store {self.uri}: {error.message}") from error
+
+    def search(self, tags: Mapping[str, str], experiment: str = "") -> list[StoredRun]:
+        query = " and ".join(f"tags.`{name}` = '{_quoted(value)}'" for name, value in tags.items())
+        return [self._stored(run) for run in self._pages(self._experiment_ids(experiment), query)]
+
+    def artifact(self, run_id: str, path: str) -> Path | None:
+        base = self._client.get_run(run_id).info.artifact_uri
+        local = Path(base.removeprefix("file://"))
+        if local.is_dir():  # the store's artifacts are on this machine: no copy, no request
+            return local / path if (local / path).is_file() else None
+        try:
+            return Path(self._client.download_artifacts(run_id, path, tempfile.mkdtemp(prefix="fa_registry-")))
+        except (MlflowException, OSError):
+            return None
+
+    def experiment_name(self, experiment_id: str) -> str:
+        if experiment_id not in self._experiment_names:
+            self._experiment_names[experiment_id] = self._client.get_experiment(experiment_id).name
+        return self._experiment_names[experiment_id]
+
+    def _experiment(self, name: str) -> str:
+        known = self._client.get_experiment_by_name(name)
+        if known is not None:
+            return known.experiment_id
+        database = sqlite_path(self.uri)
+        location = (database.parent / "mlartifacts" / name).as_uri() if database else None
+        return self._client.create_experiment(name, artifact_location=location)
+
+    def _experiment_ids(self, name: str) -> list[str]:
+        experiments = self._client.search_experiments(view_type=ViewType.ACTIVE_ONLY)
+        chosen = [one.experiment_id for one in experiments if name in ("", one.name)]
+        if not chosen:
+            raise StoreError(f"no experiment {name!r} in the store {self.uri}; known: {', '.join(one.name for one in experiments)}")
+        return chosen
+
+    def _pages(self, experiment_ids: list[str], query: str) -> Iterator[Run]:
+        token = None
+        while True:
+            page = self._client.search_runs(
+                experiment_ids, query, max_results=PAGE, order_by=["attributes.start_time DESC"], page_token=token
+            )
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+    def _log_params(self, run_id: str, params: Mapping[str, str]) -> None:
+        for batch in _batches((Param(name, value) for name, value in params.items()), BATCH_NAMES):
+            self._client.log_batch(run_id, params=batch)
+
+    def _stored(self, run: Run) -> StoredRun:
+        info = run.info
+        return StoredRun(info.run_id, info.run_name, self.experiment_name(info.experiment_id), info.status,
+                         info.start_time, dict(run.data.tags))
+
+
+def known_revisions() -> set[str]:
+    """The schema revisions the installed MLflow can read, from the names of its migration files."""
+    folder = Path(mlflow.store.db_migrations.__file__).parent / "versions"
+    return {path.name.split("_")[0] for path in folder.glob("*.py")}
+
+
+def _batches(items: Iterable, size: int) -> Iterator[list]:
+    remaining = iter(items)
+    while batch := list(islice(remaining, size)):
+        yield batch
+
+
+def _quoted(value: str) -> str:
+    if "'" in value:
+        raise StoreError(f"cannot search for {value!r}: MLflow's queries have no escape for a quote")
+    return value

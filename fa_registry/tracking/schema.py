@@ -1,0 +1,77 @@
+"""Names in the store: tags, metric keys, artifact paths. One table, read by writers and readers alike."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fa_registry.records import SCHEMA, Measurements, Reading, RunSpec
+
+EXPERIMENT = "fa_registry"
+
+TAG_SCHEMA = "fa.schema"
+TAG_SPEC = "fa.spec"
+TAG_STUDY = "fa.study"
+TAG_SETTING = "fa.setting"
+TAG_STATUS = "fa.status"  # running | complete | diverged | failed: MLflow's own FINISHED can be wrong
+TAG_KIND = "fa.kind"  # run | study | audit
+TAG_ARTIFACTS = "fa.artifacts"  # digest over the digests of all artifacts, so that a changed provenance.json shows too
+TAG_NOT_FINITE = "fa.not_finite"
+TAG_PROCESS = "fa.process"  # host:pid of the writer, to tell a zombie from a run at work
+TAG_REPORT = "fa.report"
+TAG_NOTE = "mlflow.note.content"
+TAG_PARENT = "mlflow.parentRunId"
+
+SPEC = "spec.json"
+MEASUREMENTS = "measurements.json"
+PROVENANCE = "provenance.json"
+SERIES = "series.parquet"
+FAILURE = "failure.txt"
+INITIAL = "checkpoints/init.safetensors"
+FINAL = "checkpoints/final.safetensors"
+FEEDBACK = "feedback/state.safetensors"
+FEEDBACK_CARD = "feedback/card.json"
+
+FINISHED_STATUSES = ("complete", "diverged")
+SITE_METRICS = ("h_norm", "g_norm", "growth", "gain", "gamma")
+SCALAR_METRICS = {
+    "loss_train": "loss/train",
+    "accuracy_train": "accuracy/train",
+    "accuracy": "accuracy/test",
+    "penalty": "penalty/total",
+    "fidelity_min": "fidelity/min",
+    "h_L": "h_L",
+    "g_L": "g_L",
+    "growth_max": "growth_max",
+    "gamma_deep_mean": "gamma_deep_mean",
+}
+TRAJECTORY = ("h_L", "g_L", "growth_max", "accuracy", "loss_train", "gamma_deep_mean", "fidelity_min")
+
+
+def epoch_checkpoint(epoch: int) -> str:
+    return f"checkpoints/epoch_{epoch:04d}.safetensors"
+
+
+def metrics(measurements: Measurements) -> Iterator[tuple[str, Reading]]:
+    """(metric key, reading) of one epoch. Sites are zero-padded: charts sort keys as text."""
+    for name in SITE_METRICS:
+        for site, reading in enumerate(measurements.sites.get(name, ())):
+            yield f"{name}/site_{site:02d}", reading
+    for name, key in SCALAR_METRICS.items():
+        if name in measurements.scalars:
+            yield key, measurements.scalars[name]
+
+
+def params(spec: RunSpec) -> dict[str, str]:
+    """The resolved spec under cfg/…; MLflow logs an entry point's raw parameters itself, under their own names."""
+    flat = {"method": spec.method, "architecture": spec.architecture, "dataset": spec.dataset, "seed": spec.seed,
+            "epochs": spec.epochs, "penalty": spec.penalty, "control": spec.control, "precision": spec.precision,
+            "device_class": spec.device_class, "site_convention": spec.site_convention}
+    flat |= {f"recipe/{name}": value for name, value in vars(spec.recipe).items()}
+    flat |= {f"method_options/{name}": value for name, value in spec.method_options.items()}
+    flat |= {f"architecture_options/{name}": value for name, value in spec.architecture_options.items()}
+    return {f"cfg/{name}": str(value) for name, value in flat.items()}
+
+
+def tags(spec: RunSpec, setting: str, study: str) -> dict[str, str]:
+    """The tags a run carries from its first moment."""
+    return {TAG_SCHEMA: str(SCHEMA), TAG_KIND: "run", TAG_SPEC: spec.identity, TAG_STUDY: study, TAG_SETTING: setting,
+            TAG_STATUS: "running", "fa.method": spec.method_label}

@@ -1,0 +1,150 @@
+"""RunWriter: one training run into a tracker, epoch by epoch, its files at the end."""
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from fa_registry import jsonio, provenance
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import DatasetReference, Point, Tracker
+from fa_registry.tracking.series import write_series
+from fa_registry.training.checkpoint import save_tensors
+from fa_registry.training.loop import EpochRow, Outcome, Trainer
+from fa_registry.training.naming import run_name, setting_label
+from fa_registry.training.task import Task
+
+FLUSH_POINTS = 1000
+FLUSH_SECONDS = 2.0
+
+
+class RunWriter:
+    """Writes one run. Use as: start → on_epoch … → complete, or fail / interrupt."""
+
+    def __init__(self, tracker: Tracker, task: Task, study: str = "", parent: str = "", adopt: str = "", checkpoint_every: int = 0):
+        self._tracker = tracker
+        self._task = task
+        self._checkpoint_every = checkpoint_every
+        self._folder = Path(tempfile.mkdtemp(prefix="fa_registry-run-"))
+        self._points: list[Point] = []
+        self._not_finite: dict[str, str] = {}
+        self._flushed = time.monotonic()
+        self.rows: list[EpochRow] = []
+        spec = task.spec
+        tags = {**schema.tags(spec, setting_label(spec), study), schema.TAG_PROCESS: process_tag()}
+        if adopt:
+            self.run_id = tracker.adopt(adopt, run_name(spec), tags, schema.params(spec))
+        else:
+            self.run_id = tracker.create(run_name(spec), tags, schema.params(spec), parent)
+
+    def start(self, initial: nn.Module) -> None:
+        """Write what is known before the first step: spec, the `initial` network's weights, feedback state with its card."""
+        task = self._task
+        for context in ("training", "evaluation"):
+            self._tracker.log_dataset(
+                self.run_id, DatasetReference(task.card.name, task.splits.digest, task.card.source, context)
+            )
+        (self._folder / schema.SPEC).write_text(jsonio.pretty(task.spec), encoding="utf-8")
+        save_tensors(self._folder / schema.INITIAL, initial.state_dict())
+        self._write_feedback()
+
+    def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
+        """Buffer the epoch's metrics; write a checkpoint if one is due."""
+        self.rows.append(row)
+        for key, reading in schema.metrics(row.measurements):
+            if reading.value is not None:
+                self._points.append(Point(key, reading.value, row.epoch))
+            elif reading.not_finite:  # SQL stores clamp inf: such a value goes to the series and into a tag
+                self._not_finite.setdefault(key, f"epoch {row.epoch}")
+        if len(self._points) >= FLUSH_POINTS or time.monotonic() - self._flushed > FLUSH_SECONDS:
+            self.flush()
+        if self._checkpoint_every and row.epoch and row.epoch % self._checkpoint_every == 0:
+            save_tensors(self._folder / schema.epoch_checkpoint(row.epoch), trainer.task.network.state_dict())
+
+    def restore(self, rows: list[EpochRow], trainer: Trainer) -> None:
+        """Write down the epochs that an interrupted run had already measured."""
+        for row in rows:
+            self.on_epoch(row, trainer)
+
+    def flush(self) -> None:
+        self._tracker.log(self.run_id, self._points)
+        self._points = []
+        self._flushed = time.monotonic()
+
+    def complete(self, outcome: Outcome) -> None:
+        """Write the final weights, series, measurements and provenance; end the run as complete or diverged."""
+        task, folder = self._task, self._folder
+        self.flush()
+        save_tensors(folder / schema.FINAL, task.network.state_dict())
+        if not task.method.end_to_end:
+            self._write_feedback()  # a learned feedback state ends elsewhere than it began
+        write_series(folder / schema.SERIES, [(row.epoch, row.measurements) for row in self.rows])
+        (folder / schema.MEASUREMENTS).write_text(jsonio.pretty(outcome.final), encoding="utf-8")
+        digests = folder_digests(folder)
+        (folder / schema.PROVENANCE).write_text(jsonio.pretty(self._provenance(outcome, digests)), encoding="utf-8")
+        tags = {schema.TAG_STATUS: outcome.status, schema.TAG_ARTIFACTS: jsonio.digest_of(folder_digests(folder))}
+        if self._not_finite:
+            tags[schema.TAG_NOT_FINITE] = "; ".join(f"{key} from {when}" for key, when in self._not_finite.items())[:4000]
+        self._tracker.upload(self.run_id, folder)
+        self._tracker.log(self.run_id, tags=tags)
+        self._tracker.finish(self.run_id, "FINISHED")
+        shutil.rmtree(folder)
+
+    def fail(self, error: BaseException) -> None:
+        """End the run as failed, with the traceback as an artifact."""
+        text = "".join(traceback.format_exception(error))
+        self._end(text, "FAILED")
+
+    def interrupt(self, reason: str) -> None:
+        """End the run as stopped by a person; what it had measured stays."""
+        self._end(reason, "KILLED")
+
+    def _end(self, text: str, state: str) -> None:
+        self.flush()
+        (self._folder / schema.FAILURE).write_text(text, encoding="utf-8")
+        self._tracker.upload(self.run_id, self._folder)
+        self._tracker.log(self.run_id, tags={schema.TAG_STATUS: "failed"})
+        self._tracker.finish(self.run_id, state)
+        shutil.rmtree(self._folder)
+
+    def _write_feedback(self) -> None:
+        task = self._task
+        state = task.feedback.state_dict()
+        if not state:
+            return
+        digest = save_tensors(self._folder / schema.FEEDBACK, state)
+        card = {"method": task.spec.method, "distribution": task.method.card.feedback, "seed": task.spec.seed,
+                "stream": "feedback", "sha256": digest, "tensors": {name: list(value.shape) for name, value in state.items()}}
+        (self._folder / schema.FEEDBACK_CARD).write_text(jsonio.pretty(card), encoding="utf-8")
+
+    def _provenance(self, outcome: Outcome, digests: dict[str, str]) -> dict[str, Any]:
+        task = self._task
+        gpu = outcome.final.conventions.get("gpu", "")
+        return {
+            **provenance.collect(threads=int(outcome.final.conventions["threads"]), gpu=str(gpu)),
+            "dataset_digest": task.splits.digest,
+            "parameters": parameter_count(task.network),
+            "epochs_run": outcome.epochs,
+            "digests": digests,
+        }
+
+
+def parameter_count(network: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def folder_digests(folder: Path) -> dict[str, str]:
+    """Relative path → SHA-256 of every file below `folder`."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): jsonio.file_digest(path) for path in files}
+
+
+def process_tag() -> str:
+    return f"{platform.node()}:{os.getpid()}"
