@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from fa_registry.diagnostics.base import Observation
 
-Trace = tuple[Tensor, list[Tensor]]  # logits (N, C) and the states h_0..h_L
 CreditRule = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor, Tensor], Sequence[Tensor]]
 
 
@@ -24,12 +23,14 @@ def observe(
 ) -> Observation:
     """Observe `network`, whose forward(x, return_hidden=True) gives (logits, [h_0..h_L]) on one graph.
 
+    A third list may follow: the tensors to differentiate for the states, where a state itself is not on the graph.
+
     images (N, …), labels (N,). credit_rule(hidden, gradients, error, onehot) → credits, all (N, …); None if there is none,
     and then no_credits says why. exact: per site, whether the credit is g by construction. double: also run in float64.
     """
     with evaluating(network):
-        logits, hidden = network(images, return_hidden=True)
-        gradients = site_gradients(logits, hidden, labels)
+        logits, hidden, *roots = network(images, return_hidden=True)
+        gradients = site_gradients(logits, roots[0] if roots else hidden, labels)
         doubled = _double_gradients(network, images, labels) if double else None
     states = [state.detach() for state in hidden]
     onehot = nn.functional.one_hot(labels, logits.shape[1]).to(logits.dtype)
@@ -57,8 +58,8 @@ def _double_gradients(network: nn.Module, images: Tensor, labels: Tensor) -> lis
     tensors = {name: value.detach().double() if value.is_floating_point() else value
                for name, value in [*network.named_parameters(), *network.named_buffers()]}
     inputs = images.double().requires_grad_()
-    logits, hidden = torch.func.functional_call(network, tensors, (inputs,), {"return_hidden": True})
-    return site_gradients(logits, hidden, labels)
+    logits, hidden, *roots = torch.func.functional_call(network, tensors, (inputs,), {"return_hidden": True})
+    return site_gradients(logits, roots[0] if roots else hidden, labels)
 
 
 def state_vectors(state: Tensor) -> Tensor:

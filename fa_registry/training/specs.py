@@ -13,7 +13,7 @@ from fa_registry import architectures, datasets, methods
 from fa_registry.catalog import Catalog
 from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
 from fa_registry.records import Recipe, RunSpec, Scalar
-from fa_registry.training import controls
+from fa_registry.training import controls, devices
 from fa_registry.training.task import resolved
 
 CHOICES = {
@@ -30,7 +30,7 @@ INTEGERS = {"seed": 0, "epochs": 0, "batch_size": 1}  # field: least value
 NUMBERS = {"penalty": 0.0, "learning_rate": 0.0, "weight_decay": 0.0}
 OPTIONS = ("method_options", "architecture_options")
 RECIPE_FIELDS = tuple(field.name for field in dataclasses.fields(Recipe))
-FIELDS = (*NAMES, *INTEGERS, *NUMBERS, *CHOICES, *OPTIONS)
+FIELDS = (*NAMES, *INTEGERS, *NUMBERS, *CHOICES, *OPTIONS, "device")
 REQUIRED = ("method", "architecture", "dataset", "seed", "epochs")
 
 
@@ -45,7 +45,7 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
             problems.append(f"{name}: {unknown_name_text('field', name, FIELDS)}")
             continue
         try:
-            values[name] = _parse(name, value)
+            values["device_class" if name == "device" else name] = _parse(name, value)
         except (ValueError, UnknownName) as error:
             problems.append(f"{name}: {error}")
     mentioned = {problem.split(":")[0] for problem in problems}
@@ -65,6 +65,8 @@ def _parse(name: str, value: Any) -> Any:
         return _integer(value, INTEGERS[name])
     if name in NUMBERS:
         return _number(value, NUMBERS[name])
+    if name == "device":
+        return devices.resolve(str(value))
     if name in CHOICES:
         if value not in CHOICES[name]:
             raise ValueError(f"expected one of {', '.join(CHOICES[name])}, found {value!r}")

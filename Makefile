@@ -1,0 +1,42 @@
+# The whole set-up of a fresh machine is `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check ui bench clean help
+
+help:
+	@echo "make demo   environment, then train, audit and report the digits study (reports/index.html)"
+	@echo "make test   environment, then the whole suite"
+	@echo "make check  the linter and the fast tests"
+	@echo "make ui     MLflow's pages on http://127.0.0.1:5000"
+	@echo "make bench  measured comparisons, as ratios"
+	@echo "make clean  remove the environment and everything generated; runs and reports stay"
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/fa-registry run digits
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -m "not browser" --ignore tests/end_to_end
+
+ui: $(READY)
+	$(BIN)/fa-registry doctor
+	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow server --host 127.0.0.1 --port 5000 --workers 1 \
+		--backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db} --artifacts-destination ./mlartifacts
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,31 @@
+"""Feedback-alignment experiments as an audited registry. Names are loaded on first use: importing this costs nothing."""
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = [
+    "AuditReport",
+    "FAProtocol",
+    "Finding",
+    "Measurements",
+    "Reading",
+    "Recipe",
+    "RegistryError",
+    "RunRecord",
+    "RunSpec",
+    "Verdict",
+    "adapt",
+]
+
+_HOMES = {"FAProtocol": "fa_registry.api", "adapt": "fa_registry.architectures", "RegistryError": "fa_registry.errors"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'fa_registry' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES.get(name, "fa_registry.records")), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

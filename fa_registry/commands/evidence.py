@@ -1,0 +1,49 @@
+"""From a stored run to a record whose figures were recomputed from its artifacts."""
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from fa_registry.errors import IntegrityError
+from fa_registry.protocol.integrity import compare, merged
+from fa_registry.records import Integrity, Reading, RunRecord
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.reader import read_record
+from fa_registry.training.recompute import NO_FEEDBACK, remeasure
+
+GAMMA = ("gamma", "norm_ratio")  # quantities that need the feedback state start so
+
+
+def gather(tracker: Tracker, run: StoredRun, trust_logged: bool = False, data_root: Path | None = None) -> RunRecord:
+    """The run's record; unless trusted, with every figure measured again and compared with what was logged.
+
+    Raises IntegrityError when a file is missing or is not the one that was recorded.
+    """
+    record = read_record(tracker, run)
+    feedback = tracker.artifact(run.run_id, schema.FEEDBACK)
+    if trust_logged:
+        lost = schema.FEEDBACK in record.digests and feedback is None
+        return _without_gamma(record) if lost else record
+    checkpoint = tracker.artifact(run.run_id, schema.FINAL)
+    if checkpoint is None:
+        raise IntegrityError(f"run {run.run_id}: {schema.FINAL} is missing")
+    digests = {"checkpoint": record.digests[schema.FINAL], "feedback": record.digests.get(schema.FEEDBACK)}
+    threads = int(record.measurements.conventions["threads"])
+    try:
+        again = remeasure(record.spec, checkpoint, feedback, digests, threads, data_root)
+    except IntegrityError as error:
+        raise IntegrityError(f"run {run.run_id}: {error}") from error
+    integrity = compare(record.measurements, again)
+    return dataclasses.replace(record, measurements=merged(record.measurements, again), integrity=integrity)
+
+
+def _without_gamma(record: RunRecord) -> RunRecord:
+    """The record with every figure that needs the lost feedback state struck out."""
+    absent = Reading(None, NO_FEEDBACK)
+    measured = record.measurements
+    sites = {name: tuple(absent for _ in row) if name.startswith(GAMMA) else row for name, row in measured.sites.items()}
+    scalars = {name: absent if name.startswith(GAMMA) else reading for name, reading in measured.scalars.items()}
+    measurements = dataclasses.replace(measured, sites=sites, scalars=scalars)
+    integrity = Integrity("unverifiable", ("the feedback file is missing",))
+    return dataclasses.replace(record, measurements=measurements, integrity=integrity)

@@ -1,0 +1,99 @@
+"""The list, show and doctor verbs: what there is, one run in full, and whether this machine is ready."""
+from __future__ import annotations
+
+import importlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fa_registry import architectures, datasets, diagnostics, methods, provenance, resources
+from fa_registry.commands.stores import open_tracker
+from fa_registry.errors import RegistryError, UnknownName
+from fa_registry.protocol.rules import load_edition
+from fa_registry.records import RunRecord
+from fa_registry.studies import study
+from fa_registry.tracking import schema
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.reader import read_record
+from fa_registry.tracking.store import resolve_uri
+
+CATALOGS = {"methods": methods.CATALOG, "architectures": architectures.CATALOG, "datasets": datasets.CATALOG,
+            "diagnostics": diagnostics.CATALOG}
+FAMILIES = (*CATALOGS, "editions", "studies")
+
+
+def members(family: str) -> list[dict[str, str]]:
+    """name, line and file of every member of a family; UnknownName for another family."""
+    if family == "editions":
+        paths = sorted(resources.editions().glob("*.toml"))
+        return [{"name": path.stem, "line": load_edition(path.stem).title, "file": str(path)} for path in paths]
+    if family == "studies":
+        return [_study_row(name) for name in study.names()]
+    if family not in CATALOGS:
+        raise UnknownName("family", family, FAMILIES)
+    catalog = CATALOGS[family]
+    rows = []
+    for name in catalog.names():
+        card = catalog.get(name).card
+        rows.append({"name": name, "line": getattr(card, "rule", "") or card.line, "file": catalog.location(name).file})
+    return rows
+
+
+def _study_row(name: str) -> dict[str, str]:
+    loaded = study.load_study(name)
+    return {"name": name, "line": f"{loaded.title} ({len(loaded.specs)} runs; {loaded.cost})", "file": str(study.find(name))}
+
+
+def show(run_id: str, store: str = "") -> RunRecord:
+    """One finished run's record; an unfinished run's status and failure in an error."""
+    tracker = open_tracker(store)
+    run = tracker.get(_whole_id(tracker, run_id))
+    if run.tags.get(schema.TAG_STATUS) not in schema.FINISHED_STATUSES:
+        failure = tracker.artifact(run.run_id, schema.FAILURE)
+        text = failure.read_text(encoding="utf-8") if failure else "no failure was recorded"
+        raise RegistryError(f"run {run.run_id} ({run.name}) is {run.tags.get(schema.TAG_STATUS, 'not a training run')}: {text}")
+    return read_record(tracker, run)
+
+
+def _whole_id(tracker: MlflowTracker, start: str) -> str:
+    """The full id of a run by its first characters, as reports print them."""
+    if len(start) == 32:
+        return start
+    found = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}) if run.run_id.startswith(start)]
+    if len(found) != 1:
+        raise RegistryError(f"run {start!r}: {len(found)} runs begin so; give more characters of the id")
+    return found[0]
+
+
+def examine(store: str = "") -> list[dict[str, Any]]:
+    """One row a check: what, ok, found."""
+    rows = [{"check": f"version of {name}", "ok": True, "found": version} for name, version in provenance.versions().items()]
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device: training runs on the CPU"
+    rows.append({"check": "device", "ok": True, "found": gpu})
+    rows.append(_check("store", lambda: f"{resolve_uri(store)}: {_count_runs(store)} finished runs"))
+    rows.append(_check("templates", lambda: str(len(list(resources.templates().glob("*.j2")))) + f" in {resources.templates()}"))
+    rows.append(_check("studies", lambda: ", ".join(study.names())))
+    for name in datasets.CATALOG.names():
+        rows.append(_check(f"data set {name}", lambda name=name: _load(name)))
+    rows.append(_check("temporary folder", lambda: tempfile.gettempdir()))
+    rows.append(_check("working folder", lambda: str(Path.cwd())))
+    return rows
+
+
+def _count_runs(store: str) -> int:
+    tracker = open_tracker(store)
+    return sum(len(tracker.search({schema.TAG_KIND: "run", schema.TAG_STATUS: status})) for status in schema.FINISHED_STATUSES)
+
+
+def _load(name: str) -> str:
+    splits = datasets.CATALOG.get(name).load(torch.device("cpu"))
+    return f"{len(splits.train_labels)} train, {len(splits.test_labels)} test, digest {splits.digest[:12]}"
+
+
+def _check(what: str, look: Any) -> dict[str, Any]:
+    try:
+        return {"check": what, "ok": True, "found": look()}
+    except (RegistryError, OSError, importlib.metadata.PackageNotFoundError) as error:
+        return {"check": what, "ok": False, "found": str(error)}

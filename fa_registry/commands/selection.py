@@ -1,0 +1,92 @@
+"""Which runs an audit looks at: by study, by experiment, by id. What cannot be judged is listed with its reason."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fa_registry.errors import NothingSelected, UsageError
+from fa_registry.records import Exclusion, RunSpec
+from fa_registry.studies.study import load_study
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.training.naming import run_name
+
+
+@dataclass(frozen=True)
+class Selection:
+    """runs: finished runs to judge, in the study's order. words: how they were chosen. edition: the study's, if any."""
+
+    runs: tuple[StoredRun, ...]
+    excluded: tuple[Exclusion, ...]
+    words: str
+    remarks: tuple[str, ...] = ()
+    edition: str = ""
+    study: str = ""
+
+
+def select(
+    tracker: Tracker, study: str = "", experiment: str = "", run_ids: Sequence[str] = (), overrides: Mapping[str, Any] | None = None
+) -> Selection:
+    """Exactly one of study, experiment and run_ids; NothingSelected when no finished run is among them."""
+    given = [name for name, value in (("--study", study), ("--experiment", experiment), ("--run", run_ids)) if value]
+    if len(given) != 1:
+        raise UsageError(f"choose runs by one of --study, --experiment or --run; found {', '.join(given) or 'none'}")
+    if study:
+        selection = _by_study(tracker, study, overrides or {})
+    elif experiment:
+        selection = _sorted_out(tracker.search({schema.TAG_KIND: "run"}, experiment), f"every run of experiment {experiment}")
+    else:
+        selection = _sorted_out([tracker.get(run_id) for run_id in run_ids], f"{len(run_ids)} runs by id")
+    if not selection.runs:
+        raise NothingSelected(
+            f"no finished run among {selection.words} in {tracker.uri}"
+            + "".join(f"\n  - {one.name}: {one.reason}" for one in selection.excluded[:5])
+        )
+    return selection
+
+
+def _by_study(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> Selection:
+    """The newest finished run of every spec of the study as it is now; older and other runs are counted, not hidden."""
+    study = load_study(name, overrides)
+    tagged = tracker.search({schema.TAG_STUDY: study.name, schema.TAG_KIND: "run"})
+    by_identity: dict[str, list[StoredRun]] = {}
+    for run in tagged:
+        by_identity.setdefault(run.tags[schema.TAG_SPEC], []).append(run)
+    chosen, excluded, superseded = [], [], 0
+    for spec in study.specs:
+        attempts = by_identity.pop(spec.identity, None) or tracker.search({schema.TAG_SPEC: spec.identity})
+        finished = [run for run in attempts if _is_finished(run)]
+        if finished:
+            chosen.append(finished[0])
+            superseded += len(finished) - 1
+        else:
+            excluded.append(_unfinished(spec, attempts))
+    others = sum(len(runs) for runs in by_identity.values())
+    remarks = []
+    if superseded:
+        remarks.append(f"{superseded} older runs of the same specifications exist; the newest of each was audited.")
+    if others:
+        remarks.append(f"{others} runs carry the tag of study {study.name} with other specifications than the study's now; not audited.")
+    words = f"study {study.name} ({len(study.specs)} specifications)"
+    return Selection(tuple(chosen), tuple(excluded), words, tuple(remarks), study.edition, study.name)
+
+
+def _sorted_out(runs: Sequence[StoredRun], words: str) -> Selection:
+    finished = tuple(run for run in runs if _is_finished(run))
+    excluded = tuple(
+        Exclusion(run.run_id, run.name, f"half-written: {schema.TAG_STATUS} is {run.tags.get(schema.TAG_STATUS, 'not set')}")
+        for run in runs if not _is_finished(run)
+    )
+    return Selection(finished[::-1], excluded, words)
+
+
+def _is_finished(run: StoredRun) -> bool:
+    return run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES
+
+
+def _unfinished(spec: RunSpec, attempts: Sequence[StoredRun]) -> Exclusion:
+    if not attempts:
+        return Exclusion("", run_name(spec), "no run of this specification yet")
+    status = attempts[0].tags.get(schema.TAG_STATUS, "not set")
+    return Exclusion(attempts[0].run_id, attempts[0].name, f"half-written: {schema.TAG_STATUS} is {status}")

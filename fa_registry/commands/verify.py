@@ -1,0 +1,77 @@
+"""The verify verb: do the figures of runs, or of an old report, still stand?"""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fa_registry import jsonio
+from fa_registry.commands.evidence import gather
+from fa_registry.commands.selection import select
+from fa_registry.commands.stores import open_tracker
+from fa_registry.errors import IntegrityError, InvalidFields, RegistryError
+from fa_registry.records import AuditReport, Integrity, RunAudit
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import Tracker
+
+
+@dataclass(frozen=True)
+class Verification:
+    """One run's outcome: verified, mismatch or unverifiable, with what was found."""
+
+    run_id: str
+    name: str
+    integrity: Integrity
+
+
+def verify_runs(study: str, run_ids: tuple[str, ...], overrides: Mapping[str, Any], store: str = "") -> list[Verification]:
+    """Recompute every selected run from its artifacts and compare with what it logged."""
+    tracker = open_tracker(store)
+    chosen = select(tracker, study=study, run_ids=run_ids, overrides=overrides)
+    results = []
+    for run in chosen.runs:
+        try:
+            integrity = gather(tracker, run).integrity
+        except IntegrityError as error:
+            integrity = Integrity("mismatch", (str(error),))
+        results.append(Verification(run.run_id, run.name, integrity))
+    return results
+
+
+def verify_report(path: Path, store: str = "") -> list[Verification]:
+    """Compare an audit.json with the store: every run still there, every artifact still the one that was audited."""
+    report = load_report(path)
+    tracker = open_tracker(store)
+    return [Verification(run.record.run_id, run.record.name, _still_stands(run, tracker)) for run in report.runs]
+
+
+def load_report(path: Path) -> AuditReport:
+    """An audit.json as an AuditReport; InvalidFields when it is not one."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise InvalidFields(f"report {path}", [f"file: cannot be read as JSON: {error}"]) from error
+    return jsonio.decode(AuditReport, raw, f"report {path.name}")
+
+
+def exit_code(results: list[Verification]) -> int:
+    return 0 if all(result.integrity.state == "verified" for result in results) else 3
+
+
+def _still_stands(run: RunAudit, tracker: Tracker) -> Integrity:
+    record = run.record
+    try:
+        stored = tracker.get(record.run_id)
+    except RegistryError as error:
+        return Integrity("unverifiable", (str(error),))
+    changed = []
+    for name, digest in record.digests.items():
+        path = tracker.artifact(record.run_id, name)
+        found = jsonio.file_digest(path) if path else "no such artifact"
+        if found != digest:
+            changed.append(f"{name}: expected SHA-256 {digest}, found {found}")
+    if stored.tags.get(schema.TAG_SPEC) != record.spec.identity:
+        changed.append(f"tag {schema.TAG_SPEC}: expected {record.spec.identity}, found {stored.tags.get(schema.TAG_SPEC)}")
+    return Integrity("mismatch", tuple(changed)) if changed else Integrity("verified", ("every artifact is the one audited",))
