@@ -196,7 +196,7 @@ def report(report_file: str, out: str, templates: str, as_json: bool) -> None:
 @examples("list methods", "list studies --json")
 def list_(family: str, as_json: bool) -> None:
     """List methods, architectures, datasets, diagnostics, editions or studies."""
-    from fa_registry.commands.inventory import members
+    from fa_registry.commands.listing import members
 
     output.listed(members(family), as_json)
 

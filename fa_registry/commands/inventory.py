@@ -1,50 +1,22 @@
-"""The list, show and doctor verbs: what there is, one run in full, and whether this machine is ready."""
+"""The show and doctor verbs: one run in full, and whether this machine is ready."""
 from __future__ import annotations
 
-import importlib
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fa_registry import architectures, datasets, diagnostics, methods, provenance, resources
+from fa_registry import datasets, provenance, resources
 from fa_registry.commands.stores import open_tracker
-from fa_registry.errors import RegistryError, UnknownName
-from fa_registry.protocol.rules import load_edition
+from fa_registry.errors import RegistryError
 from fa_registry.records import RunRecord
 from fa_registry.studies import study
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.store import resolve_uri
-
-CATALOGS = {"methods": methods.CATALOG, "architectures": architectures.CATALOG, "datasets": datasets.CATALOG,
-            "diagnostics": diagnostics.CATALOG}
-FAMILIES = (*CATALOGS, "editions", "studies")
-
-
-def members(family: str) -> list[dict[str, str]]:
-    """name, line and file of every member of a family; UnknownName for another family."""
-    if family == "editions":
-        paths = sorted(resources.editions().glob("*.toml"))
-        return [{"name": path.stem, "line": load_edition(path.stem).title, "file": str(path)} for path in paths]
-    if family == "studies":
-        return [_study_row(name) for name in study.names()]
-    if family not in CATALOGS:
-        raise UnknownName("family", family, FAMILIES)
-    catalog = CATALOGS[family]
-    rows = []
-    for name in catalog.names():
-        card = catalog.get(name).card
-        rows.append({"name": name, "line": getattr(card, "rule", "") or card.line, "file": catalog.location(name).file})
-    return rows
-
-
-def _study_row(name: str) -> dict[str, str]:
-    loaded = study.load_study(name)
-    return {"name": name, "line": f"{loaded.title} ({len(loaded.specs)} runs; {loaded.cost})", "file": str(study.find(name))}
-
 
 def show(run_id: str, store: str = "") -> RunRecord:
     """One finished run's record; an unfinished run's status and failure in an error."""
@@ -92,8 +64,8 @@ def _load(name: str) -> str:
     return f"{len(splits.train_labels)} train, {len(splits.test_labels)} test, digest {splits.digest[:12]}"
 
 
-def _check(what: str, look: Any) -> dict[str, Any]:
+def _check(what: str, look: Callable[[], str]) -> dict[str, Any]:
     try:
         return {"check": what, "ok": True, "found": look()}
-    except (RegistryError, OSError, importlib.metadata.PackageNotFoundError) as error:
+    except (RegistryError, OSError) as error:
         return {"check": what, "ok": False, "found": str(error)}

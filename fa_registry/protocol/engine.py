@@ -21,7 +21,8 @@ def _judge_safely(rule: Rule, record: RunRecord, frozen: RunRecord | None) -> Fi
         return _judge_rule(rule, record, frozen)
     except Exception:
         reason = f"the rule crashed: {traceback.format_exc(limit=3)}"
-        return _finding(rule, record, "error", Reading(None, reason), None, reason)
+        absent = Reading(None, reason)
+        return Finding(rule.code, rule.title, "error", rule.quantity, absent, rule.unit, f"{rule.code} {reason}", record.run_id)
 
 
 def _judge_rule(rule: Rule, record: RunRecord, frozen: RunRecord | None) -> Finding:

@@ -1,0 +1,39 @@
+"""What every test may count on: one CPU thread, no store but its own, an empty MLflow database to copy."""
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+import torch
+
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Figures are bit-equal at one thread count only."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def no_foreign_store(monkeypatch):
+    """A developer's own MLFLOW_… must neither be read nor written by a test."""
+    for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory):
+    """A fresh MLflow database without experiments: copying it takes milliseconds, making one takes seconds."""
+    folder = tmp_path_factory.mktemp("empty-store")
+    MlflowTracker(f"sqlite:///{folder / 'mlflow.db'}", experiment_id="0")
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch, empty_store):
+    """An empty working folder with an empty store in it, as a user has after the first command."""
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

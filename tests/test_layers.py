@@ -1,0 +1,139 @@
+"""Imports point down the layers. The law of design.md §1, with a proof that it can fail."""
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fa_registry
+
+PACKAGE = Path(fa_registry.__file__).parent
+
+# Modules of one row never import each other; a row imports only from the rows above it.
+LAYERS = (
+    ("records", "errors", "jsonio", "resources"),
+    ("catalog", "seeding", "provenance", "statistics"),
+    ("methods", "architectures", "datasets", "diagnostics"),
+    ("training",),
+    ("protocol", "tracking", "studies"),
+    ("reporting",),
+    ("commands", "api", "testing"),
+    ("output",),
+    ("cli",),
+    ("__main__", "__init__"),
+)
+GROUND = ("records", "errors", "jsonio", "resources")  # the lowest row is one family and may use itself
+ONLY = {
+    "mlflow": ("tracking",),
+    "sqlalchemy": ("tracking",),
+    "jinja2": ("reporting",),
+    "matplotlib": ("reporting",),
+    "ray": ("studies",),
+}
+NO_TENSORS = ("protocol", "reporting", "records", "errors", "jsonio", "catalog", "statistics")
+
+
+def rank(part: str) -> int:
+    return next(index for index, row in enumerate(LAYERS) if part in row)
+
+
+def imported(source: str) -> set[str]:
+    """Dotted names of everything a module imports, inside functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} if node.module == "fa_registry" else {node.module}
+    return found
+
+
+def violations(part: str, source: str) -> list[str]:
+    """What a module of the top-level part `part` imports although it may not."""
+    wrong = []
+    for name in imported(source):
+        top, _, rest = name.partition(".")
+        if top in ONLY and part not in ONLY[top]:
+            wrong.append(f"{part} imports {top}")
+        if top in ("torch", "torchvision") and part in NO_TENSORS:
+            wrong.append(f"{part} knows no tensor but imports {top}")
+        if top != "fa_registry" or not rest:
+            continue
+        target, _, inner = rest.partition(".")
+        same_row = target != part and rank(target) == rank(part) and part not in GROUND
+        if rank(target) > rank(part) or (same_row and inner != "base"):
+            wrong.append(f"{part} imports {name}")
+    return wrong
+
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_imports_point_down(path):
+    part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    assert violations(part, path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "source"),
+    [
+        ("protocol", "import torch"),
+        ("training", "from fa_registry.tracking.base import Tracker"),
+        ("training", "def late():\n    import mlflow"),
+        ("methods", "from fa_registry.diagnostics.gamma import PLUGIN"),
+        ("protocol", "from fa_registry.tracking.schema import SPEC"),
+        ("records", "from fa_registry import catalog"),
+        ("commands", "from fa_registry.cli import main"),
+        ("tracking", "import jinja2"),
+    ],
+)
+def test_the_law_can_fail(part, source):
+    assert violations(part, source)
+
+
+def test_siblings_meet_through_their_base_classes():
+    assert violations("diagnostics", "from fa_registry.methods.base import MethodCard") == []
+
+
+def run_python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_judging_and_rendering_load_neither_torch_nor_mlflow():
+    code = "import sys, fa_registry.reporting.render, fa_registry.protocol.engine; print([m for m in ('torch', 'mlflow') if m in sys.modules])"
+    assert run_python(code) == "[]"
+
+
+def test_training_and_measuring_work_without_mlflow_pandas_and_rich():
+    code = (
+        "import sys\n"
+        "for name in ('mlflow', 'pandas', 'rich', 'sqlalchemy'): sys.modules[name] = None\n"
+        "import fa_registry.training.loop, fa_registry.training.resume, fa_registry.training.recompute, fa_registry.api\n"
+        "import fa_registry.testing\n"
+        "print('imported')"
+    )
+    assert run_python(code) == "imported"
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = "import sys, fa_registry; print(sorted({'torch', 'numpy', 'mlflow', 'click', 'jinja2'} & set(sys.modules)))"
+    assert run_python(code) == "[]"
+
+
+def test_help_loads_nothing_heavy():
+    code = ("import sys\nfrom click.testing import CliRunner\nfrom fa_registry.cli import main\n"
+            "assert CliRunner().invoke(main, ['--help']).exit_code == 0\n"
+            "print(sorted({'torch', 'numpy', 'mlflow', 'rich', 'jinja2', 'pandas'} & set(sys.modules)))")
+    assert run_python(code) == "[]"
+
+
+def test_public_names_are_sorted_and_real():
+    assert fa_registry.__all__ == sorted(fa_registry.__all__)
+    for name in fa_registry.__all__:
+        assert getattr(fa_registry, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        fa_registry.nonsense  # noqa: B018

@@ -1,0 +1,37 @@
+"""Trackers of both kinds, and one small finished run in each."""
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+
+from fa_registry.tracking.memory import MemoryTracker
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.writer import RunWriter
+from fa_registry.training.loop import Trainer, train
+from fa_registry.training.specs import parse_spec
+from fa_registry.training.task import prepare
+
+TINY = {"method": "dfa", "architecture": "resmlp", "dataset": "digits", "seed": 7, "epochs": 2,
+        "architecture_options": {"d_hidden": 16, "num_blocks": 2}}
+
+
+@pytest.fixture(params=["memory", "mlflow"])
+def tracker(request, tmp_path, empty_store):
+    if request.param == "memory":
+        return MemoryTracker(tmp_path / "runs")
+    database = tmp_path / "mlflow.db"
+    shutil.copy(empty_store, database)
+    return MlflowTracker(f"sqlite:///{database}")
+
+
+def write_run(tracker, study="", **changes):
+    """Train the tiny spec into `tracker`; returns (writer, trainer, outcome)."""
+    task = prepare(parse_spec(TINY | changes), torch.device("cpu"))
+    writer = RunWriter(tracker, task, study)
+    writer.start(task.network)
+    trainer = Trainer(task)
+    outcome = train(trainer, writer)
+    writer.complete(outcome)
+    return writer, trainer, outcome

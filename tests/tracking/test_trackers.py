@@ -1,0 +1,51 @@
+"""Both trackers keep the same contract."""
+from __future__ import annotations
+
+import pytest
+
+from fa_registry.errors import StoreError
+from fa_registry.tracking.base import Point
+from fa_registry.tracking.schema import TAG_PARENT
+
+
+def test_runs_are_found_by_all_their_tags_newest_first(tracker):
+    first = tracker.create("one", {"a": "1", "b": "x"}, {})
+    second = tracker.create("two", {"a": "1", "b": "y"}, {})
+    assert {run.run_id for run in tracker.search({"a": "1"})} == {first, second}
+    assert [run.name for run in tracker.search({"a": "1", "b": "y"})] == ["two"]
+    assert tracker.search({"a": "2"}) == []
+
+
+def test_children_name_their_parent(tracker):
+    parent = tracker.create("study", {}, {})
+    child = tracker.create("run", {}, {}, parent)
+    assert tracker.get(child).tags[TAG_PARENT] == parent
+
+
+def test_an_adopted_run_keeps_its_id_and_takes_name_tags_and_params(tracker):
+    launched = tracker.create("launched", {"by": "mlflow"}, {"method": "'dfa'"})
+    assert tracker.adopt(launched, "dfa · s7", {"kind": "run"}, {"cfg/method": "dfa"}) == launched
+    run = tracker.get(launched)
+    assert (run.name, run.tags["by"], run.tags["kind"]) == ("dfa · s7", "mlflow", "run")
+
+
+def test_tags_can_be_set_on_a_finished_run_without_reopening_it(tracker):
+    run_id = tracker.create("run", {}, {})
+    tracker.finish(run_id, "FINISHED")
+    tracker.log(run_id, tags={"fa.verdict": "PASS"})
+    assert (tracker.get(run_id).state, tracker.get(run_id).tags["fa.verdict"]) == ("FINISHED", "PASS")
+
+
+def test_more_points_than_one_batch_holds(tracker):
+    run_id = tracker.create("run", {}, {})
+    tracker.log(run_id, [Point("loss/train", float(step), step) for step in range(1001)])
+    assert tracker.get(run_id).run_id == run_id
+
+
+def test_an_unknown_run_is_a_store_error(tracker):
+    with pytest.raises(StoreError, match="no run 'nowhere'"):
+        tracker.get("nowhere")
+
+
+def test_an_artifact_that_is_not_there_is_none(tracker):
+    assert tracker.artifact(tracker.create("run", {}, {}), "none.json") is None

@@ -1,0 +1,127 @@
+"""A run in the store: complete by design.md §3, in either kind of tracker."""
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from tests.tracking.conftest import TINY, write_run
+
+from fa_registry import jsonio
+from fa_registry.errors import IntegrityError
+from fa_registry.records import Measurements, Reading, RunRecord
+from fa_registry.tracking import schema
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.reader import read_record
+from fa_registry.tracking.writer import RunWriter
+from fa_registry.training.checkpoint import load_tensors
+from fa_registry.training.loop import EpochRow
+from fa_registry.training.specs import parse_spec
+
+ARTIFACTS = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.SERIES, schema.INITIAL, schema.FINAL,
+             schema.FEEDBACK, schema.FEEDBACK_CARD)
+
+
+def test_a_complete_run_holds_every_artifact_and_tag(tracker):
+    writer, _, _ = write_run(tracker, study="tiny")
+    run = tracker.get(writer.run_id)
+    assert run.state == "FINISHED"
+    assert run.tags[schema.TAG_STATUS] == "complete" and run.tags[schema.TAG_STUDY] == "tiny"
+    assert run.tags[schema.TAG_SPEC] == parse_spec(TINY).identity
+    assert run.name == "dfa · resmlp-16x2 · digits · s7"
+    assert all(tracker.artifact(run.run_id, name) for name in ARTIFACTS)
+
+
+def test_the_record_that_is_read_is_the_run_that_was_written(tracker):
+    writer, _, outcome = write_run(tracker)
+    record = read_record(tracker, tracker.get(writer.run_id))
+    assert record.spec == parse_spec(TINY)
+    assert record.measurements == outcome.final
+    assert jsonio.decode(RunRecord, json.loads(jsonio.canonical(record))) == record
+    for name, line in record.trajectory.items():
+        if name != "g_norm_mean_ce_L" and name != "loss_train":
+            assert line == tuple(row.measurements.scalars[name] for row in writer.rows)
+    assert record.trajectory["g_norm_mean_ce_L"] == tuple(row.measurements.sites["g_norm_mean_ce"][-1] for row in writer.rows)
+    assert record.trajectory["loss_train"][0].reason and record.trajectory["loss_train"][1].value > 0
+
+
+def test_initial_final_and_feedback_tensors_are_the_trainers(tracker):
+    writer, trainer, _ = write_run(tracker)
+    final = load_tensors(tracker.artifact(writer.run_id, schema.FINAL))
+    initial = load_tensors(tracker.artifact(writer.run_id, schema.INITIAL))
+    feedback = load_tensors(tracker.artifact(writer.run_id, schema.FEEDBACK))
+    state = trainer.task.network.state_dict()
+    assert all(final[name].equal(value) for name, value in state.items())
+    assert any(not initial[name].equal(value) for name, value in state.items())
+    assert all(feedback[name].equal(value) for name, value in trainer.task.feedback.state_dict().items())
+    card = json.loads(tracker.artifact(writer.run_id, schema.FEEDBACK_CARD).read_text())
+    assert card["sha256"] == jsonio.file_digest(tracker.artifact(writer.run_id, schema.FEEDBACK))
+    assert card["tensors"] == {"B_01": [16, 10], "B_02": [16, 10]}
+
+
+def test_metrics_are_logged_by_epoch_and_zero_padded_site(tmp_path, empty_store, tracker):
+    writer, _, _ = write_run(tracker)
+    if isinstance(tracker, MlflowTracker):
+        history = tracker._client.get_metric_history(writer.run_id, "h_norm/site_02")
+        logged = {metric.step: metric.value for metric in history}
+    else:
+        logged = {point.step: point.value for point in tracker.points[writer.run_id] if point.key == "h_norm/site_02"}
+    assert logged == {row.epoch: row.measurements.sites["h_norm"][2].value for row in writer.rows}
+
+
+def test_fewer_than_a_hundred_metric_keys_even_at_twelve_blocks():
+    sites = {name: tuple(Reading(1.0) for _ in range(13)) for name in schema.SITE_METRICS}
+    scalars = dict.fromkeys(schema.SCALAR_METRICS, Reading(1.0))
+    assert len(dict(schema.metrics(Measurements(sites, scalars)))) <= 100
+
+
+def test_no_pickle_is_written(tracker):
+    writer, _, _ = write_run(tracker)
+    folder = tracker.artifact(writer.run_id, schema.SPEC).parent
+    suffixes = {path.suffix for path in folder.rglob("*") if path.is_file()}
+    assert suffixes == {".json", ".parquet", ".safetensors"}
+
+
+@pytest.mark.parametrize("name", [schema.SPEC, schema.MEASUREMENTS, schema.SERIES, schema.PROVENANCE])
+def test_a_changed_file_is_an_integrity_error_naming_it(tracker, name):
+    writer, _, _ = write_run(tracker)
+    path = tracker.artifact(writer.run_id, name)
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(IntegrityError, match=name):
+        read_record(tracker, tracker.get(writer.run_id))
+
+
+def test_a_missing_file_is_an_integrity_error_naming_it(tracker):
+    writer, _, _ = write_run(tracker)
+    tracker.artifact(writer.run_id, schema.SERIES).unlink()
+    with pytest.raises(IntegrityError, match="series.parquet missing"):
+        read_record(tracker, tracker.get(writer.run_id))
+
+
+def test_numbers_that_are_not_finite_go_to_the_series_and_a_tag_not_to_the_store(tracker):
+    writer, trainer, outcome = write_run(tracker, seed=8)
+    broken = Measurements({**outcome.final.sites, "h_norm": tuple([Reading.of(math.inf)] * 3)},
+                          {**outcome.final.scalars, "h_L": Reading.of(math.inf)}, outcome.final.conventions)
+    second = RunWriter(tracker, trainer.task)
+    second.start(trainer.task.network)
+    second.on_epoch(EpochRow(0, broken), trainer)
+    second.complete(type(outcome)("diverged", 0, broken))
+    run = tracker.get(second.run_id)
+    assert run.tags[schema.TAG_STATUS] == "diverged"
+    assert "h_L from epoch 0" in run.tags[schema.TAG_NOT_FINITE]
+    assert read_record(tracker, run).trajectory["h_L"] == (Reading.of(math.inf),)
+
+
+def test_a_failed_run_says_so_and_keeps_the_traceback(tracker):
+    writer, trainer, _ = write_run(tracker)
+    broken = RunWriter(tracker, trainer.task)
+    broken.start(trainer.task.network)
+    broken.fail(RuntimeError("the disk is full"))
+    run = tracker.get(broken.run_id)
+    assert (run.state, run.tags[schema.TAG_STATUS]) == ("FAILED", "failed")
+    assert "the disk is full" in tracker.artifact(run.run_id, schema.FAILURE).read_text()
+
+
+def test_a_method_without_feedback_has_no_feedback_file(tracker):
+    writer, _, _ = write_run(tracker, method="bp")
+    assert tracker.artifact(writer.run_id, schema.FEEDBACK) is None
