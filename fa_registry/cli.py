@@ -138,18 +138,21 @@ def audit(exit_zero: bool, as_json: bool, epochs: str, seeds: str, device: str, 
 @DEVICE
 @OUT
 @STORE
+@JSON
 @examples("run digits", "run digits --epochs 3 --seeds 42 --out quick")
-def run(name: str, jobs: int, epochs: str, seeds: str, device: str, out: str, store: str) -> None:
+def run(name: str, jobs: int, epochs: str, seeds: str, device: str, out: str, store: str, as_json: bool) -> None:
     """Study, audit and report in one go. Failed verdicts are results here: exit 0."""
     from fa_registry.commands.audit import AuditRequest, run_audit
     from fa_registry.commands.study import run_study
 
     overrides = output.overrides(epochs, seeds, device)
-    code = output.studied(run_study(name, overrides, store, processes=jobs), False)
-    if code:
-        sys.exit(code)
+    trained_all = run_study(name, overrides, store, processes=jobs)
+    if trained_all.exit_code or not as_json:
+        output.studied(trained_all, as_json)
+    if trained_all.exit_code:
+        sys.exit(trained_all.exit_code)
     result = run_audit(AuditRequest(study=name, overrides=overrides, out=out, store=store, adopt=False))
-    output.audited(result, False)
+    output.audited(result, as_json)
     sys.exit(3 if result.exit_code == 3 else 0)
 
 

@@ -56,13 +56,15 @@ def load_study(name: str, overrides: Mapping[str, Any] | None = None) -> Study:
     problems = _wrong_names(raw)
     if problems:
         raise InvalidFields(f"study {path}", problems)
-    given = {key: value for key, value in (overrides or {}).items() if value not in (None, "", ())}
+    given = {key: value for key, value in (overrides or {}).items() if value}
     specs: list[RunSpec] = []
     for cell in _cells(raw, given):
         try:
             specs.append(parse_spec(cell))
         except InvalidFields as error:
             problems += error.problems
+    if not specs and not problems:
+        problems.append("grid: expands to no run; every list needs at least one entry")
     if problems:
         raise InvalidFields(f"study {path}", list(dict.fromkeys(problems)))
     controls = [control for control in CONTROLS if raw.get("controls", {}).get(control, control == "frozen")]

@@ -5,6 +5,7 @@ import getpass
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -22,11 +23,12 @@ from fa_registry.tracking.store import check_store, creation_lock, quiet_migrati
 BATCH_POINTS = 1000  # MLflow's own limit for one log_batch call
 BATCH_NAMES = 100
 PAGE = 1000
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # MLflow's pages open on training runs, not on chats
 DIGEST_LENGTH = 16  # the store allows 36 characters; the full digest is in provenance.json
 
 
 class MlflowTracker(Tracker):
-    """uri: see store.resolve_uri. experiment: where new runs go; created when missing."""
+    """uri: see store.resolve_uri. experiment: where new runs go, created with the first of them; or an existing one's id."""
 
     def __init__(self, uri: str = "", experiment: str = EXPERIMENT, experiment_id: str = ""):
         self.uri = resolve_uri(uri)
@@ -34,10 +36,25 @@ class MlflowTracker(Tracker):
         try:
             with creation_lock(self.uri), quiet_migrations():
                 self._client = MlflowClient(self.uri)
-                self.experiment_id = experiment_id or self._experiment(experiment)
+                self._client.search_experiments(max_results=1)  # touches the tables, so that a new database is made here
         except (MlflowException, SQLAlchemyError, OSError) as error:
             raise StoreError(f"store {self.uri}: cannot be opened: {error}") from error
+        self._experiment = experiment
+        self._experiment_id = experiment_id
         self._experiment_names: dict[str, str] = {}
+
+    @cached_property
+    def experiment_id(self) -> str:
+        """The id of the experiment that new runs go to; makes it when it is missing."""
+        if self._experiment_id:
+            return self._experiment_id
+        with creation_lock(self.uri):
+            known = self._client.get_experiment_by_name(self._experiment)
+            if known is not None:
+                return known.experiment_id
+            database = sqlite_path(self.uri)
+            location = (database.parent / "mlartifacts" / self._experiment).as_uri() if database else None
+            return self._client.create_experiment(self._experiment, artifact_location=location, tags=EXPERIMENT_TAGS)
 
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str], parent: str = "") -> str:
         linked = {**tags, TAG_PARENT: parent} if parent else dict(tags)
@@ -96,14 +113,6 @@ class MlflowTracker(Tracker):
         if experiment_id not in self._experiment_names:
             self._experiment_names[experiment_id] = self._client.get_experiment(experiment_id).name
         return self._experiment_names[experiment_id]
-
-    def _experiment(self, name: str) -> str:
-        known = self._client.get_experiment_by_name(name)
-        if known is not None:
-            return known.experiment_id
-        database = sqlite_path(self.uri)
-        location = (database.parent / "mlartifacts" / name).as_uri() if database else None
-        return self._client.create_experiment(name, artifact_location=location)
 
     def _experiment_ids(self, name: str) -> list[str]:
         experiments = self._client.search_experiments(view_type=ViewType.ACTIVE_ONLY)

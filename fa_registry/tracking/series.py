@@ -17,11 +17,11 @@ LAST_SITE = {"g_norm_mean_ce_L": "g_norm_mean_ce"}  # headlines that are a site 
 
 
 def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
-    """rows: (epoch, measurements). An absent number is a null with its reason beside it."""
+    """rows: (epoch, measurements). An absent number is a null with its reason beside it. Equal rows give equal bytes."""
     columns: list[list] = [[], [], [], [], []]
     for epoch, measurements in rows:
-        flat = [(name, site, reading) for name, line in measurements.sites.items() for site, reading in enumerate(line)]
-        flat += [(name, SCALAR_SITE, reading) for name, reading in measurements.scalars.items()]
+        flat = [(name, site, reading) for name, line in sorted(measurements.sites.items()) for site, reading in enumerate(line)]
+        flat += [(name, SCALAR_SITE, reading) for name, reading in sorted(measurements.scalars.items())]
         for quantity, site, reading in flat:
             for column, value in zip(columns, (epoch, quantity, site, reading.value, reading.reason), strict=True):
                 column.append(value)

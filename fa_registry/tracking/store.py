@@ -17,14 +17,19 @@ SQLITE = "sqlite:///"
 
 
 def resolve_uri(uri: str = "") -> str:
-    """The store to use: the argument, else MLFLOW_TRACKING_URI, else sqlite in the current folder."""
+    """The store to use: the argument, else MLFLOW_TRACKING_URI, else sqlite in the current folder.
+
+    A sqlite path is made absolute: MLflow caches stores by URI, so that after a change of folder a relative one still
+    means the database in the old folder.
+    """
     chosen = uri or os.environ.get("MLFLOW_TRACKING_URI", "") or DEFAULT
     if chosen.startswith("file:") or "://" not in chosen:
         raise StoreError(
             f"store {chosen!r}: expected a database or a server (sqlite:///mlflow.db, postgresql://…, http://…); "
             "MLflow's file store is no longer supported"
         )
-    return chosen
+    path = sqlite_path(chosen)
+    return f"{SQLITE}{path}" if path else chosen
 
 
 def sqlite_path(uri: str) -> Path | None:

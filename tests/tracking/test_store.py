@@ -20,11 +20,12 @@ def test_the_file_store_is_refused(uri):
         resolve_uri(uri)
 
 
-def test_the_argument_beats_the_environment_beats_the_default(monkeypatch):
-    assert resolve_uri() == "sqlite:///mlflow.db"
+def test_the_argument_beats_the_environment_beats_the_default(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert resolve_uri() == f"sqlite:///{tmp_path / 'mlflow.db'}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
     assert resolve_uri() == "http://127.0.0.1:5000"
-    assert resolve_uri("sqlite:///other.db") == "sqlite:///other.db"
+    assert resolve_uri("sqlite:///other.db") == f"sqlite:///{tmp_path / 'other.db'}"
 
 
 def test_a_store_made_by_a_newer_mlflow(tmp_path, empty_store):

@@ -1,0 +1,41 @@
+"""Whole commands in processes of their own, as a user starts them."""
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.commands.conftest import STUDY
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+
+
+def needed(program: str) -> str:
+    """The path of a system program; without it the test skips visibly, but fails in CI, where nothing may skip."""
+    path = shutil.which(program)
+    if path is None:
+        message = f"{program} is not installed"
+        if os.environ.get("FA_REGISTRY_NO_SKIP"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return path
+
+
+@pytest.fixture
+def command(workplace: Path):
+    """command('fa-registry', …, cwd=…) → completed process; the store is the workplace's, the tiny study in tiny/."""
+    folder = workplace / "tiny"
+    folder.mkdir()
+    (folder / "study.toml").write_text(STUDY, encoding="utf-8")
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{workplace / 'mlflow.db'}", "PATH": f"{BIN}:{os.environ['PATH']}"}
+
+    def call(program: str, *arguments: str, cwd: Path = workplace, timeout: float = 300) -> subprocess.CompletedProcess:
+        return subprocess.run([str(BIN / program), *arguments], cwd=cwd, env=environment, capture_output=True, text=True,
+                              timeout=timeout)
+
+    call.environment = environment
+    return call

@@ -1,0 +1,55 @@
+"""The entry points of MLproject, started by `mlflow run` as README says."""
+from __future__ import annotations
+
+import yaml
+from tests.end_to_end.conftest import ROOT
+
+from fa_registry.cli import main
+from fa_registry.tracking import schema
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+
+
+def mlflow_run(command, *arguments):
+    return command("mlflow", "run", str(ROOT), "--env-manager", "local", *arguments, cwd=ROOT)
+
+
+def all_runs(workplace):
+    return MlflowTracker(f"sqlite:///{workplace / 'mlflow.db'}").search({})
+
+
+def test_train_is_the_run_that_mlflow_started(command, workplace):
+    ended = mlflow_run(command, "-e", "train", "-P", "method=dfa", "-P", "seed=7", "-P", "epochs=1")
+    assert ended.returncode == 0, ended.stderr
+    (run,) = all_runs(workplace)
+    assert run.name == "dfa · resmlp-256x4 · digits · s7"
+    assert (run.state, run.tags[schema.TAG_STATUS]) == ("FINISHED", "complete")
+
+
+def test_wrong_parameters_are_all_named_and_no_run_is_left_running(command, workplace):
+    ended = mlflow_run(command, "-e", "train", "-P", "method=dfaa", "-P", "epochs=notafloat", "-P", "penalty=-1")
+    assert ended.returncode != 0
+    for words in ("did you mean 'dfa'", "found 'notafloat'", "penalty: expected at least 0", "seed: missing"):
+        assert words in ended.stderr
+    assert [run.state for run in all_runs(workplace)] == ["FAILED"]
+
+
+def test_main_trains_audits_and_reports(command, workplace):
+    study, out = workplace / "tiny", workplace / "out"
+    ended = mlflow_run(command, "-P", f"study={study}", "-P", f"out={out}", "-P", "jobs=1")
+    assert ended.returncode == 0, ended.stderr
+    assert (out / "index.html").is_file() and (out / "audit.json").is_file()
+    kinds = [run.tags[schema.TAG_KIND] for run in all_runs(workplace)]
+    assert sorted(kinds) == ["audit", "run", "run", "run", "run", "study"]
+    assert {run.state for run in all_runs(workplace)} == {"FINISHED"}
+
+
+def test_every_entry_point_is_a_verb_with_those_options():
+    entries = yaml.safe_load((ROOT / "MLproject").read_text())["entry_points"]
+    assert set(entries) == {"main", "train", "study", "audit", "verify", "report", "test"}
+    for name, entry in entries.items():
+        words = entry["command"].split()
+        assert words[0] == "python"
+        if name != "test":
+            options = {option for parameter in main.commands[words[3]].params for option in parameter.opts}
+            assert {word for word in words if word.startswith("--")} <= options
+        assert all(f"{{{parameter}}}" in entry["command"] for parameter in entry.get("parameters", {}))

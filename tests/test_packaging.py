@@ -1,0 +1,60 @@
+"""One list of dependencies, told three times; one place for each shipped file; nothing that ties it to one machine."""
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from fa_registry import resources
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def pinned() -> dict[str, str]:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    return {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines}
+
+
+def test_every_dependency_is_pinned_to_a_version_it_admits():
+    everything = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    for requirement in map(Requirement, everything):
+        assert requirement.specifier.contains(pinned()[canonicalize_name(requirement.name)]), requirement
+
+
+def test_conda_lists_the_same_dependencies_at_the_pinned_versions():
+    environment = yaml.safe_load((ROOT / "conda.yaml").read_text())
+    pip = next(entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict))
+    names = [canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"]]
+    assert pip == [f"{name}=={pinned()[name]}" for name in names]
+    assert "python=3.11" in environment["dependencies"]
+
+
+def test_constraints_name_versions_only():
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        assert re.fullmatch(r"#.*|[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line), line
+
+
+def test_mlproject_names_one_environment():
+    assert {"conda_env", "python_env", "docker_env"} & set(yaml.safe_load((ROOT / "MLproject").read_text())) == {"conda_env"}
+
+
+def test_versions_agree():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == PROJECT["version"]
+    assert f"## {PROJECT['version']}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_a_checkout_serves_its_own_templates_and_studies():
+    assert resources.templates() == ROOT / "templates"
+    assert (resources.projects() / "digits" / "study.toml").is_file()
+
+
+def test_ci_calls_the_readmes_commands():
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+    readme = (ROOT / "README.md").read_text()
+    assert "make demo" in readme and "make test" in readme
