@@ -1,0 +1,50 @@
+"""What only a person can fill in: marked blanks of the Markdown form, carried over when it is rendered again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from fa_registry.errors import UsageError
+from fa_registry.reporting.parts import Blank
+
+OPENING = re.compile(r"<!-- fa:blank ([\w-]+) -->")
+WHOLE = re.compile(r"<!-- fa:blank ([\w-]+) -->\n?(.*?)\n?<!-- /fa:blank -->", re.DOTALL)
+PROMPTS = (
+    ("motivation", "Motivation", "Why this method, in this setting? What was expected before the runs?"),
+    ("claim", "Claim wording", "The sentence the paper will print, within the claims above."),
+    ("limitations", "Known limitations", "What these runs cannot show."),
+)
+
+
+def read_blanks(form: Path) -> dict[str, str]:
+    """What people wrote into an existing form. Raises UsageError where a marker is broken: their text would be lost."""
+    if not form.is_file():
+        return {}
+    text = form.read_text(encoding="utf-8")
+    opened = OPENING.findall(text)
+    found = WHOLE.findall(text)
+    if (
+        [name for name, _ in found] != opened
+        or len(set(opened)) != len(opened)
+        or any(OPENING.search(body) for _, body in found)
+    ):
+        raise UsageError(
+            f"{form}: its blanks cannot be kept: expected every '<!-- fa:blank NAME -->' once and closed by "
+            f"'<!-- /fa:blank -->', found {', '.join(opened)} opened and {len(found)} closed; "
+            "mend the markers or move the file away"
+        )
+    return {name: body.strip("\n") for name, body in found}
+
+
+def blanks(written: Mapping[str, str]) -> tuple[Blank, ...]:
+    """The form's blanks with what is in them, and those an older template had, so that no one's words are dropped."""
+    known = [Blank(key, title, prompt, written.get(key, "")) for key, title, prompt in PROMPTS]
+    names = {key for key, _, _ in PROMPTS}
+    kept = [
+        Blank(key, key, "Kept from an earlier form.", text)
+        for key, text in written.items()
+        if key not in names and text
+    ]
+    return (*known, *kept)

@@ -1,0 +1,123 @@
+"""What was run: the identification part of a form, from the specs, the cards and the runs' provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from fa_registry.protocol.grouping import Group
+from fa_registry.records import AuditReport, RunRecord, RunSpec
+from fa_registry.reporting.filters import num
+from fa_registry.reporting.naming import group_label, pairs
+from fa_registry.reporting.parts import Entry, EntryValue
+
+NOT_RECORDED = "not recorded"
+
+
+def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
+    """The entries of a form's first section, in its order."""
+    records = [run.record for run in group.runs]
+    first = records[0].spec
+    method = card(report, "methods", first.method)
+    return (
+        one("Method", group_label(group)),
+        one("Rule", words(method.get("rule"))),
+        one("Source", words(method.get("citation"))),
+        *_architecture(records, report),
+        *_data(records, report),
+        one("Seeds", ", ".join(str(record.spec.seed) for record in records)),
+        one("Feedback", words(method.get("feedback"))),
+        each("Feedback file", records, _feedback),
+        one("Recipe", _recipe(first)),
+        each("Hardware", records, lambda record: words(record.provenance.get("hardware"))),
+        each("Threads", records, lambda record: words(record.provenance.get("threads"))),
+        each("Versions", records, _versions),
+        each("Commit", records, _commit),
+        each("Measured", records, lambda record: words(record.measurements.conventions)),
+    )
+
+
+def _architecture(records: Sequence[RunRecord], report: AuditReport) -> Iterator[Entry]:
+    spec = records[0].spec
+    line = card(report, "architectures", spec.architecture).get("line")
+    yield one("Architecture", f"{spec.architecture}: {line}" if line else spec.architecture)
+    yield one("Architecture options", pairs(spec.architecture_options).replace(",", ", ") or "the defaults")
+    terminal = spec.architecture_options.get("terminal_ln")
+    yield one("LayerNorm before the head", NOT_RECORDED if terminal is None else "yes" if terminal else "no")
+    yield each("Parameters", records, lambda record: words(record.provenance.get("parameters")))
+
+
+def _data(records: Sequence[RunRecord], report: AuditReport) -> Iterator[Entry]:
+    name = records[0].spec.dataset
+    data = card(report, "datasets", name)
+    yield one("Data set", f"{name}: {data['line']}" if data.get("line") else name)
+    for term in ("source", "licence", "splits", "normalisation", "augmentation"):
+        if data.get(term):
+            yield one(f"Data {term}", words(data[term]))
+    yield each("Data digest", records, lambda record: words(record.provenance.get("dataset_digest")))
+
+
+def card(report: AuditReport, family: str, name: str) -> Mapping[str, Any]:
+    """The card of a plugin as the report carries it; empty where it carries none."""
+    return report.cards.get(f"{family}/{name}", {})
+
+
+def one(term: str, text: str) -> Entry:
+    return Entry(term, (EntryValue(text),))
+
+
+def each(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> Entry:
+    """One value where all runs agree; else every distinct value with its runs."""
+    found: dict[str, list[str]] = {}
+    for record in records:
+        found.setdefault(read(record), []).append(record.run_id)
+    if len(found) == 1:
+        return one(term, next(iter(found)))
+    return Entry(term, tuple(EntryValue(text, tuple(ids)) for text, ids in found.items()))
+
+
+def words(value: Any) -> str:
+    """A recorded value as a reader wants it: mappings as `key value · key value`, counts with separators."""
+    if value is None or value == "" or value == {} or value == ():
+        return NOT_RECORDED
+    if isinstance(value, Mapping):
+        return " · ".join(f"{key} {words(item)}" for key, item in value.items() if item not in (None, ""))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return num(value)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(words(item) for item in value)
+    return str(value)
+
+
+def _feedback(record: RunRecord) -> str:
+    feedback = record.feedback
+    if not feedback.get("sha256"):
+        return "none saved"
+    tensors = feedback.get("tensors") or {}
+    shapes = "; ".join(f"{name} {tuple(shape)}" for name, shape in sorted(tensors.items()))
+    drawn = f"{feedback.get('distribution', NOT_RECORDED)} · seed {feedback.get('seed', NOT_RECORDED)}"
+    return f"sha256 {feedback['sha256']} · {drawn} · {shapes}"
+
+
+def _recipe(spec: RunSpec) -> str:
+    recipe = spec.recipe
+    text = (
+        f"{recipe.optimizer}, learning rate {recipe.learning_rate:g}, weight decay {recipe.weight_decay:g}, "
+        f"{recipe.schedule} schedule, batch {recipe.batch_size}, credit norm {recipe.credit_norm}, "
+        f"{spec.epochs} epochs, {spec.precision} on {spec.device_class}"
+    )
+    return f"{text}, residual penalty λ = {spec.penalty:g}" if spec.penalty else f"{text}, no residual penalty"
+
+
+def _versions(record: RunRecord) -> str:
+    versions = record.provenance.get("versions") or {}
+    named = {"fa_registry": record.provenance.get("fa_registry"), "python": record.provenance.get("python"), **versions}
+    return words({name: value for name, value in named.items() if value})
+
+
+def _commit(record: RunRecord) -> str:
+    commit = words(record.provenance.get("commit"))
+    dirty = record.provenance.get("dirty")
+    return commit if dirty is None else f"{commit} ({'tree was DIRTY' if dirty else 'clean tree'})"

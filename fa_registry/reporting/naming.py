@@ -1,0 +1,70 @@
+"""Names of groups and of the files their forms are written to, and the command line that trains a run again."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+import unicodedata
+from collections.abc import Mapping
+
+from fa_registry import jsonio
+from fa_registry.protocol.grouping import Group
+from fa_registry.records import Recipe, RunSpec, Scalar
+
+ALWAYS = ("method", "architecture", "dataset", "seed", "epochs")
+OPTIONAL = ("penalty", "control")
+SETTINGS = ("precision", "site_convention")
+
+
+def group_label(group: Group) -> str:
+    """The method's label, with its options where it has any: two variants of one method are two lines."""
+    options = group.runs[0].record.spec.method_options
+    return f"{group.method} ({pairs(options)})" if options else group.method
+
+
+def slug(group: Group) -> str:
+    """The file name of a group's form: readable, safe on every file system, and the same whatever else is audited.
+
+    The six digits are of the spec without its seed, so that a form that a person filled in finds its group again.
+    """
+    spec = dataclasses.replace(group.runs[0].record.spec, seed=0)
+    words = (
+        unicodedata.normalize("NFKD", f"{spec.method_label}--{group.setting}")
+        .encode("ascii", "ignore")
+        .decode()
+        .lower()
+    )
+    return f"{re.sub(r'[^a-z0-9.]+', '-', words).strip('-.')[:80]}-{jsonio.digest_of(spec)[:6]}"
+
+
+def pairs(options: Mapping[str, Scalar]) -> str:
+    """`name=value,name=value`, sorted; as an entry point takes them."""
+    return ",".join(f"{name}={_plain(value)}" for name, value in sorted(options.items()))
+
+
+def command(spec: RunSpec) -> str:
+    """The exact line that trains this run again. Every value is quoted for a POSIX shell; defaults are left out.
+
+    What has no parameter of its own in MLproject (recipe fields, options of method and architecture) goes into `settings`.
+    """
+    blank = RunSpec("", "", "", 0, 0)
+    values: dict[str, Scalar] = {name: getattr(spec, name) for name in ALWAYS}
+    values["device"] = spec.device_class
+    values |= {name: getattr(spec, name) for name in OPTIONAL if getattr(spec, name) != getattr(blank, name)}
+    settings: dict[str, Scalar] = {
+        field.name: getattr(spec.recipe, field.name)
+        for field in dataclasses.fields(Recipe)
+        if getattr(spec.recipe, field.name) != field.default
+    }
+    settings |= {name: getattr(spec, name) for name in SETTINGS if getattr(spec, name) != getattr(blank, name)}
+    settings |= {f"architecture.{name}": value for name, value in spec.architecture_options.items()}
+    settings |= {f"method.{name}": value for name, value in spec.method_options.items()}
+    if settings:
+        values["settings"] = pairs(settings)
+    parameters = " ".join(f"-P {shlex.quote(f'{name}={_plain(value)}')}" for name, value in values.items())
+    return f"mlflow run . -e train --env-manager local {parameters}"
+
+
+def _plain(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value}"

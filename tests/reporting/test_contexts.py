@@ -1,0 +1,59 @@
+"""The template contract: template names, documented fields and the variables a template uses are the same."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+from jinja2 import meta, nodes
+
+from fa_registry import resources
+from fa_registry.protocol.grouping import groups
+from fa_registry.reporting.build_form import form_context, note_context
+from fa_registry.reporting.build_index import index_context
+from fa_registry.reporting.contexts import TEMPLATES, variables
+from fa_registry.reporting.environment import environment
+
+SHARED = {"style.css.j2", "macros.html.j2", "macros.md.j2"}  # included or imported by pages, no context of their own
+
+
+def test_every_template_has_a_context_and_every_context_a_template():
+    assert {path.name for path in resources.templates().glob("*.j2")} == set(TEMPLATES) | SHARED
+
+
+@pytest.mark.parametrize("name", sorted(TEMPLATES))
+def test_a_template_uses_exactly_the_documented_fields(name):
+    tree = _tree(name)
+    assert meta.find_undeclared_variables(tree) == {field.name for field in fields(TEMPLATES[name])}
+
+
+@pytest.mark.parametrize("name", sorted(SHARED))
+def test_shared_files_use_no_variable_of_a_page(name):
+    assert meta.find_undeclared_variables(_tree(name)) == set()
+
+
+@pytest.mark.parametrize("context", sorted(set(TEMPLATES.values()), key=lambda kind: kind.__name__))
+def test_every_field_has_help_and_unit(context):
+    lacking = [
+        field.name for field in fields(context) if not (field.metadata.get("help") and field.metadata.get("unit"))
+    ]
+    assert lacking == []
+    assert context.__doc__
+
+
+def test_the_real_contexts_are_those_of_their_templates(report):
+    group = groups(report)[0]
+    made = {
+        "index.html.j2": index_context(report),
+        "form.html.j2": form_context(group, report, {}),
+        "form.md.j2": form_context(group, report, {}),
+        "note.md.j2": note_context(report.runs[0], report),
+    }
+    assert {name: type(context) for name, context in made.items()} == dict(TEMPLATES)
+    for context in made.values():
+        assert set(variables(context)) == {field.name for field in fields(context)}
+
+
+def _tree(name: str) -> nodes.Template:
+    made = environment(name)
+    return made.parse(made.loader.get_source(made, name)[0])

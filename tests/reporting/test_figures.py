@@ -1,0 +1,85 @@
+"""Figures are the same bytes every time, leave matplotlib as it was, and survive any numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import sys
+
+import matplotlib
+import numpy as np
+import pytest
+from PIL import Image
+
+from fa_registry.protocol.grouping import groups
+from fa_registry.records import Reading
+from fa_registry.reporting.figures import CONTROL, PALETTE, colours, trajectory_png
+from fa_registry.reporting.trajectories import PANELS
+
+PANEL = {panel.quantity: panel for panel in PANELS}
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.quantity)
+def test_the_same_numbers_give_the_same_bytes(report, panel):
+    ordered = groups(report)
+    assert trajectory_png(panel, ordered, colours(ordered)) == trajectory_png(panel, ordered, colours(ordered))
+
+
+def test_the_picture_carries_no_metadata_and_is_small(report):
+    ordered = groups(report)
+    png = trajectory_png(PANEL["h_L"], ordered, colours(ordered))
+    assert Image.open(io.BytesIO(png)).info == {}
+    assert len(png) < 25_000
+
+
+def test_matplotlib_is_left_as_it_was(report):
+    ordered = groups(report)
+    with matplotlib.rc_context({"lines.linewidth": 7.0, "font.size": 31.0}):
+        before = dict(matplotlib.rcParams)
+        trajectory_png(PANEL["h_L"], ordered, colours(ordered))
+        assert dict(matplotlib.rcParams) == before
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+def test_the_users_own_settings_do_not_change_the_picture(report):
+    ordered = groups(report)
+    plain = trajectory_png(PANEL["accuracy"], ordered, colours(ordered))
+    with matplotlib.rc_context(
+        {"lines.linewidth": 9.0, "axes.facecolor": "red", "savefig.dpi": 30, "figure.facecolor": "blue"}
+    ):
+        assert trajectory_png(PANEL["accuracy"], ordered, colours(ordered)) == plain
+
+
+def test_methods_keep_their_colour_and_controls_are_grey(report):
+    ordered = groups(report)
+    shades = colours(ordered)
+    assert [shades[name][0] for name in ("bp", "dfa", "frozen")] == [PALETTE[0], PALETTE[1], CONTROL]
+    many = [dataclasses.replace(ordered[0], method=f"m{index}") for index in range(2 * len(PALETTE))]
+    assert len(set(colours(many).values())) == 2 * len(PALETTE)
+
+
+def test_the_line_has_the_methods_colour(report):
+    ordered = [group for group in groups(report) if group.method == "dfa"]
+    png = trajectory_png(PANEL["h_L"], ordered, {"dfa": ("#00ff00", "-")})
+    pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"), dtype=int)
+    green = (pixels[..., 1] > 200) & (pixels[..., 0] < 90) & (pixels[..., 2] < 90)
+    assert green.sum() > 200
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (Reading.of(float("inf")),) * 4,
+        (Reading(0.0),) * 4,
+        (Reading(1.0),),
+        (Reading(1e-300), Reading(1e300)),
+    ],
+    ids=["nothing finite", "zeros", "one point", "the whole range"],
+)
+@pytest.mark.parametrize("panel", [panel for panel in PANELS if panel.log], ids=lambda panel: panel.quantity)
+def test_any_numbers_can_be_drawn(report, panel, values):
+    run = report.runs[0]
+    spec = dataclasses.replace(run.record.spec, method="$\\frac{$")
+    record = dataclasses.replace(run.record, spec=spec, trajectory={panel.quantity: values})
+    ordered = groups(dataclasses.replace(report, runs=(dataclasses.replace(run, record=record),)))
+    assert trajectory_png(panel, ordered, colours(ordered)).startswith(b"\x89PNG")

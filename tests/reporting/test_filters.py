@@ -1,0 +1,135 @@
+"""Every filter writes numbers and refuses everything else; foreign text stays text."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from markdown_it import MarkdownIt
+
+from fa_registry.records import Reading
+from fa_registry.reporting import filters
+from fa_registry.reporting.parts import Estimate, Number
+
+NUMBER_FILTERS = (filters.num, filters.sci, filters.pct, filters.pp, filters.cos, filters.exact, filters.compact)
+NASTY = (
+    "<script>alert(1)</script>{{7*7}}",
+    "a|b\nc",
+    "# heading",
+    "- item",
+    "1. item",
+    "**bold** _it_ `code`",
+    "---",
+    "===",
+    "+ item",
+    "![x](http://evil/x.png)",
+    "[x](javascript:alert(1))",
+    "<!-- fa:blank motivation -->",
+    "a\\",
+    "&lt;b&gt;",
+    "~~gone~~",
+    "https://evil.example",
+)
+
+
+@pytest.mark.parametrize("write", NUMBER_FILTERS)
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_number_that_is_not_finite_is_refused(write, value):
+    with pytest.raises(ValueError, match="finite"):
+        write(value)
+
+
+@pytest.mark.parametrize("write", NUMBER_FILTERS)
+@pytest.mark.parametrize("value", [None, "1.0", True])
+def test_what_is_no_number_is_refused(write, value):
+    with pytest.raises(TypeError, match="expected a number"):
+        write(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.934, "0.934"),
+        (12.5, "12.5"),
+        (136.9, "137"),
+        (1437, "1,437"),
+        (566026, "566,026"),
+        (2105.6, "2,106"),
+        (0.0, "0"),
+        (-0.5, "−0.500"),
+        (4.8e9, "4.80×10⁹"),
+        (4.7e-8, "4.70×10⁻⁸"),
+        (-1.5e-7, "−1.50×10⁻⁷"),
+    ],
+)
+def test_num(value, text):
+    assert filters.num(value) == text
+
+
+def test_units_and_signs():
+    assert filters.pct(0.9341) == "93.4\u00a0%"
+    assert filters.pp(-1.04) == "−1.0\u00a0pp"
+    assert filters.pp(13.5) == "+13.5\u00a0pp"
+    assert filters.cos(-0.0624) == "−0.062"
+    assert filters.exact(0.999999) == "0.999999"
+    assert [filters.compact(value) for value in (50.0, 0.02, 1e-7, 1.28e-5, 1e5)] == [
+        "50",
+        "0.02",
+        "10⁻⁷",
+        "1.28×10⁻⁵",
+        "10⁵",
+    ]
+
+
+def test_an_interval_is_ordered_and_finite():
+    assert filters.ci((0.9, 0.95)) == "90.0\u00a0% to 95.0\u00a0%"
+    for wrong in ((0.95, 0.9), (0.9, math.nan)):
+        with pytest.raises(ValueError, match="low|finite"):
+            filters.ci(wrong)
+
+
+def test_missing_and_not_finite_are_two_things():
+    assert filters.na(Reading(None, "no feedback file")) == "N/A"
+    assert filters.na(Reading.of(math.inf)) == "not finite"
+    with pytest.raises(ValueError, match="has a value"):
+        filters.na(Reading(1.0))
+
+
+def test_spread_shares_one_unit():
+    def estimate(kind, mean, std):
+        return Estimate(kind, (), 2, Number(Reading(mean), kind, ()), std, std, std)
+
+    assert filters.spread(estimate("pct", 0.934, Reading(0.008))) == "93.4\u00a0±\u00a00.8\u00a0%"
+    assert filters.spread(estimate("pp", 13.5, Reading(0.9))) == "+13.5\u00a0±\u00a00.9\u00a0pp"
+    assert filters.spread(estimate("cos", 0.1, Reading(0.01))) == "0.100\u00a0±\u00a00.010"
+    assert filters.spread(estimate("cos", 0.1, Reading(None, "one seed"))) == "0.100"
+
+
+@pytest.mark.parametrize("text", NASTY)
+@pytest.mark.parametrize("place", ["{}", "- {}", "| a |\n|---|\n| {} |"])
+def test_foreign_text_in_markdown_is_read_back_as_that_text(text, place):
+    """Parsed as GitHub would: what remains is plain text, and nothing that the place did not bring itself."""
+    parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    tokens = list(_flat(parser.parse(place.format(filters.markdown_text(text)))))
+    plain = list(_flat(parser.parse(place.format("text"))))
+    assert [token.type for token in tokens] == [token.type for token in plain]
+    assert "".join(token.content for token in tokens if token.type == "text").endswith(" ".join(text.split()))
+
+
+def test_a_fence_is_longer_than_the_back_ticks_inside_and_holds_no_marker():
+    block = filters.fence("```\n<!-- fa:blank motivation -->\n````")
+    assert block.startswith("`````\n") and block.endswith("\n`````")
+    assert "<!-- fa:blank" not in block
+
+
+def test_hidden_characters_are_shown():
+    assert filters.visible("a\u202eb\x00c\r") == "a⟨U+202E⟩b⟨U+0000⟩c⟨U+000D⟩"
+    assert filters.visible("tab\tline\n ü ‖") == "tab\tline\n ü ‖"
+
+
+def _flat(tokens):
+    for token in tokens:
+        if token.children is None:
+            yield token
+        else:
+            yield from (child for child in token.children if child.type != "text" or child.content)

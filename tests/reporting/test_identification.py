@@ -1,0 +1,67 @@
+"""What was run is told from records and cards; where seeds differ, every value names its runs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fa_registry.protocol.grouping import groups
+from fa_registry.reporting.identification import identification, words
+
+
+@pytest.fixture
+def entries(report):
+    def of(method, changed=report):
+        group = next(group for group in groups(changed) if group.method == method)
+        return {entry.term: entry.values for entry in identification(group, changed)}
+
+    return of
+
+
+def test_what_all_seeds_share_stands_once(entries):
+    found = entries("dfa")
+    assert [value.text for value in found["Seeds"]] == ["42, 123"]
+    assert [value.text for value in found["Parameters"]] == ["566,026"]
+    assert [value.text for value in found["LayerNorm before the head"]] == ["yes"]
+    assert found["Rule"][0].text == "c_l = e B_lᵀ, B_l fixed and random"
+    assert found["Hardware"][0].text == "machine x86_64 · cpu Xeon · cores 2"
+    assert all(value.run_ids == () for value in found["Data digest"])
+
+
+def test_what_seeds_do_not_share_names_its_runs(entries, report):
+    dirty = {value.text: value.run_ids for value in entries("dfa")["Commit"]}
+    assert dirty == {
+        "0123abc (clean tree)": (report.runs[2].record.run_id,),
+        "0123abc (tree was DIRTY)": (report.runs[3].record.run_id,),
+    }
+
+
+def test_a_feedback_file_that_is_not_there_is_said(entries):
+    texts = [value.text for value in entries("dfa")["Feedback file"]]
+    assert texts[0] == "none saved"
+    assert texts[1] == f"sha256 {123:064x} · N(0, 1/C) · seed 123 · B_01 (256, 10)"
+
+
+def test_a_report_without_cards_and_provenance_says_not_recorded(entries, report):
+    runs = tuple(dataclasses.replace(run, record=dataclasses.replace(run.record, provenance={})) for run in report.runs)
+    found = entries("dfa", dataclasses.replace(report, runs=runs, cards={}))
+    assert {found[term][0].text for term in ("Rule", "Source", "Hardware", "Commit", "Versions", "Data digest")} == {
+        "not recorded"
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "not recorded"),
+        ({}, "not recorded"),
+        ("", "not recorded"),
+        (True, "yes"),
+        (1437, "1,437"),
+        ({"a": 1, "b": ""}, "a 1"),
+        (["x", 2], "x, 2"),
+    ],
+)
+def test_words(value, text):
+    assert words(value) == text

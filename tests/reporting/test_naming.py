@@ -1,0 +1,54 @@
+"""File names are safe and stable; command lines survive a shell."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+
+from fa_registry.protocol.grouping import groups
+from fa_registry.records import Recipe
+from fa_registry.reporting.naming import command, group_label, slug
+
+
+def test_a_slug_is_safe_and_its_own(report, hostile):
+    spec = dataclasses.replace(report.runs[0].record.spec, method="../../etc/passwd")
+    record = dataclasses.replace(report.runs[0].record, spec=spec, setting=hostile)
+    changed = dataclasses.replace(report, runs=(dataclasses.replace(report.runs[0], record=record), *report.runs[1:]))
+    slugs = [slug(group) for group in groups(changed)]
+    assert all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name) for name in slugs)
+    assert len(set(slugs)) == len(slugs)
+
+
+def test_a_slug_does_not_depend_on_seeds_or_on_what_else_is_audited(report):
+    alone = dataclasses.replace(report, runs=report.runs[3:4])
+    assert slug(groups(alone)[0]) == next(slug(group) for group in groups(report) if group.method == "dfa")
+
+
+def test_variants_of_a_method_have_their_own_label_and_slug(report):
+    group = groups(report)[0]
+    record = group.runs[0].record
+    variant = dataclasses.replace(
+        record, spec=dataclasses.replace(record.spec, method_options={"beta": 0.5, "clip": True})
+    )
+    other = dataclasses.replace(group, runs=(dataclasses.replace(group.runs[0], record=variant),))
+    assert group_label(other) == "bp (beta=0.5,clip=true)"
+    assert slug(other) != slug(group)
+
+
+def test_the_command_holds_what_differs_from_the_defaults(record):
+    spec = dataclasses.replace(
+        record("dfa", 42, 0.8, 1.0, 0.1, 0.1).spec, penalty=0.01, recipe=Recipe(learning_rate=0.003)
+    )
+    assert command(spec) == (
+        "mlflow run . -e train --env-manager local -P method=dfa -P architecture=resmlp -P dataset=digits -P seed=42"
+        " -P epochs=30"
+        " -P device=cpu -P penalty=0.01"
+        " -P settings=architecture.d_hidden=256,architecture.num_blocks=4,architecture.residual=true,"
+        "architecture.terminal_ln=true,architecture.w2_std=0.01,learning_rate=0.003"
+    )
+
+
+def test_a_hostile_method_stays_one_word_of_the_command(record):
+    spec = dataclasses.replace(record("dfa", 42, 0.8, 1.0, 0.1, 0.1).spec, method="dfa; rm -rf $(HOME) '`\n")
+    assert "method=dfa; rm -rf $(HOME) '`\n" in shlex.split(command(spec))
