@@ -1,0 +1,1 @@
+"""Measured comparisons, each printing ratios: `python -m benchmarks [--json]`."""

@@ -1,0 +1,67 @@
+"""The baseline: direct feedback alignment trained the way the published loop goes, written afresh from its description.
+
+Per batch: the whole net once without a graph, for the hidden states and the error; then every block once more, on its
+detached input, for a local loss, a backward pass and a step of its own AdamW. Embedding and head have an optimizer each
+and a second forward too, and the loss goes to the host on every step. The mathematics is ours, network and feedback
+too; only the order of the work differs (tests/benchmarks/test_published_loop.py compares the parameters after a step).
+"""
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry.training.task import Task
+
+EPS = 1e-6  # of norm(c) = c / (rms over features + eps), as in the recipe
+
+
+class PublishedLoop:
+    """Trains a copy of the network of a dfa `task`; the task stays as it is.
+
+    fused: use torch's fused AdamW. The published loop does not; it shows how much of the difference is the optimizer's.
+    """
+
+    def __init__(self, task: Task, fused: bool = False):
+        self.network = copy.deepcopy(task.network).train()
+        self.feedback = [task.feedback.matrix(block) for block in range(1, task.blocks + 1)]
+        self.recipe = task.spec.recipe
+        self.fused = fused
+        readout = nn.ModuleList(module for module in (self.network.out_ln, self.network.out_head) if module is not None)
+        self.embed_optimizer = self._adamw(self.network.embed.parameters())
+        self.block_optimizers = [self._adamw(block.parameters()) for block in self.network.blocks]
+        self.head_optimizer = self._adamw(readout.parameters())
+
+    def step(self, images: Tensor, labels: Tensor) -> float:
+        """One step of every optimizer; returns the batch's mean cross entropy."""
+        with torch.no_grad():
+            logits, hidden = self.network(images, return_hidden=True)
+            error = logits.softmax(dim=1) - nn.functional.one_hot(labels, logits.shape[1])  # (batch, classes)
+        for block, feedback, optimizer, state in zip(
+            self.network.blocks, self.feedback, self.block_optimizers, hidden[:-1], strict=True
+        ):
+            _descend(optimizer, local_loss(block(state.detach()), error @ feedback.T))
+        _descend(self.embed_optimizer, local_loss(self.network.embed(images), error @ self.feedback[0].T))
+        loss = nn.functional.cross_entropy(self.network.readout(hidden[-1].detach()), labels)
+        _descend(self.head_optimizer, loss)
+        return loss.item()
+
+    def _adamw(self, parameters: Iterable[nn.Parameter]) -> torch.optim.AdamW:
+        recipe = self.recipe
+        return torch.optim.AdamW(
+            parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True if self.fused else None
+        )
+
+
+def local_loss(output: Tensor, credit: Tensor) -> Tensor:
+    """mean_i <output_i, norm(credit)_i>; both (batch, hidden)."""
+    direction = credit / (credit.pow(2).mean(dim=1, keepdim=True).sqrt() + EPS)
+    return (output * direction).sum(dim=1).mean()
+
+
+def _descend(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
