@@ -62,8 +62,8 @@ def main() -> None:
 @click.option("--epochs", default="100", show_default=True)
 @click.option("--penalty", default="0", show_default=True, help="λ of the residual penalty.")
 @click.option("--control", default="none", show_default=True, help="none, frozen or shallow.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE",
-              help="Recipe field (learning_rate=…) or option (architecture.d_hidden=…, method.…).")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE,…",
+              help="Recipe fields (learning_rate=…) and options (architecture.d_hidden=…, method.…).")
 @click.option("--study", default="", help="Tag the run as part of a study.")
 @click.option("--threads", default=1, show_default=True, help="CPU threads; recorded, figures depend on it in the last bits.")
 @DEVICE

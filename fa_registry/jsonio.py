@@ -50,6 +50,9 @@ def decode(hint: Any, value: Any, where: str = "record") -> Any:
             return None
         candidates = [argument for argument in arguments if argument is not type(None)]
         return decode(candidates[0], value, where) if len(candidates) == 1 else value
+    if origin in (tuple, dict, Mapping) and not isinstance(value, (list, tuple) if origin is tuple else Mapping):
+        expected = "a list" if origin is tuple else "an object"  # a text would be taken apart into its characters
+        raise InvalidFields(where, [f"{where}: expected {expected}, found {value!r}"])
     if origin is tuple:
         return tuple(decode(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
     if origin in (dict, Mapping):

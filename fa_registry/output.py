@@ -21,10 +21,10 @@ SHORT_ID = 8
 
 
 def fields(arguments: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """Spec fields from the options and the `--set name=value` pairs; dotted names go into their options."""
+    """Spec fields from the options and the `--set name=value,…` pairs; dotted names go into their options."""
     raw: dict[str, Any] = {**arguments, "method_options": {}, "architecture_options": {}}
     problems = []
-    for setting in settings:
+    for setting in [one for several in settings for one in several.split(",") if one]:
         name, separator, value = setting.partition("=")
         owner, dot, option = name.partition(".")
         if not separator:

@@ -143,7 +143,7 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Finding:
-    """One rule's judgement of one run. outcome: pass, fail (it fires), error, not_applicable, skipped or waived."""
+    """One rule's judgement of one run, the limit travelling with it. outcome: pass, fail (it fires), error, not_applicable, skipped or waived."""
 
     rule: str
     title: str
@@ -153,6 +153,7 @@ class Finding:
     required: str
     sentence: str
     run_id: str
+    threshold: float | None = None
     site: int | None = None
     reference_run_id: str = ""
     first_fire: int | None = None

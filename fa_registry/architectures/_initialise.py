@@ -9,9 +9,11 @@ import math
 import torch
 from torch import nn
 
+from fa_registry.architectures._linear import Linear
 
-def linear(features_in: int, features_out: int, generator: torch.Generator, kind: type[nn.Linear] = nn.Linear) -> nn.Linear:
-    """nn.Linear with weight and bias ~ U(±1/√features_in), as its default constructor draws them."""
+
+def linear(features_in: int, features_out: int, generator: torch.Generator, kind: type[Linear] = Linear) -> Linear:
+    """A Linear with weight and bias ~ U(±1/√features_in), as its default constructor draws them."""
     layer = nn.utils.skip_init(kind, features_in, features_out)
     bound = 1 / math.sqrt(features_in)
     with torch.no_grad():

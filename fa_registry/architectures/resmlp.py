@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.architectures._initialise import linear
+from fa_registry.architectures._linear import Linear
 from fa_registry.architectures.base import Architecture, ArchitectureCard, Network, Option
 from fa_registry.records import Scalar
 
 
-class FlatLinear(nn.Linear):
+class FlatLinear(Linear):
     """A Linear that flattens its input, so that the state dict says `embed.weight` as the published checkpoints do."""
 
     def forward(self, x: Tensor) -> Tensor:

@@ -29,9 +29,8 @@ def observe(
     and then no_credits says why. exact: per site, whether the credit is g by construction. double: also run in float64.
     """
     with evaluating(network):
-        logits, hidden, *roots = network(images, return_hidden=True)
-        gradients = site_gradients(logits, roots[0] if roots else hidden, labels)
-        doubled = _double_gradients(network, images, labels) if double else None
+        logits, hidden, gradients = _pass(network, images, labels, images.dtype)
+        doubled = _pass(network, images, labels, torch.float64)[2] if double else None
     states = [state.detach() for state in hidden]
     onehot = nn.functional.one_hot(labels, logits.shape[1]).to(logits.dtype)
     error = logits.detach().softmax(dim=1) - onehot
@@ -53,13 +52,16 @@ def site_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor) -> 
     return list(torch.autograd.grad(loss, hidden))
 
 
-def _double_gradients(network: nn.Module, images: Tensor, labels: Tensor) -> list[Tensor]:
-    """The same gradients from the same weights in float64. The input requires grad because the cast weights do not."""
-    tensors = {name: value.detach().double() if value.is_floating_point() else value
+def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """Logits, states and their gradients, forward and backward in `precision`, with the network's weights cast to it.
+
+    The weights do not require grad, so that no gradient of a weight is computed; the input does, to keep the states on a graph.
+    """
+    tensors = {name: value.detach().to(precision) if value.is_floating_point() else value
                for name, value in [*network.named_parameters(), *network.named_buffers()]}
-    inputs = images.double().requires_grad_()
+    inputs = images.detach().to(precision).requires_grad_()
     logits, hidden, *roots = torch.func.functional_call(network, tensors, (inputs,), {"return_hidden": True})
-    return site_gradients(logits, roots[0] if roots else hidden, labels)
+    return logits, hidden, site_gradients(logits, roots[0] if roots else hidden, labels)
 
 
 def state_vectors(state: Tensor) -> Tensor:

@@ -22,7 +22,8 @@ class HiddenNorm(Diagnostic):
 
     def measure(self, observation: Observation) -> Measured:
         norms = np.median(observation.hidden_norms, axis=1)
-        growth = norms[1:] / np.maximum(norms[:-1], FLOOR)
+        with np.errstate(invalid="ignore"):  # inf / inf is a measurement too: nan, recorded as not finite
+            growth = norms[1:] / np.maximum(norms[:-1], FLOOR)
         start = Reading(None, "growth starts at site 1")
         return Measured(
             sites={"h_norm": readings(norms), "growth": (start, *readings(growth))},

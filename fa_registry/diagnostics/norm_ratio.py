@@ -29,7 +29,8 @@ def _ratio(observation: Observation, site: int) -> Reading:
     defined = ~(reference == 0)
     if not defined.any():
         return Reading(None, "the reference gradient is exactly zero for every sample")
-    return Reading.of(np.median(observation.credit_norms[site][defined] / reference[defined]))
+    with np.errstate(invalid="ignore"):  # inf / inf is nan, recorded as not finite
+        return Reading.of(np.median(observation.credit_norms[site][defined] / reference[defined]))
 
 
 PLUGIN = NormRatio()

@@ -29,7 +29,7 @@ class DirectFeedbackAlignment(Method):
         gamma_reference="bp",
         exact_sites="none",
         feedback="B_l (D, C) with independent entries N(0, 1/C), fixed",
-        properties=("feedback_fixed",),
+        properties=("feedback_fixed", "output_jacobian_gives_bp"),
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -30,7 +30,7 @@ class BlockFeedbackAlignment(Method):
         gamma_reference="bp",
         exact_sites="last",
         feedback="B_l (D, D) with independent entries N(0, 1/D), fixed",
-        properties=("feedback_fixed",),
+        properties=("feedback_fixed", "block_jacobian_gives_bp"),
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

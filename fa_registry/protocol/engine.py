@@ -80,6 +80,7 @@ def _finding(
         required=f"{required} ({rule.unit})",
         sentence=f"{rule.code} {rule.title}: required {required}, observed {words}",
         run_id=record.run_id,
+        threshold=rule.threshold,
         site=site,
         reference_run_id=frozen.run_id if frozen and rule.reference else "",
         first_fire=first_fire(rule, record),

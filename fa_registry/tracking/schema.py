@@ -43,6 +43,7 @@ SCALAR_METRICS = {
     "growth_max": "growth_max",
     "gamma_deep_mean": "gamma_deep_mean",
 }
+# Scalars that are kept by epoch for the pages; series.LAST_SITE adds g_norm_mean_ce_L, which is a site quantity's last entry.
 TRAJECTORY = ("h_L", "g_L", "growth_max", "accuracy", "loss_train", "gamma_deep_mean", "fidelity_min")
 
 

@@ -20,7 +20,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     try:
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, temporary, dict(metadata or {}))
+        written = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        # None, not {}: safetensors writes an unreadable header for no tensors with empty metadata
+        save_file(written, temporary, dict(metadata) if metadata else None)
         with open(temporary, "rb+") as stream:
             os.fsync(stream.fileno())
         os.replace(temporary, path)

@@ -116,10 +116,11 @@ def _check_together(values: dict[str, Any]) -> list[str]:
     for field, owner in (("method_options", "method"), ("architecture_options", "architecture")):
         if owner in values:
             problems += _check_options(values, field, NAMES[owner], values[owner])
-    if "dataset" in values and "batch_size" in values:
+    if "dataset" in values:
         samples = datasets.CATALOG.get(values["dataset"]).card.train_samples
-        if values["batch_size"] > samples:
-            problems.append(f"batch_size: {values['batch_size']} is larger than the data ({values['dataset']} trains on {samples})")
+        size = values.get("batch_size", Recipe.batch_size)
+        if size > samples:
+            problems.append(f"batch_size: {size} is larger than the data ({values['dataset']} trains on {samples})")
     return problems + _check_pairing(values)
 
 

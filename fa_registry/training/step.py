@@ -41,7 +41,7 @@ class OutputError:
     @classmethod
     def of(cls, logits: Tensor, labels: Tensor) -> OutputError:
         log_probabilities = logits.detach().log_softmax(dim=1)
-        onehot = nn.functional.one_hot(labels, logits.shape[1]).to(logits.dtype)
+        onehot = torch.zeros_like(log_probabilities).scatter_(1, labels.unsqueeze(1), 1.0)
         return cls(log_probabilities, log_probabilities.exp() - onehot, onehot)
 
     def sums(self, labels: Tensor, penalty: Tensor) -> StepSums:
