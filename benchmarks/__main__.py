@@ -1,4 +1,5 @@
 """python -m benchmarks [--json]: the whole comparison in about a minute, on one thread."""
+
 from __future__ import annotations
 
 import argparse
@@ -24,16 +25,30 @@ def main(arguments: list[str]) -> None:
         steps = measure_steps()
         overheads = measure_overheads()
     if options.json:
-        shares = [{**dataclasses.asdict(one), "measuring_share": one.measuring_share,
-                   "tracking_share": one.tracking_share} for one in overheads]
-        found = {"torch": torch.__version__, "machine": platform.machine(), "threads": 1,
-                 "step": {**dataclasses.asdict(steps), "target_met": steps.target_met}, "overheads": shares}
+        shares = [
+            {
+                **dataclasses.asdict(one),
+                "measuring_share": one.measuring_share,
+                "diagnostics_share": one.diagnostics_share,
+                "tracking_share": one.tracking_share,
+            }
+            for one in overheads
+        ]
+        found = {
+            "torch": torch.__version__,
+            "machine": platform.machine(),
+            "threads": 1,
+            "step": {**dataclasses.asdict(steps), "target_met": steps.target_met},
+            "overheads": shares,
+        }
         print(json.dumps(found, indent=2, allow_nan=False))
         return
     for lines in (step_lines(steps), *map(overhead_lines, overheads)):
         print("\n".join(lines), end="\n\n")
-    print(f"torch {torch.__version__}, {platform.machine()}, one thread, {time.perf_counter() - start:.0f} s; "
-          "CPU time, ratios are medians over interleaved rounds (least to largest)")
+    print(
+        f"torch {torch.__version__}, {platform.machine()}, one thread, {time.perf_counter() - start:.0f} s; "
+        "CPU time, ratios are medians over interleaved rounds (least to largest)"
+    )
 
 
 if __name__ == "__main__":

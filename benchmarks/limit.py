@@ -3,6 +3,7 @@
 A step's floor is its matrix products at the rate this machine multiplies these very shapes, plus what a fused AdamW
 moves (reads parameter, gradient, two moments; writes all but the gradient) at the rate it copies a block of that size.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import Spread, ratios
+from fa_registry.architectures._linear import product
 
 ADAMW_HELD = 4  # floats a parameter: itself, its gradient, two moments
 ADAMW_TRANSFERS = 7  # of them: 4 read, 3 written
@@ -66,8 +68,10 @@ def products(shape: Shape) -> list[tuple[int, int, int, int]]:
 
 def floor_work(shape: Shape) -> dict[str, Callable[[], object]]:
     """What is timed beside a step: all its products ("gemm"), and one copy of as many bytes as AdamW holds ("copy")."""
-    pairs = [(torch.randn(rows, inner), torch.randn(inner, columns), times)
-             for rows, inner, columns, times in products(shape)]
+    pairs = [
+        (torch.randn(rows, inner), torch.randn(columns, inner), times)
+        for rows, inner, columns, times in products(shape)
+    ]
     held = torch.randn(ADAMW_HELD * shape.parameters)
     target = torch.empty_like(held)
     return {"gemm": _all_products(pairs), "copy": lambda: target.copy_(held)}
@@ -87,6 +91,6 @@ def _all_products(pairs: list[tuple[Tensor, Tensor, int]]) -> Callable[[], None]
     def multiply() -> None:
         for left, right, times in pairs:
             for _ in range(times):
-                left @ right
+                product(left, right)
 
     return multiply

@@ -1,4 +1,5 @@
 """What measuring and tracking add to training, in per cent of it: for the digits study, and in CIFAR's shape."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -44,6 +45,11 @@ class Overhead:
         return self.measuring / self.training
 
     @property
+    def diagnostics_share(self) -> float:
+        """Of the diagnostics alone: what a training loop that already evaluates every epoch pays on top."""
+        return (self.float32 + self.arithmetic + self.float64) / self.training
+
+    @property
     def tracking_share(self) -> float:
         """Of a run of EPOCHS epochs, its opening and closing included."""
         return (self.tracking.seconds_per_epoch + self.tracking.seconds_per_run / EPOCHS) / self.training
@@ -71,8 +77,16 @@ def _overhead(name: str, task: Task, steps: int, timed_steps: int, rounds: int) 
     seconds = {part: median(values) for part, values in timed.items()}
     training = seconds["training"] * steps / timed_steps
     return Overhead(
-        name, steps, timed_steps, training, seconds["measure"], seconds["single"], seconds["arithmetic"],
-        seconds["float64"], seconds["accuracy"], measure_tracking(task, row, EPOCHS, training),
+        name,
+        steps,
+        timed_steps,
+        training,
+        seconds["measure"],
+        seconds["single"],
+        seconds["arithmetic"],
+        seconds["float64"],
+        seconds["accuracy"],
+        measure_tracking(task, row, EPOCHS, training),
     )
 
 
@@ -110,15 +124,24 @@ def overhead_lines(found: Overhead) -> list[str]:
     """The table people read: seconds an epoch, and per cent of training."""
     scaled = "" if found.timed_steps == found.steps else f" ({found.timed_steps} timed, scaled to {found.steps})"
     cost = found.tracking
-    lines = [f"overheads of an epoch, {found.name}: {found.steps} steps{scaled}, dfa, one thread",
-             f"  {'training':<34}{1e3 * found.training:9.1f} ms"]
-    parts = {"measuring": found.measuring, "· float32 pass": found.float32,
-             "· diagnostics' arithmetic": found.arithmetic, "· float64 fidelity pass": found.float64,
-             "· accuracy, whole test set": found.accuracy,
-             f"tracking, {cost.points} points": cost.seconds_per_epoch,
-             f"tracking, a run's files / {EPOCHS} epochs": cost.seconds_per_run / EPOCHS}
+    lines = [
+        f"overheads of an epoch, {found.name}: {found.steps} steps{scaled}, dfa, one thread",
+        f"  {'training':<34}{1e3 * found.training:9.1f} ms",
+    ]
+    parts = {
+        "measuring": found.measuring,
+        "· float32 pass": found.float32,
+        "· diagnostics' arithmetic": found.arithmetic,
+        "· float64 fidelity pass": found.float64,
+        "· accuracy, whole test set": found.accuracy,
+        f"tracking, {cost.points} points": cost.seconds_per_epoch,
+        f"tracking, a run's files / {EPOCHS} epochs": cost.seconds_per_run / EPOCHS,
+    }
     lines += [f"  {part:<34}{1e3 * value:9.1f} ms {value / found.training:7.1%}" for part, value in parts.items()]
-    for what, share, target in (("measuring", found.measuring_share, MEASURING_TARGET),
-                                ("tracking", found.tracking_share, TRACKING_TARGET)):
+    for what, share, target in (
+        ("measuring", found.measuring_share, MEASURING_TARGET),
+        ("measuring, whole-test-set accuracy apart", found.diagnostics_share, MEASURING_TARGET),
+        ("tracking", found.tracking_share, TRACKING_TARGET),
+    ):
         lines.append(f"  target {what} ≤ {target:.0%}: {'met' if share <= target else 'MISSED'} ({share:.1%})")
     return lines

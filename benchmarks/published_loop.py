@@ -5,6 +5,7 @@ detached input, for a local loss, a backward pass and a step of its own AdamW. E
 and a second forward too, and the loss goes to the host on every step. The mathematics is ours, network and feedback
 too; only the order of the work differs (tests/benchmarks/test_published_loop.py compares the parameters after a step).
 """
+
 from __future__ import annotations
 
 import copy
@@ -21,11 +22,14 @@ EPS = 1e-6  # of norm(c) = c / (rms over features + eps), as in the recipe
 class PublishedLoop:
     """Trains a copy of the network of a dfa `task`; the task stays as it is.
 
-    fused: use torch's fused AdamW. The published loop does not; it shows how much of the difference is the optimizer's.
+    As published it multiplies with torch's own nn.Linear and steps an unfused AdamW. our_layer, fused: take ours instead,
+    which shows how much of the difference is the layer's and the optimizer's, and how much the order of the work.
     """
 
-    def __init__(self, task: Task, fused: bool = False):
+    def __init__(self, task: Task, fused: bool = False, our_layer: bool = False):
         self.network = copy.deepcopy(task.network).train()
+        if not our_layer:
+            _use_torch_linear(self.network)
         self.feedback = [task.feedback.matrix(block) for block in range(1, task.blocks + 1)]
         self.recipe = task.spec.recipe
         self.fused = fused
@@ -53,6 +57,18 @@ class PublishedLoop:
         return torch.optim.AdamW(
             parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True if self.fused else None
         )
+
+
+class _FlatLinear(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.flatten(1))
+
+
+def _use_torch_linear(network: nn.Module) -> None:
+    """Turn every linear layer of the copy into torch's own; names, weights and values stay."""
+    for module in network.modules():
+        if isinstance(module, nn.Linear):
+            module.__class__ = _FlatLinear if module is network.embed else nn.Linear
 
 
 def local_loss(output: Tensor, credit: Tensor) -> Tensor:

@@ -1,4 +1,5 @@
 """The two shapes that are timed: the digits study, and CIFAR-10's (random pixels take as long as real ones)."""
+
 from __future__ import annotations
 
 import torch
@@ -17,9 +18,17 @@ CPU = torch.device("cpu")
 PADDING = 4  # CIFAR's usual augmentation: crop 32 out of 40, flip every second image
 CIFAR_TRAIN, CIFAR_TEST = 50_000, 10_000
 CIFAR_CARD = DatasetCard(
-    name="cifar-shaped", line="random pixels in the shape of CIFAR-10", source="torch.randn", licence="none",
-    splits="none", normalisation="none", augmentation="random crop of the padded image and horizontal flip",
-    image_shape=(3, 32, 32), classes=10, train_samples=CIFAR_TRAIN, sha256="none",
+    name="cifar-shaped",
+    line="random pixels in the shape of CIFAR-10",
+    source="torch.randn",
+    licence="none",
+    splits="none",
+    normalisation="none",
+    augmentation="random crop of the padded image and horizontal flip",
+    image_shape=(3, 32, 32),
+    classes=10,
+    train_samples=CIFAR_TRAIN,
+    sha256="none",
 )
 
 

@@ -4,6 +4,7 @@ Seconds are CPU seconds of this process: at one thread they are what the work ta
 What a neighbour still takes away (cache, memory, clock) hits both sides of a round about equally. So a ratio of two
 medians is the wrong figure here: the median of the rounds' ratios is the right one, with the least and the largest.
 """
+
 from __future__ import annotations
 
 import statistics

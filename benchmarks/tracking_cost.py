@@ -1,4 +1,5 @@
 """What tracking one run costs, in an MLflow store made for the occasion (sqlite on local disk) and thrown away."""
+
 from __future__ import annotations
 
 import tempfile

@@ -1,4 +1,5 @@
 """Feedback-alignment experiments as an audited registry. Names are loaded on first use: importing this costs nothing."""
+
 from __future__ import annotations
 
 import importlib

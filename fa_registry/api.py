@@ -1,4 +1,5 @@
 """FAProtocol: the published code's entry point, kept by name so that its users only change an import."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -17,9 +18,11 @@ from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.records import Finding, Integrity, Measurements, Reading, RunAudit, RunRecord, RunSpec
 
 EDITION = "2026-05"
-FORMATS = {"D1_scale_growth": "max growth {max_growth:.4g} (limit {threshold:g})",
-           "D2_ref_validity": "‖g_L‖ {g_L:.4g} (floor {floor:g})",
-           "D3_depth_utility": "margin {margin:+.2f} pp over frozen (required {margin_threshold:g})"}
+FORMATS = {
+    "D1_scale_growth": "max growth {max_growth:.4g} (limit {threshold:g})",
+    "D2_ref_validity": "‖g_L‖ {g_L:.4g} (floor {floor:g})",
+    "D3_depth_utility": "margin {margin:+.2f} pp over frozen (required {margin_threshold:g})",
+}
 
 
 class FAProtocol:
@@ -31,8 +34,14 @@ class FAProtocol:
     """
 
     def __init__(
-        self, model: nn.Module, x_eval: Tensor, y_eval: Tensor,
-        d1_threshold: float = 50.0, d2_eps: float = 1e-8, d2_factor: float = 10.0, d3_margin_pp: float = 2.0,
+        self,
+        model: nn.Module,
+        x_eval: Tensor,
+        y_eval: Tensor,
+        d1_threshold: float = 50.0,
+        d2_eps: float = 1e-8,
+        d2_factor: float = 10.0,
+        d3_margin_pp: float = 2.0,
     ):
         _check_batch(x_eval, y_eval)
         self.network = model if isinstance(model, (Network, Adapted)) else adapt(model)
@@ -70,7 +79,8 @@ class FAProtocol:
             scalars |= measured.scalars
         count = len(self.y_eval)
         sites["g_norm_mean_ce"] = tuple(
-            Reading(reading.value / count) if reading.value is not None else reading for reading in sites["g_norm"])
+            Reading(reading.value / count) if reading.value is not None else reading for reading in sites["g_norm"]
+        )
         return Measurements(sites, {**scalars, **_accuracy_only(test_acc).scalars})
 
     def _as_published(self, audit: RunAudit, frozen_acc: float | None, test_acc: float | None) -> dict[str, Any]:
@@ -118,13 +128,17 @@ def _accuracy_only(accuracy: float | None) -> Measurements:
 def _record(measurements: Measurements, control: str) -> RunRecord:
     """A record around bare measurements, so that the one engine judges them."""
     spec = RunSpec("unknown", "unknown", "unknown", seed=0, epochs=0, control=control)
-    return RunRecord("", "unknown", "", "complete", spec, measurements, {}, Integrity("unverifiable", ("not a registry run",)))
+    return RunRecord(
+        "", "unknown", "", "complete", spec, measurements, {}, Integrity("unverifiable", ("not a registry run",))
+    )
 
 
 def _check_batch(x_eval: Tensor, y_eval: Tensor) -> None:
     problems = []
     if y_eval.dim() != 1 or y_eval.dtype != torch.int64:
-        problems.append(f"y_eval: expected int64 labels of shape (N,), found {y_eval.dtype} of shape {tuple(y_eval.shape)}")
+        problems.append(
+            f"y_eval: expected int64 labels of shape (N,), found {y_eval.dtype} of shape {tuple(y_eval.shape)}"
+        )
     if len(x_eval) != len(y_eval) or len(y_eval) == 0:
         problems.append(f"x_eval: expected one row a label, found {len(x_eval)} rows for {len(y_eval)} labels")
     if problems:

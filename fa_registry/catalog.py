@@ -3,13 +3,14 @@
 A built-in member is one file in the family's folder that binds `PLUGIN`; its name is the file's. A third-party member
 is an entry point in the group `fa_registry.<family>`. Nothing is imported until it is asked for.
 """
+
 from __future__ import annotations
 
 import importlib
 import importlib.metadata
 import importlib.util
-from functools import cached_property
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 

@@ -1,31 +1,33 @@
 """The command line: one function a verb, no logic. Heavy imports wait until a verb runs, so that --help is instant."""
+
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import click
 
 from fa_registry import output
 from fa_registry.errors import RegistryError
-
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
-STORE = click.option("--store", default="", metavar="URI", help="Tracking store [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db].")
-EXPERIMENT = click.option("--experiment", default="", help="Experiment for new runs [fa_registry].")
-DATA_ROOT = click.option("--data-root", default="", help="Folder of data sets that need files.")
-DEVICE = click.option("--device", default="auto", show_default=True, help="auto, cuda or cpu; auto prefers CUDA.")
-FORCE = click.option("--force", is_flag=True, help="Train again what is already complete.")
-EVERY = click.option("--checkpoint-every", default=0, metavar="N", help="Also keep the weights of every Nth epoch [0: only first and last].")
-EPOCHS = click.option("--epochs", default="", help="Epochs instead of the study's.")
-SEEDS = click.option("--seeds", default="", metavar="S,S,…", help="Seeds instead of the study's.")
-STUDY = click.option("--study", default="", metavar="NAME", help="All runs of a study, as its study.toml is now.")
-RUN = click.option("--run", "run_ids", multiple=True, metavar="ID", help="One run; may be repeated.")
-JOBS = click.option("--jobs", default=0, metavar="N", help="Processes at a time, one thread each [one a core].")
-OUT = click.option("--out", default="reports", show_default=True, help="Folder for the pages.")
-TEMPLATES = click.option("--templates", default="", metavar="DIR", help="Your own templates, by file name, sandboxed.")
-EDITION = click.option("--edition", default="", help="Rules to judge by: a name, or the path of a .toml [the study's].")
-TRUST = click.option("--trust-logged", is_flag=True, help="Judge logged figures without recomputing them.")
+from fa_registry.options import (
+    DATA_ROOT,
+    DEVICE,
+    EDITION,
+    EPOCHS,
+    EVERY,
+    EXPERIMENT,
+    FORCE,
+    JOBS,
+    JSON,
+    OUT,
+    RUN,
+    SEEDS,
+    STORE,
+    STUDY,
+    TEMPLATES,
+    TRUST,
+    examples,
+)
 
 
 class Verbs(click.Group):
@@ -37,15 +39,6 @@ class Verbs(click.Group):
         except RegistryError as error:
             click.echo(f"fa-registry: {error}", err=True)
             sys.exit(error.exit_code)
-
-
-def examples(*lines: str) -> Callable:
-    """Append an Examples block to a verb's help."""
-    def add(function: Callable) -> Callable:
-        function.__doc__ = (function.__doc__ or "") + "\n\n\b\nExamples:\n" + "\n".join(f"  fa-registry {line}" for line in lines)
-        return function
-
-    return add
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -62,10 +55,17 @@ def main() -> None:
 @click.option("--epochs", default="100", show_default=True)
 @click.option("--penalty", default="0", show_default=True, help="λ of the residual penalty.")
 @click.option("--control", default="none", show_default=True, help="none, frozen or shallow.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE,…",
-              help="Recipe fields (learning_rate=…) and options (architecture.d_hidden=…, method.…).")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE,…",
+    help="Recipe fields (learning_rate=…) and options (architecture.d_hidden=…, method.…).",
+)
 @click.option("--study", default="", help="Tag the run as part of a study.")
-@click.option("--threads", default=1, show_default=True, help="CPU threads; recorded, figures depend on it in the last bits.")
+@click.option(
+    "--threads", default=1, show_default=True, help="CPU threads; recorded, figures depend on it in the last bits."
+)
 @DEVICE
 @EXPERIMENT
 @EVERY
@@ -73,13 +73,19 @@ def main() -> None:
 @STORE
 @FORCE
 @JSON
-@examples("train --method dfa --seed 7 --epochs 3", "train --method dfa --seed 7 --penalty 1e-2 --set architecture.d_hidden=128",
-          "train --method bp --control frozen --seed 7")
+@examples(
+    "train --method dfa --seed 7 --epochs 3",
+    "train --method dfa --seed 7 --penalty 1e-2 --set architecture.d_hidden=128",
+    "train --method bp --control frozen --seed 7",
+)
 def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     """Train one configuration and log it as one run."""
     from fa_registry.commands.train import run_train
 
-    keep = {name: arguments.pop(name) for name in ("store", "experiment", "force", "study", "threads", "checkpoint_every", "data_root")}
+    keep = {
+        name: arguments.pop(name)
+        for name in ("store", "experiment", "force", "study", "threads", "checkpoint_every", "data_root")
+    }
     run_id, result = run_train(output.fields(arguments, settings), **keep)
     output.trained(run_id, result, as_json)
 
@@ -166,7 +172,16 @@ def run(name: str, jobs: int, epochs: str, seeds: str, device: str, out: str, st
 @STORE
 @JSON
 @examples("verify --study digits", "verify reports/audit.json")
-def verify(report_file: str, study: str, run_ids: tuple[str, ...], as_json: bool, epochs: str, seeds: str, device: str, store: str) -> None:
+def verify(
+    report_file: str,
+    study: str,
+    run_ids: tuple[str, ...],
+    as_json: bool,
+    epochs: str,
+    seeds: str,
+    device: str,
+    store: str,
+) -> None:
     """Recompute runs from their artifacts, or check that an old audit.json still matches the store. Exit 3 if not."""
     from fa_registry.commands import verify as verifying
 

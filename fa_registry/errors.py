@@ -1,15 +1,16 @@
 """Every error this package raises on purpose.
 
-    RegistryError
-    ├── UsageError                  exit 2: the request cannot be carried out as written
-    │   ├── UnknownName             a name no catalog holds, with the nearest ones
-    │   ├── InvalidFields           one or many wrong fields, all named at once
-    │   ├── StoreError              the tracking store cannot be opened, read or written
-    │   └── NothingSelected         an audit that selects no run
-    ├── PluginError                 exit 2: a plugin is registered twice or is not what its family asks for
-    ├── IntegrityError              exit 3: a file is not the one that was recorded
-    └── Interrupted                 exit 130: stopped on request, resumable
+RegistryError
+├── UsageError                  exit 2: the request cannot be carried out as written
+│   ├── UnknownName             a name no catalog holds, with the nearest ones
+│   ├── InvalidFields           one or many wrong fields, all named at once
+│   ├── StoreError              the tracking store cannot be opened, read or written
+│   └── NothingSelected         an audit that selects no run
+├── PluginError                 exit 2: a plugin is registered twice or is not what its family asks for
+├── IntegrityError              exit 3: a file is not the one that was recorded
+└── Interrupted                 exit 130: stopped on request, resumable
 """
+
 from __future__ import annotations
 
 import difflib

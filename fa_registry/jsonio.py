@@ -3,6 +3,7 @@
 The GPU machines this package trains on have no pydantic or cattrs, and the records are few and plain,
 so the codec is these few functions over `typing.get_type_hints`.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -70,7 +71,8 @@ def _decode_record(record_type: type, value: Any, where: str) -> Any:
     hints = typing.get_type_hints(record_type)
     fields = {field.name: field for field in dataclasses.fields(record_type)}
     required = {
-        name for name, field in fields.items()
+        name
+        for name, field in fields.items()
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     }
     problems = [f"{name}: unknown field" for name in value if name not in fields]

@@ -1,4 +1,5 @@
 """What the verbs print: tables for people, JSON for machines. Progress goes to standard error, results to standard output."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -58,7 +59,10 @@ def trained(run_id: str, result: TrainingResult | None, as_json: bool) -> None:
     status = result.status if result else "already complete"
     headline = result.headline if result else {}
     if as_json:
-        click.echo(jsonio.pretty({"run_id": run_id, "status": status, "trained": result is not None, "headline": headline}), nl=False)
+        click.echo(
+            jsonio.pretty({"run_id": run_id, "status": status, "trained": result is not None, "headline": headline}),
+            nl=False,
+        )
     else:
         hint = "" if result else " (--force trains it again)"
         click.echo(f"run {run_id}: {status}{hint}")
@@ -67,10 +71,25 @@ def trained(run_id: str, result: TrainingResult | None, as_json: bool) -> None:
 def studied(result: StudyResult, as_json: bool) -> int:
     """Prints the study's outcome; returns its exit code."""
     if as_json:
-        click.echo(jsonio.pretty({"study": result.study, "present": result.present, "trained": result.trained,
-                                  "failed": result.failed, "stopped": result.stopped}), nl=False)
+        click.echo(
+            jsonio.pretty(
+                {
+                    "study": result.study,
+                    "present": result.present,
+                    "trained": result.trained,
+                    "failed": result.failed,
+                    "stopped": result.stopped,
+                }
+            ),
+            nl=False,
+        )
         return result.exit_code
-    counts = {"already complete": result.present, "trained": result.trained, "failed": result.failed, "stopped": result.stopped}
+    counts = {
+        "already complete": result.present,
+        "trained": result.trained,
+        "failed": result.failed,
+        "stopped": result.stopped,
+    }
     click.echo(f"study {result.study}: " + ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs))
     for name, error in result.failed.items():
         click.echo(f"\n{name} failed:\n{error}", err=True)
@@ -82,14 +101,36 @@ def studied(result: StudyResult, as_json: bool) -> int:
 def audited(result: AuditResult, as_json: bool) -> None:
     report = result.report
     if as_json:
-        click.echo(jsonio.pretty({"exit_code": result.exit_code, "audit_run_id": result.audit_run_id,
-                                  "pages": [str(page) for page in result.pages], "report": report}), nl=False)
+        click.echo(
+            jsonio.pretty(
+                {
+                    "exit_code": result.exit_code,
+                    "audit_run_id": result.audit_run_id,
+                    "pages": [str(page) for page in result.pages],
+                    "report": report,
+                }
+            ),
+            nl=False,
+        )
         return
     from fa_registry.protocol.grouping import groups
 
-    rows = [[group.method, group.setting, _mean(group.runs, "accuracy"), _mean(group.runs, "growth_max"), group.verdict.label,
-             " ".join(f"s{run.record.spec.seed}:{run.verdict.label}" for run in group.runs)] for group in groups(report)]
-    _table(["method", "setting", "accuracy", "max growth", "verdict", "by seed"], rows, f"{report.title} by edition {report.edition.name}")
+    rows = [
+        [
+            group.method,
+            group.setting,
+            _mean(group.runs, "accuracy"),
+            _mean(group.runs, "growth_max"),
+            group.verdict.label,
+            " ".join(f"s{run.record.spec.seed}:{run.verdict.label}" for run in group.runs),
+        ]
+        for group in groups(report)
+    ]
+    _table(
+        ["method", "setting", "accuracy", "max growth", "verdict", "by seed"],
+        rows,
+        f"{report.title} by edition {report.edition.name}",
+    )
     for one in report.excluded:
         click.echo(f"not judged: {one.name}: {one.reason}")
     for remark in report.remarks:
@@ -101,8 +142,11 @@ def verified(results: Sequence[Verification], as_json: bool) -> None:
     if as_json:
         click.echo(jsonio.pretty(results), nl=False)
         return
-    _table(["run", "name", "outcome", "details"],
-           [[one.run_id[:SHORT_ID], one.name, one.integrity.state, "; ".join(one.integrity.details)] for one in results], "")
+    _table(
+        ["run", "name", "outcome", "details"],
+        [[one.run_id[:SHORT_ID], one.name, one.integrity.state, "; ".join(one.integrity.details)] for one in results],
+        "",
+    )
 
 
 def rendered(pages: Sequence[Path], as_json: bool) -> None:
@@ -125,7 +169,11 @@ def shown(record: RunRecord, as_json: bool) -> None:
     count = max((len(row) for row in record.measurements.sites.values()), default=0)
     rows = [[name, *(_text(reading) for reading in row)] for name, row in record.measurements.sites.items()]
     _table(["quantity", *(f"site {site}" for site in range(count))], rows, "by site")
-    _table(["quantity", "value"], [[name, _text(reading)] for name, reading in record.measurements.scalars.items()], "scalars")
+    _table(
+        ["quantity", "value"],
+        [[name, _text(reading)] for name, reading in record.measurements.scalars.items()],
+        "scalars",
+    )
     _table(["field", "value"], [[name, str(value)] for name, value in record.provenance.items()], "provenance")
 
 
@@ -134,7 +182,11 @@ def examined(rows: Sequence[Mapping[str, Any]], as_json: bool) -> int:
     if as_json:
         click.echo(jsonio.pretty(rows), nl=False)
     else:
-        _table(["check", "", "found"], [[row["check"], "ok" if row["ok"] else "NOT OK", str(row["found"])] for row in rows], "")
+        _table(
+            ["check", "", "found"],
+            [[row["check"], "ok" if row["ok"] else "NOT OK", str(row["found"])] for row in rows],
+            "",
+        )
     return 0 if all(row["ok"] for row in rows) else 1
 
 

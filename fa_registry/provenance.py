@@ -1,4 +1,5 @@
 """Where a number comes from: code version, package versions, hardware."""
+
 from __future__ import annotations
 
 import importlib.metadata

@@ -3,6 +3,7 @@
 All are frozen, go JSON → object → JSON unchanged, and hold no NaN: a number that does not exist is a Reading
 with the reason why.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -89,7 +90,9 @@ class RunSpec:
     def setting(self) -> RunSpec:
         """This spec with method, penalty, control and seed blanked: runs of one setting are comparable."""
         recipe = dataclasses.replace(self.recipe, credit_norm="")
-        return dataclasses.replace(self, method="", method_options={}, penalty=0.0, control="none", seed=0, recipe=recipe)
+        return dataclasses.replace(
+            self, method="", method_options={}, penalty=0.0, control="none", seed=0, recipe=recipe
+        )
 
     @property
     def method_label(self) -> str:
@@ -143,7 +146,10 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Finding:
-    """One rule's judgement of one run, the limit travelling with it. outcome: pass, fail (it fires), error, not_applicable, skipped or waived."""
+    """One rule's judgement of one run, the limit travelling with it.
+
+    outcome: pass, fail (it fires), error, not_applicable, skipped or waived.
+    """
 
     rule: str
     title: str

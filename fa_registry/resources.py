@@ -1,4 +1,5 @@
 """Files that ship with the package: editions, templates, studies. In a checkout they are at its top; in a wheel, inside."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -2,6 +2,7 @@
 
 Two methods with the same seed share initial weights ("init"), data order and augmentation: their runs are paired.
 """
+
 from __future__ import annotations
 
 import hashlib

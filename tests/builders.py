@@ -1,4 +1,5 @@
 """Small, complete records for tests that need some: one place to build them, every figure set by the test that cares."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -17,7 +18,7 @@ def reading(value: float | None, reason: str = "not measured") -> Reading:
 
 
 def measurements(growth: float | None = 2.0, g_norm: float | None = 1.0, accuracy: float | None = 0.9) -> Measurements:
-    """Two blocks; `growth` is the last one's (the first has 1, or none where growth is None), g_norm_mean_ce at the last site is g_norm / 128."""
+    """Two blocks; `growth` is the last one's (the first has 1, or none where growth is None)."""
     sites = {
         "h_norm": (Reading(1.0), Reading(1.0), reading(growth)),
         "growth": (Reading(None, "growth starts at site 1"), reading(growth and 1.0), reading(growth)),
@@ -27,10 +28,20 @@ def measurements(growth: float | None = 2.0, g_norm: float | None = 1.0, accurac
     return Measurements(sites, {"accuracy": reading(accuracy), "growth_max": reading(growth)})
 
 
-def record(run_id: str = "r", measured: Measurements | None = None, status: str = "complete", **changes: Any) -> RunRecord:
+def record(
+    run_id: str = "r", measured: Measurements | None = None, status: str = "complete", **changes: Any
+) -> RunRecord:
     """A run of the base spec with `changes` to the spec."""
-    return RunRecord(run_id, f"run {run_id}", "tiny setting", status, spec(**changes), measured or measurements(), {},
-                     Integrity("verified"))
+    return RunRecord(
+        run_id,
+        f"run {run_id}",
+        "tiny setting",
+        status,
+        spec(**changes),
+        measured or measurements(),
+        {},
+        Integrity("verified"),
+    )
 
 
 def frozen(run_id: str = "f", accuracy: float | None = 0.5, **changes: Any) -> RunRecord:

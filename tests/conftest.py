@@ -1,4 +1,5 @@
 """What every test may count on: one CPU thread, no store but its own, an empty MLflow database to copy."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """One list of dependencies, told three times; one place for each shipped file; nothing that ties it to one machine."""
+
 from __future__ import annotations
 
 import re
@@ -40,7 +41,9 @@ def test_constraints_name_versions_only():
 
 
 def test_mlproject_names_one_environment():
-    assert {"conda_env", "python_env", "docker_env"} & set(yaml.safe_load((ROOT / "MLproject").read_text())) == {"conda_env"}
+    assert {"conda_env", "python_env", "docker_env"} & set(yaml.safe_load((ROOT / "MLproject").read_text())) == {
+        "conda_env"
+    }
 
 
 def test_versions_agree():

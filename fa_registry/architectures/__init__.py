@@ -1,4 +1,5 @@
 """Networks with one residual stream, one file each; `adapt` for models from elsewhere."""
+
 from fa_registry.architectures._adapted import Adapted, adapt
 from fa_registry.architectures.base import Architecture
 from fa_registry.catalog import Catalog

@@ -3,6 +3,7 @@
 Where the skip is must be declared, and the declaration is checked against what flowed: guessing is how the published code
 came to measure ViT and ResNet gradients on a wrong network.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -42,7 +43,9 @@ class Adapted(nn.Module):
                 hooks.callback(handle.remove)
             logits = self.model(x)
         if len(flows) != len(self.sites):
-            raise UsageError(f"adapt: expected every site to run once in a forward pass, found {len(flows)} runs of {len(self.sites)} sites")
+            raise UsageError(
+                f"adapt: expected every site to run once in a forward pass, found {len(flows)} runs of {len(self.sites)} sites"
+            )
         states = [flows[0][0]] + [into + out if self.skip == "outside" else out for into, out in flows]
         self._check(states, [into for into, _ in flows[1:]])
         return logits, states, [flows[0][0], *(out for _, out in flows)]
@@ -70,6 +73,8 @@ def adapt(model: nn.Module, sites: Sequence[str] = (), skip: str = "outside") ->
     known = dict(model.named_modules())
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise UsageError(f"adapt: expected names of the model's modules, found {', '.join(unknown) or 'none and no .blocks'}; "
-                         f"known: {', '.join(name for name in known if name)}")
+        raise UsageError(
+            f"adapt: expected names of the model's modules, found {', '.join(unknown) or 'none and no .blocks'}; "
+            f"known: {', '.join(name for name in known if name)}"
+        )
     return Adapted(model, names, skip)

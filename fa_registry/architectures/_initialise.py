@@ -2,6 +2,7 @@
 
 torch's own constructors draw from the global generator, which would tie a run's weights to whatever ran before it.
 """
+
 from __future__ import annotations
 
 import math

@@ -4,6 +4,7 @@
 
 A block returns its residual branch f_l; the network adds the skip, so nobody has to guess where the skip is.
 """
+
 from __future__ import annotations
 
 import abc

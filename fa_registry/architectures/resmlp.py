@@ -1,4 +1,5 @@
 """resmlp: pre-LN residual MLP, the paper's main architecture."""
+
 from __future__ import annotations
 
 import math
@@ -57,7 +58,9 @@ class ResMLP(Architecture):
         width = int(options["d_hidden"])
         return Network(
             embed=linear(math.prod(image_shape), width, generator, FlatLinear),
-            blocks=[ResidualBranch(width, float(options["w2_std"]), generator) for _ in range(int(options["num_blocks"]))],
+            blocks=[
+                ResidualBranch(width, float(options["w2_std"]), generator) for _ in range(int(options["num_blocks"]))
+            ],
             out_ln=nn.LayerNorm(width) if options["terminal_ln"] else None,
             out_head=linear(width, classes, generator),
             residual=bool(options["residual"]),

@@ -1,4 +1,5 @@
 """The audit verb: pull runs, recompute, judge, render, log."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -109,13 +110,21 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
     used |= {("datasets", record.spec.dataset) for record in records}
     used |= {("architectures", record.spec.architecture) for record in records}
     catalogs = {"methods": methods.CATALOG, "datasets": datasets.CATALOG, "architectures": architectures.CATALOG}
-    return {f"{family}/{name}": json.loads(jsonio.canonical(catalogs[family].get(name).card)) for family, name in sorted(used)}
+    return {
+        f"{family}/{name}": json.loads(jsonio.canonical(catalogs[family].get(name).card))
+        for family, name in sorted(used)
+    }
 
 
 def _log(tracker: Tracker, report: AuditReport, pages: Sequence[Path], out: Path, study: str, adopted: str) -> str:
     """One audit run with the pages as artifacts; verdict, first fires and note on every audited run."""
-    tags = {schema.TAG_KIND: "audit", schema.TAG_STUDY: study, "fa.edition": report.edition.name,
-            "fa.audit": jsonio.digest_of(report), schema.TAG_NOTE: report.title}
+    tags = {
+        schema.TAG_KIND: "audit",
+        schema.TAG_STUDY: study,
+        "fa.edition": report.edition.name,
+        "fa.audit": jsonio.digest_of(report),
+        schema.TAG_NOTE: report.title,
+    }
     run_id = tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
     folder = Path(tempfile.mkdtemp(prefix="fa_registry-audit-"))
     for page in pages:
@@ -132,6 +141,13 @@ def _log(tracker: Tracker, report: AuditReport, pages: Sequence[Path], out: Path
 
 def verdict_tags(run: RunAudit, report: AuditReport) -> dict[str, str]:
     """fa.verdict.<edition>, fa.first_fire.<rule> and the note, as tags of the audited run."""
-    fires = {f"fa.first_fire.{finding.rule}": str(finding.first_fire) for finding in run.findings if finding.first_fire is not None}
-    return {f"fa.verdict.{report.edition.name}": run.verdict.label, **fires,
-            schema.TAG_NOTE: note_markdown(run, report)[:MAX_NOTE]}
+    fires = {
+        f"fa.first_fire.{finding.rule}": str(finding.first_fire)
+        for finding in run.findings
+        if finding.first_fire is not None
+    }
+    return {
+        f"fa.verdict.{report.edition.name}": run.verdict.label,
+        **fires,
+        schema.TAG_NOTE: note_markdown(run, report)[:MAX_NOTE],
+    }

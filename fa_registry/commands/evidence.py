@@ -1,4 +1,5 @@
 """From a stored run to a record whose figures were recomputed from its artifacts."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -42,7 +43,9 @@ def _without_gamma(record: RunRecord) -> RunRecord:
     """The record with every figure that needs the lost feedback state struck out."""
     absent = Reading(None, NO_FEEDBACK)
     measured = record.measurements
-    sites = {name: tuple(absent for _ in row) if name.startswith(GAMMA) else row for name, row in measured.sites.items()}
+    sites = {
+        name: tuple(absent for _ in row) if name.startswith(GAMMA) else row for name, row in measured.sites.items()
+    }
     scalars = {name: absent if name.startswith(GAMMA) else reading for name, reading in measured.scalars.items()}
     measurements = dataclasses.replace(measured, sites=sites, scalars=scalars)
     integrity = Integrity("unverifiable", ("the feedback file is missing",))

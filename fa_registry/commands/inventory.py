@@ -1,4 +1,5 @@
 """The show and doctor verbs: one run in full, and whether this machine is ready."""
+
 from __future__ import annotations
 
 import tempfile
@@ -18,6 +19,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.store import resolve_uri
 
+
 def show(run_id: str, store: str = "") -> RunRecord:
     """One finished run's record; an unfinished run's status and failure in an error."""
     tracker = open_tracker(store)
@@ -25,7 +27,9 @@ def show(run_id: str, store: str = "") -> RunRecord:
     if run.tags.get(schema.TAG_STATUS) not in schema.FINISHED_STATUSES:
         failure = tracker.artifact(run.run_id, schema.FAILURE)
         text = failure.read_text(encoding="utf-8") if failure else "no failure was recorded"
-        raise RegistryError(f"run {run.run_id} ({run.name}) is {run.tags.get(schema.TAG_STATUS, 'not a training run')}: {text}")
+        raise RegistryError(
+            f"run {run.run_id} ({run.name}) is {run.tags.get(schema.TAG_STATUS, 'not a training run')}: {text}"
+        )
     return read_record(tracker, run)
 
 
@@ -41,11 +45,15 @@ def _whole_id(tracker: MlflowTracker, start: str) -> str:
 
 def examine(store: str = "") -> list[dict[str, Any]]:
     """One row a check: what, ok, found."""
-    rows = [{"check": f"version of {name}", "ok": True, "found": version} for name, version in provenance.versions().items()]
+    rows = [
+        {"check": f"version of {name}", "ok": True, "found": version} for name, version in provenance.versions().items()
+    ]
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device: training runs on the CPU"
     rows.append({"check": "device", "ok": True, "found": gpu})
     rows.append(_check("store", lambda: f"{resolve_uri(store)}: {_count_runs(store)} finished runs"))
-    rows.append(_check("templates", lambda: str(len(list(resources.templates().glob("*.j2")))) + f" in {resources.templates()}"))
+    rows.append(
+        _check("templates", lambda: str(len(list(resources.templates().glob("*.j2")))) + f" in {resources.templates()}")
+    )
     rows.append(_check("studies", lambda: ", ".join(study.names())))
     for name in datasets.CATALOG.names():
         rows.append(_check(f"data set {name}", lambda name=name: _load(name)))
@@ -56,7 +64,9 @@ def examine(store: str = "") -> list[dict[str, Any]]:
 
 def _count_runs(store: str) -> int:
     tracker = open_tracker(store)
-    return sum(len(tracker.search({schema.TAG_KIND: "run", schema.TAG_STATUS: status})) for status in schema.FINISHED_STATUSES)
+    return sum(
+        len(tracker.search({schema.TAG_KIND: "run", schema.TAG_STATUS: status})) for status in schema.FINISHED_STATUSES
+    )
 
 
 def _load(name: str) -> str:

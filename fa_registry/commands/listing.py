@@ -1,4 +1,5 @@
 """The list verb: what there is, with the file where it lives."""
+
 from __future__ import annotations
 
 from fa_registry import architectures, datasets, diagnostics, methods, resources
@@ -6,8 +7,12 @@ from fa_registry.errors import UnknownName
 from fa_registry.protocol.rules import load_edition
 from fa_registry.studies import study
 
-CATALOGS = {"methods": methods.CATALOG, "architectures": architectures.CATALOG, "datasets": datasets.CATALOG,
-            "diagnostics": diagnostics.CATALOG}
+CATALOGS = {
+    "methods": methods.CATALOG,
+    "architectures": architectures.CATALOG,
+    "datasets": datasets.CATALOG,
+    "diagnostics": diagnostics.CATALOG,
+}
 FAMILIES = (*CATALOGS, "editions", "studies")
 
 
@@ -30,4 +35,8 @@ def members(family: str) -> list[dict[str, str]]:
 
 def _study_row(name: str) -> dict[str, str]:
     loaded = study.load_study(name)
-    return {"name": name, "line": f"{loaded.title} ({len(loaded.specs)} runs; {loaded.cost})", "file": str(study.find(name))}
+    return {
+        "name": name,
+        "line": f"{loaded.title} ({len(loaded.specs)} runs; {loaded.cost})",
+        "file": str(study.find(name)),
+    }

@@ -1,4 +1,5 @@
 """Progress of many jobs on standard error: live bars on a terminal, one plain line a finished run elsewhere."""
+
 from __future__ import annotations
 
 import sys
@@ -20,8 +21,13 @@ class Progress:
         self._names = names
         self._console = Console(file=sys.stderr)
         self._bars = Bars(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(), console=self._console, disable=not self._console.is_terminal,
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
         )
         self._lines: dict[int, TaskID] = {}
         self._finished = 0

@@ -1,4 +1,5 @@
 """Which runs an audit looks at: by study, by experiment, by id. What cannot be judged is listed with its reason."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,11 @@ class Selection:
 
 
 def select(
-    tracker: Tracker, study: str = "", experiment: str = "", run_ids: Sequence[str] = (), overrides: Mapping[str, Any] | None = None
+    tracker: Tracker,
+    study: str = "",
+    experiment: str = "",
+    run_ids: Sequence[str] = (),
+    overrides: Mapping[str, Any] | None = None,
 ) -> Selection:
     """Exactly one of study, experiment and run_ids; NothingSelected when no finished run is among them."""
     given = [name for name, value in (("--study", study), ("--experiment", experiment), ("--run", run_ids)) if value]
@@ -35,7 +40,9 @@ def select(
     if study:
         selection = _by_study(tracker, study, overrides or {})
     elif experiment:
-        selection = _sorted_out(tracker.search({schema.TAG_KIND: "run"}, experiment), f"every run of experiment {experiment}")
+        selection = _sorted_out(
+            tracker.search({schema.TAG_KIND: "run"}, experiment), f"every run of experiment {experiment}"
+        )
     else:
         selection = _sorted_out([tracker.get(run_id) for run_id in run_ids], f"{len(run_ids)} runs by id")
     if not selection.runs:
@@ -67,7 +74,9 @@ def _by_study(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> Sele
     if superseded:
         remarks.append(f"{superseded} older runs of the same specifications exist; the newest of each was audited.")
     if others:
-        remarks.append(f"{others} runs carry the tag of study {study.name} with other specifications than the study's now; not audited.")
+        remarks.append(
+            f"{others} runs carry the tag of study {study.name} with other specifications than the study's now; not audited."
+        )
     words = f"study {study.name} ({len(study.specs)} specifications)"
     return Selection(tuple(chosen), tuple(excluded), words, tuple(remarks), study.edition, study.name)
 
@@ -75,8 +84,11 @@ def _by_study(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> Sele
 def _sorted_out(runs: Sequence[StoredRun], words: str) -> Selection:
     finished = tuple(run for run in runs if _is_finished(run))
     excluded = tuple(
-        Exclusion(run.run_id, run.name, f"half-written: {schema.TAG_STATUS} is {run.tags.get(schema.TAG_STATUS, 'not set')}")
-        for run in runs if not _is_finished(run)
+        Exclusion(
+            run.run_id, run.name, f"half-written: {schema.TAG_STATUS} is {run.tags.get(schema.TAG_STATUS, 'not set')}"
+        )
+        for run in runs
+        if not _is_finished(run)
     )
     return Selection(finished[::-1], excluded, words)
 

@@ -1,4 +1,5 @@
 """Opening the tracker a verb works on."""
+
 from __future__ import annotations
 
 import os

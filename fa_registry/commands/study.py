@@ -1,4 +1,5 @@
 """The study verb: expand, skip what is complete, train the rest."""
+
 from __future__ import annotations
 
 import os
@@ -34,8 +35,14 @@ class StudyResult:
 
 
 def run_study(
-    name: str, overrides: Mapping[str, Any], store: str = "", experiment: str = "", processes: int = 0,
-    force: bool = False, checkpoint_every: int = 0, data_root: str = "",
+    name: str,
+    overrides: Mapping[str, Any],
+    store: str = "",
+    experiment: str = "",
+    processes: int = 0,
+    force: bool = False,
+    checkpoint_every: int = 0,
+    data_root: str = "",
 ) -> StudyResult:
     """Train every run of the study that the store does not hold yet. processes 0: one a core (one in all on a GPU)."""
     study = load_study(name, overrides)
@@ -51,7 +58,10 @@ def run_study(
     if adopted:
         tracker.adopt(adopted, f"study {study.name}", _study_tags(study), {})
     if not todo:
-        print(f"study {study.name}: all {len(study.specs)} runs are complete, nothing to train (--force trains again)", file=sys.stderr)
+        print(
+            f"study {study.name}: all {len(study.specs)} runs are complete, nothing to train (--force trains again)",
+            file=sys.stderr,
+        )
         return result
     parent = adopted or tracker.create(f"study {study.name}", _study_tags(study), {})
     try:
@@ -64,14 +74,31 @@ def run_study(
 
 
 def _train_all(
-    todo: list[RunSpec], study: Study, tracker: MlflowTracker, parent: str, result: StudyResult, processes: int,
-    checkpoint_every: int, data_root: str,
+    todo: list[RunSpec],
+    study: Study,
+    tracker: MlflowTracker,
+    parent: str,
+    result: StudyResult,
+    processes: int,
+    checkpoint_every: int,
+    data_root: str,
 ) -> None:
-    jobs = [TrainingJob(spec, tracker.uri, experiment_id=tracker.experiment_id, study=study.name, parent=parent,
-                        checkpoint_every=checkpoint_every, data_root=data_root) for spec in todo]
+    jobs = [
+        TrainingJob(
+            spec,
+            tracker.uri,
+            experiment_id=tracker.experiment_id,
+            study=study.name,
+            parent=parent,
+            checkpoint_every=checkpoint_every,
+            data_root=data_root,
+        )
+        for spec in todo
+    ]
     names = [run_name(spec) for spec in todo]
     title = f"study {study.name}: {len(todo)} of {len(study.specs)} runs to train, {processes} at a time"
     with Progress(title, names) as progress, stop_on_signal() as stop:
+
         def hear(event: JobEvent) -> None:
             progress.show(event)
             if event.kind == "done":
@@ -85,12 +112,16 @@ def _train_all(
 
 
 def _study_tags(study: Study) -> dict[str, str]:
-    return {schema.TAG_KIND: "study", schema.TAG_SCHEMA: str(SCHEMA), schema.TAG_STUDY: study.name,
-            schema.TAG_STATUS: "running", schema.TAG_NOTE: study.title}
+    return {
+        schema.TAG_KIND: "study",
+        schema.TAG_SCHEMA: str(SCHEMA),
+        schema.TAG_STUDY: study.name,
+        schema.TAG_STATUS: "running",
+        schema.TAG_NOTE: study.title,
+    }
 
 
 def _processes(asked: int, todo: list[RunSpec]) -> int:
     if asked:
         return asked
     return 1 if any(spec.device_class == "cuda" for spec in todo) else os.cpu_count() or 1
-

@@ -1,4 +1,5 @@
 """The train verb: one configuration, here, with its progress."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -14,8 +15,14 @@ from fa_registry.training.specs import parse_spec
 
 
 def run_train(
-    fields: Mapping[str, Any], store: str = "", experiment: str = "", force: bool = False, study: str = "",
-    threads: int = 1, checkpoint_every: int = 0, data_root: str = "",
+    fields: Mapping[str, Any],
+    store: str = "",
+    experiment: str = "",
+    force: bool = False,
+    study: str = "",
+    threads: int = 1,
+    checkpoint_every: int = 0,
+    data_root: str = "",
 ) -> tuple[str, TrainingResult | None]:
     """Train one spec; returns (run id, result), result None when the store already holds a finished run of it.
 
@@ -26,10 +33,22 @@ def run_train(
     present = None if force else finished_run(tracker, spec)
     if present:
         return present.run_id, None
-    job = TrainingJob(spec, tracker.uri, experiment_id=tracker.experiment_id, study=study, adopt=launched_run(),
-                      threads=threads, checkpoint_every=checkpoint_every, data_root=data_root)
+    job = TrainingJob(
+        spec,
+        tracker.uri,
+        experiment_id=tracker.experiment_id,
+        study=study,
+        adopt=launched_run(),
+        threads=threads,
+        checkpoint_every=checkpoint_every,
+        data_root=data_root,
+    )
     ends: list[JobEvent] = []
-    with Progress(f"training {spec.epochs} epochs on {spec.device_class}", [run_name(spec)]) as progress, stop_on_signal() as stop:
+    with (
+        Progress(f"training {spec.epochs} epochs on {spec.device_class}", [run_name(spec)]) as progress,
+        stop_on_signal() as stop,
+    ):
+
         def hear(event: JobEvent) -> None:
             progress.show(event)
             if event.kind != "progress":

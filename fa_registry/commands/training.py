@@ -1,4 +1,5 @@
 """Training one spec into the store: the job that `train` runs here and `study` runs many of."""
+
 from __future__ import annotations
 
 import os
@@ -72,12 +73,18 @@ def run_training(job: TrainingJob, stop: Callable[[], bool], report: Callable[[A
             writer.fail(error)
             raise
     resume.remove()
-    return TrainingResult(writer.run_id, outcome.status, outcome.epochs, len(rows) - 1 if rows else 0, headline(outcome))
+    return TrainingResult(
+        writer.run_id, outcome.status, outcome.epochs, len(rows) - 1 if rows else 0, headline(outcome)
+    )
 
 
 def _train(
-    trainer: Trainer, writer: RunWriter, resume: ResumeFile, rows: list[EpochRow],
-    stop: Callable[[], bool], report: Callable[[Any], None],
+    trainer: Trainer,
+    writer: RunWriter,
+    resume: ResumeFile,
+    rows: list[EpochRow],
+    stop: Callable[[], bool],
+    report: Callable[[Any], None],
 ) -> Outcome:
     initial = prepare(trainer.task.spec, trainer.task.device).network if rows else trainer.task.network
     writer.start(initial)

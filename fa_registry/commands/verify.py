@@ -1,4 +1,5 @@
 """The verify verb: do the figures of runs, or of an old report, still stand?"""
+
 from __future__ import annotations
 
 import json
@@ -26,7 +27,9 @@ class Verification:
     integrity: Integrity
 
 
-def verify_runs(study: str, run_ids: tuple[str, ...], overrides: Mapping[str, Any], store: str = "") -> list[Verification]:
+def verify_runs(
+    study: str, run_ids: tuple[str, ...], overrides: Mapping[str, Any], store: str = ""
+) -> list[Verification]:
     """Recompute every selected run from its artifacts and compare with what it logged."""
     tracker = open_tracker(store)
     chosen = select(tracker, study=study, run_ids=run_ids, overrides=overrides)
@@ -73,5 +76,11 @@ def _still_stands(run: RunAudit, tracker: Tracker) -> Integrity:
         if found != digest:
             changed.append(f"{name}: expected SHA-256 {digest}, found {found}")
     if stored.tags.get(schema.TAG_SPEC) != record.spec.identity:
-        changed.append(f"tag {schema.TAG_SPEC}: expected {record.spec.identity}, found {stored.tags.get(schema.TAG_SPEC)}")
-    return Integrity("mismatch", tuple(changed)) if changed else Integrity("verified", ("every artifact is the one audited",))
+        changed.append(
+            f"tag {schema.TAG_SPEC}: expected {record.spec.identity}, found {stored.tags.get(schema.TAG_SPEC)}"
+        )
+    return (
+        Integrity("mismatch", tuple(changed))
+        if changed
+        else Integrity("verified", ("every artifact is the one audited",))
+    )

@@ -1,4 +1,5 @@
 """Batched random crops: one gather for the whole batch, on whatever device it lives."""
+
 from __future__ import annotations
 
 import torch

@@ -1,4 +1,5 @@
 """The contract of a data set: whole splits as tensors on the training device, and batched augmentation."""
+
 from __future__ import annotations
 
 import abc

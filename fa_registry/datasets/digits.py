@@ -2,6 +2,7 @@
 
 Centred 8×8 digits are too easy to tell methods apart: a frozen random network already reaches .97 on them.
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -55,7 +56,9 @@ class Digits(Dataset):
         labels = torch.from_numpy(bunch.target).long()
         found = tensors_digest(images, labels)
         if found != self.card.sha256:
-            raise IntegrityError(f"digits: expected source digest {self.card.sha256}, found {found}; is scikit-learn's copy intact?")
+            raise IntegrityError(
+                f"digits: expected source digest {self.card.sha256}, found {found}; is scikit-learn's copy intact?"
+            )
         return images, labels
 
 

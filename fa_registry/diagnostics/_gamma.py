@@ -1,4 +1,5 @@
 """When Γ is a number at all, and which samples it is a mean over. Shared by gamma, its aggregates and the norm ratio."""
+
 from __future__ import annotations
 
 import numpy as np

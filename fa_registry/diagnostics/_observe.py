@@ -1,4 +1,5 @@
 """Looking at a network: one pass over the eval batch in eval mode that yields an Observation."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -52,13 +53,17 @@ def site_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor) -> 
     return list(torch.autograd.grad(loss, hidden))
 
 
-def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+def _pass(
+    network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """Logits, states and their gradients, forward and backward in `precision`, with the network's weights cast to it.
 
     The weights do not require grad, so that no gradient of a weight is computed; the input does, to keep the states on a graph.
     """
-    tensors = {name: value.detach().to(precision) if value.is_floating_point() else value
-               for name, value in [*network.named_parameters(), *network.named_buffers()]}
+    tensors = {
+        name: value.detach().to(precision) if value.is_floating_point() else value
+        for name, value in [*network.named_parameters(), *network.named_buffers()]
+    }
     inputs = images.detach().to(precision).requires_grad_()
     logits, hidden, *roots = torch.func.functional_call(network, tensors, (inputs,), {"return_hidden": True})
     return logits, hidden, site_gradients(logits, roots[0] if roots else hidden, labels)

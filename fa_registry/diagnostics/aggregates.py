@@ -1,4 +1,5 @@
 """One number from many Γ: the four aggregations in use, with and without site 0, and how far apart they lie."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -10,8 +11,12 @@ from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, O
 from fa_registry.records import Reading
 
 REDUCE: dict[str, Callable[[np.ndarray], float]] = {"mean": np.mean, "median": np.median}
-NAMES = tuple(f"gamma_{scope}_{over_sites}_{over_samples}"
-              for scope in ("deep", "all") for over_sites in REDUCE for over_samples in REDUCE)
+NAMES = tuple(
+    f"gamma_{scope}_{over_sites}_{over_samples}"
+    for scope in ("deep", "all")
+    for over_sites in REDUCE
+    for over_samples in REDUCE
+)
 
 
 class Aggregates(Diagnostic):

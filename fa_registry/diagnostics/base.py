@@ -3,6 +3,7 @@
 An Observation holds what one eval batch showed: states, exact gradients, credits and the output error. Gradients are of the
 *sum* of the samples' cross entropies, so that row i is sample i's own gradient, whatever the batch it stood in.
 """
+
 from __future__ import annotations
 
 import abc

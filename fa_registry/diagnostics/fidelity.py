@@ -1,4 +1,5 @@
 """fidelity: is a tiny reference gradient still exact, or numerical noise?"""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,5 @@
 """‖g_l‖: how large is the reference gradient that Γ is compared with? (protocol D2)"""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,5 @@
 """gain: how much of the output error reaches a site, whatever the error's own size."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -21,7 +22,9 @@ class Gain(Diagnostic):
         errors = observation.error_norms
         wrong = ~(errors == 0)  # a nan stays in; an error of exactly zero (softmax saturated) has no gain
         if not wrong.any():
-            return Measured(sites={"gain": missing(observation.sites, "the output error is exactly zero for every sample")})
+            return Measured(
+                sites={"gain": missing(observation.sites, "the output error is exactly zero for every sample")}
+            )
         gains = observation.gradient_norms[:, wrong] / errors[wrong]
         return Measured(sites={"gain": readings(np.median(gains, axis=1))})
 

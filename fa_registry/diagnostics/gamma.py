@@ -1,10 +1,11 @@
 """Γ: cosine between a method's credit and the reference gradient, and what may be said of it."""
+
 from __future__ import annotations
 
 import numpy as np
 
-from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing, sample_cosines
 from fa_registry.diagnostics._gamma import NUMBERS, gamma_refusals
+from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing, sample_cosines
 from fa_registry.records import Reading
 
 
@@ -21,7 +22,9 @@ class Gamma(Diagnostic):
 
     def measure(self, observation: Observation) -> Measured:
         if observation.alignments is None:
-            return Measured(sites={name: missing(observation.sites, observation.no_credits) for name in self.card.quantities})
+            return Measured(
+                sites={name: missing(observation.sites, observation.no_credits) for name in self.card.quantities}
+            )
         rows: dict[str, list[Reading]] = {name: [] for name in self.card.quantities}
         for site, refusal in enumerate(gamma_refusals(observation)):
             row = _absent(refusal) if refusal else _site(observation, site)

@@ -1,4 +1,5 @@
 """‖h_l‖ and its growth from site to site: is the stream's scale stable? (protocol D1)"""
+
 from __future__ import annotations
 
 import numpy as np

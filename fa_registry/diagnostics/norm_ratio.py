@@ -1,4 +1,5 @@
 """‖c_l‖/‖g_l‖: the credit's scale beside the gradient's."""
+
 from __future__ import annotations
 
 import numpy as np

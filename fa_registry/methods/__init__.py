@@ -1,4 +1,5 @@
 """Training methods, one file each."""
+
 from fa_registry.catalog import Catalog
 from fa_registry.methods.base import Method
 

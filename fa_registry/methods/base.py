@@ -4,6 +4,7 @@ Notation (N samples, D features, C classes, sites 0..L): error e = softmax(z) �
 samples' cross entropies, no 1/N. The credit c_l has the state's shape, gradient sign (a descent step moves along −c_l) and
 the scale of g_l = ∂Σ_i ℓ_i/∂h_l. Block l, from site l−1 to l, learns from c_l, the credit at its *output*.
 """
+
 from __future__ import annotations
 
 import abc
@@ -45,7 +46,9 @@ class MethodCard:
     options: Mapping[str, Hyperparameter] = field(default_factory=dict)
 
     def __post_init__(self):
-        problems = [name for name in ("name", "rule", "citation", "bibtex", "equations", "feedback") if not getattr(self, name)]
+        problems = [
+            name for name in ("name", "rule", "citation", "bibtex", "equations", "feedback") if not getattr(self, name)
+        ]
         if self.gamma_reference not in GAMMA_REFERENCES:
             problems.append(f"gamma_reference (one of {', '.join(GAMMA_REFERENCES)})")
         if self.exact_sites not in EXACT_SITES:
@@ -121,7 +124,9 @@ class FixedMatrices(nn.Module):
 def check_credits(name: str, credits: Sequence[Tensor], hidden: Sequence[Tensor]) -> None:
     """Raise PluginError naming method, site and both shapes when a credit does not fit its state."""
     if len(credits) != len(hidden):
-        raise PluginError(f"method {name!r} returned {len(credits)} credits for {len(hidden)} sites (0..{len(hidden) - 1})")
+        raise PluginError(
+            f"method {name!r} returned {len(credits)} credits for {len(hidden)} sites (0..{len(hidden) - 1})"
+        )
     for site, (credit, state) in enumerate(zip(credits, hidden, strict=True)):
         if credit.shape != state.shape:
             raise PluginError(

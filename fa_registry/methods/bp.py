@@ -1,4 +1,5 @@
 """bp: backpropagation, the reference every other credit is compared with."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

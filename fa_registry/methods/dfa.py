@@ -1,4 +1,5 @@
 """dfa: direct feedback alignment. The output error is projected straight to every block."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -34,7 +35,9 @@ class DirectFeedbackAlignment(Method):
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
         scale = shape.classes**-0.5
-        return FixedMatrices([torch.randn(width, shape.classes, generator=generator) * scale for width in shape.sites[1:]])
+        return FixedMatrices(
+            [torch.randn(width, shape.classes, generator=generator) * scale for width in shape.sites[1:]]
+        )
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         blocks = len(inputs.hidden) - 1

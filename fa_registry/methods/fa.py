@@ -1,4 +1,5 @@
 """fa: block feedback alignment. The whole block Jacobian is replaced by a fixed random matrix, skip included."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ class BlockFeedbackAlignment(Method):
         deviations=(
             "one matrix replaces a block's whole Jacobian I + ∂f_l/∂h, so the exact skip is lost; "
             "the source replaces the transpose of every weight (that is weight_fa, another method)",
-            "the published reference code shares B_1 between the embedding and block 1 and reports Γ one site too early; here neither",
+            "the published code shares B_1 between the embedding and block 1 and reports Γ one site too early; here neither",
         ),
         architectures=("any",),
         gamma_reference="bp",

@@ -1,4 +1,5 @@
 """Judging one run: every rule of an edition against the run's measurements. Knows numbers, no tensor."""
+
 from __future__ import annotations
 
 import traceback
@@ -22,7 +23,9 @@ def _judge_safely(rule: Rule, record: RunRecord, frozen: RunRecord | None) -> Fi
     except Exception:
         reason = f"the rule crashed: {traceback.format_exc(limit=3)}"
         absent = Reading(None, reason)
-        return Finding(rule.code, rule.title, "error", rule.quantity, absent, rule.unit, f"{rule.code} {reason}", record.run_id)
+        return Finding(
+            rule.code, rule.title, "error", rule.quantity, absent, rule.unit, f"{rule.code} {reason}", record.run_id
+        )
 
 
 def _judge_rule(rule: Rule, record: RunRecord, frozen: RunRecord | None) -> Finding:
@@ -68,7 +71,13 @@ def first_fire(rule: Rule, record: RunRecord) -> int | None:
 
 
 def _finding(
-    rule: Rule, record: RunRecord, outcome: str, observed: Reading, site: int | None, words: str, frozen: RunRecord | None = None
+    rule: Rule,
+    record: RunRecord,
+    outcome: str,
+    observed: Reading,
+    site: int | None,
+    words: str,
+    frozen: RunRecord | None = None,
 ) -> Finding:
     required = OPERATORS[rule.fires].words.format(threshold=rule.threshold)
     return Finding(

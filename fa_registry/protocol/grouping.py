@@ -1,4 +1,5 @@
 """Which runs belong together: frozen controls to their methods, seeds to their method and setting."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -35,8 +36,10 @@ def groups(report: AuditReport) -> tuple[Group, ...]:
         spec = run.record.spec
         members.setdefault((spec.setting.identity, spec.method_label, str(dict(spec.method_options))), []).append(run)
     settings = list(dict.fromkeys(setting for setting, _, _ in members))
-    ordered = sorted(members.values(), key=lambda runs: (
-        settings.index(runs[0].record.spec.setting.identity), runs[0].record.spec.control != "none"))
+    ordered = sorted(
+        members.values(),
+        key=lambda runs: (settings.index(runs[0].record.spec.setting.identity), runs[0].record.spec.control != "none"),
+    )
     return tuple(_group(runs) for runs in ordered)
 
 

@@ -1,4 +1,5 @@
 """Do logged and recomputed figures agree?"""
+
 from __future__ import annotations
 
 import dataclasses

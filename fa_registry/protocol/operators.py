@@ -1,4 +1,5 @@
 """The closed set of comparisons an edition may use. Rules are data, and data cannot bring code."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -56,5 +57,7 @@ def margin_pp(accuracy: float, reference: float) -> float:
 OPERATORS: dict[str, Operator] = {
     "above": Operator(above, "at most {threshold:g}"),
     "below": Operator(below, "at least {threshold:g}"),
-    "below_reference_plus": Operator(below_reference_plus, "at least {threshold:g} pp above the reference", needs_reference=True),
+    "below_reference_plus": Operator(
+        below_reference_plus, "at least {threshold:g} pp above the reference", needs_reference=True
+    ),
 }

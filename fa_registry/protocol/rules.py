@@ -1,4 +1,5 @@
 """Rules and editions as data, read from TOML (YAML 1.1 would read `1e-8` as a string) and checked field by field."""
+
 from __future__ import annotations
 
 import tomllib
@@ -94,7 +95,9 @@ def parse_edition(raw: Mapping[str, Any], digest: str, subject: str) -> Edition:
     return Edition(raw["name"], raw["title"], raw["source"], fail_if, rules, digest, raw.get("strict", False))
 
 
-def _wrong_fields(table: Mapping[str, Any], known: Mapping[str, type], required: tuple[str, ...], where: str) -> list[str]:
+def _wrong_fields(
+    table: Mapping[str, Any], known: Mapping[str, type], required: tuple[str, ...], where: str
+) -> list[str]:
     problems = [f"{where}{name}: {unknown_name_text('field', name, known)}" for name in table if name not in known]
     problems += [f"{where}{name}: missing" for name in required if table.get(name) in (None, "", [])]
     for name, kind in known.items():

@@ -1,4 +1,5 @@
 """The one place where findings become a verdict. Exit code, MLflow tag and every page call this."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence

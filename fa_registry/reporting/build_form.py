@@ -124,16 +124,10 @@ def diagnostics_table(run: RunAudit) -> SiteTable:
     for name, (kind, _) in SITE_KINDS.items():
         column = [Cell(number) for number in _column(run, name, kind)]
         for finding in run.findings:
-            if (
-                finding.quantity == name
-                and finding.site is not None
-                and finding.outcome in ("pass", "fail")
-                and name in WORDS
-            ):
-                if finding.site < len(column):
-                    column[finding.site] = Cell(
-                        column[finding.site].number, WORDS[name][fires(finding)], fires(finding)
-                    )
+            judged = finding.quantity == name and finding.outcome in ("pass", "fail") and name in WORDS
+            if judged and finding.site is not None and finding.site < len(column):
+                number = column[finding.site].number
+                column[finding.site] = Cell(number, WORDS[name][fires(finding)], fires(finding))
         cells.append(column)
     caption = f"seed {run.record.spec.seed}, {run.record.status}, {run.verdict.label}"
     return _table(caption, run.record.run_id, columns, cells, "this quantity")

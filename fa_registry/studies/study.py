@@ -1,4 +1,5 @@
 """study.toml → run specs: a grid of methods, architectures, data sets, seeds and penalties, and the controls it needs."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -16,7 +17,13 @@ from fa_registry.training.specs import RECIPE_FIELDS, parse_spec
 
 FILE = "study.toml"
 TOP = ("name", "title", "edition", "cost", "recipe", "controls", "grid")
-AXES = {"methods": "method", "architectures": "architecture", "datasets": "dataset", "seeds": "seed", "penalties": "penalty"}
+AXES = {
+    "methods": "method",
+    "architectures": "architecture",
+    "datasets": "dataset",
+    "seeds": "seed",
+    "penalties": "penalty",
+}
 FIXED = ("method_options", "architecture_options")
 RECIPE = ("epochs", "precision", *RECIPE_FIELDS)
 CONTROLS = ("frozen", "shallow")
@@ -104,8 +111,11 @@ def _wrong_names(raw: Mapping[str, Any]) -> list[str]:
     for index, grid in enumerate(grids):
         where = f"grid[{index}]."
         problems += _unknown(where, grid, (*AXES, *FIXED))
-        problems += [f"{where}{axis}: expected a list, found {grid[axis]!r}"
-                     for axis in AXES if axis in grid and not isinstance(grid[axis], list)]
+        problems += [
+            f"{where}{axis}: expected a list, found {grid[axis]!r}"
+            for axis in AXES
+            if axis in grid and not isinstance(grid[axis], list)
+        ]
     return problems
 
 

@@ -1,4 +1,5 @@
 """The contract of a tracker: runs with params, tags, metrics and files. What they mean is schema's and writer's business."""
+
 from __future__ import annotations
 
 import abc

@@ -1,4 +1,5 @@
 """MemoryTracker: a tracker without a store, for tests and for trying things out."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -56,8 +57,9 @@ class MemoryTracker(Tracker):
         return self.runs[run_id]
 
     def search(self, tags: Mapping[str, str], experiment: str = "") -> list[StoredRun]:
-        found = [run for run in self.runs.values()
-                 if tags.items() <= run.tags.items() and experiment in ("", run.experiment)]
+        found = [
+            run for run in self.runs.values() if tags.items() <= run.tags.items() and experiment in ("", run.experiment)
+        ]
         return sorted(found, key=lambda run: -run.started)
 
     def artifact(self, run_id: str, path: str) -> Path | None:

@@ -1,4 +1,5 @@
 """MlflowTracker: runs in an MLflow store, through the client API alone (the fluent API keeps global state)."""
+
 from __future__ import annotations
 
 import getpass
@@ -23,7 +24,9 @@ from fa_registry.tracking.store import check_store, creation_lock, quiet_migrati
 BATCH_POINTS = 1000  # MLflow's own limit for one log_batch call
 BATCH_NAMES = 100
 PAGE = 1000
-EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # MLflow's pages open on training runs, not on chats
+EXPERIMENT_TAGS = {
+    "mlflow.experimentKind": "custom_model_development"
+}  # MLflow's pages open on training runs, not on chats
 DIGEST_LENGTH = 16  # the store allows 36 characters; the full digest is in provenance.json
 
 
@@ -36,7 +39,9 @@ class MlflowTracker(Tracker):
         try:
             with creation_lock(self.uri), quiet_migrations():
                 self._client = MlflowClient(self.uri)
-                self._client.search_experiments(max_results=1)  # touches the tables, so that a new database is made here
+                self._client.search_experiments(
+                    max_results=1
+                )  # touches the tables, so that a new database is made here
         except (MlflowException, SQLAlchemyError, OSError) as error:
             raise StoreError(f"store {self.uri}: cannot be opened: {error}") from error
         self._experiment = experiment
@@ -59,7 +64,9 @@ class MlflowTracker(Tracker):
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str], parent: str = "") -> str:
         linked = {**tags, TAG_PARENT: parent} if parent else dict(tags)
         started = self._client.create_run(
-            self.experiment_id, run_name=name, tags={**linked, "mlflow.user": getpass.getuser(), "mlflow.source.name": "fa_registry"}
+            self.experiment_id,
+            run_name=name,
+            tags={**linked, "mlflow.user": getpass.getuser(), "mlflow.source.name": "fa_registry"},
         )
         self._log_params(started.info.run_id, params)
         return started.info.run_id
@@ -118,7 +125,9 @@ class MlflowTracker(Tracker):
         experiments = self._client.search_experiments(view_type=ViewType.ACTIVE_ONLY)
         chosen = [one.experiment_id for one in experiments if name in ("", one.name)]
         if not chosen:
-            raise StoreError(f"no experiment {name!r} in the store {self.uri}; known: {', '.join(one.name for one in experiments)}")
+            raise StoreError(
+                f"no experiment {name!r} in the store {self.uri}; known: {', '.join(one.name for one in experiments)}"
+            )
         return chosen
 
     def _pages(self, experiment_ids: list[str], query: str) -> Iterator[Run]:
@@ -138,8 +147,14 @@ class MlflowTracker(Tracker):
 
     def _stored(self, run: Run) -> StoredRun:
         info = run.info
-        return StoredRun(info.run_id, info.run_name, self.experiment_name(info.experiment_id), info.status,
-                         info.start_time, dict(run.data.tags))
+        return StoredRun(
+            info.run_id,
+            info.run_name,
+            self.experiment_name(info.experiment_id),
+            info.status,
+            info.start_time,
+            dict(run.data.tags),
+        )
 
 
 def known_revisions() -> set[str]:

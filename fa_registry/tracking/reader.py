@@ -1,4 +1,5 @@
 """From a stored run back to a RunRecord, checking every file against the digest recorded when it was written."""
+
 from __future__ import annotations
 
 import json
@@ -26,7 +27,9 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     digests = provenance["digests"]
     sealed = jsonio.digest_of({**digests, schema.PROVENANCE: jsonio.file_digest(files[schema.PROVENANCE])})
     if run.tags.get(schema.TAG_ARTIFACTS) != sealed:
-        raise IntegrityError(f"run {run.run_id}: {schema.PROVENANCE} is not the file that was recorded (tag {schema.TAG_ARTIFACTS})")
+        raise IntegrityError(
+            f"run {run.run_id}: {schema.PROVENANCE} is not the file that was recorded (tag {schema.TAG_ARTIFACTS})"
+        )
     for name in (schema.SPEC, schema.MEASUREMENTS, schema.SERIES):
         check_digest(run.run_id, name, files[name], digests)
     card = tracker.artifact(run.run_id, schema.FEEDBACK_CARD)

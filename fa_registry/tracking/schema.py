@@ -1,4 +1,5 @@
 """Names in the store: tags, metric keys, artifact paths. One table, read by writers and readers alike."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -63,9 +64,18 @@ def metrics(measurements: Measurements) -> Iterator[tuple[str, Reading]]:
 
 def params(spec: RunSpec) -> dict[str, str]:
     """The resolved spec under cfg/…; MLflow logs an entry point's raw parameters itself, under their own names."""
-    flat = {"method": spec.method, "architecture": spec.architecture, "dataset": spec.dataset, "seed": spec.seed,
-            "epochs": spec.epochs, "penalty": spec.penalty, "control": spec.control, "precision": spec.precision,
-            "device_class": spec.device_class, "site_convention": spec.site_convention}
+    flat = {
+        "method": spec.method,
+        "architecture": spec.architecture,
+        "dataset": spec.dataset,
+        "seed": spec.seed,
+        "epochs": spec.epochs,
+        "penalty": spec.penalty,
+        "control": spec.control,
+        "precision": spec.precision,
+        "device_class": spec.device_class,
+        "site_convention": spec.site_convention,
+    }
     flat |= {f"recipe/{name}": value for name, value in vars(spec.recipe).items()}
     flat |= {f"method_options/{name}": value for name, value in spec.method_options.items()}
     flat |= {f"architecture_options/{name}": value for name, value in spec.architecture_options.items()}
@@ -74,5 +84,12 @@ def params(spec: RunSpec) -> dict[str, str]:
 
 def tags(spec: RunSpec, setting: str, study: str) -> dict[str, str]:
     """The tags a run carries from its first moment."""
-    return {TAG_SCHEMA: str(SCHEMA), TAG_KIND: "run", TAG_SPEC: spec.identity, TAG_STUDY: study, TAG_SETTING: setting,
-            TAG_STATUS: "running", "fa.method": spec.method_label}
+    return {
+        TAG_SCHEMA: str(SCHEMA),
+        TAG_KIND: "run",
+        TAG_SPEC: spec.identity,
+        TAG_STUDY: study,
+        TAG_SETTING: setting,
+        TAG_STATUS: "running",
+        "fa.method": spec.method_label,
+    }

@@ -1,4 +1,5 @@
 """series.parquet: every per-epoch number of a run, site by site, lossless."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +12,15 @@ from fa_registry.records import Measurements, Reading
 from fa_registry.tracking.schema import TRAJECTORY
 
 SCALAR_SITE = -1  # the site column of a quantity that has none
-SCHEMA = pa.schema([("epoch", pa.int32()), ("quantity", pa.string()), ("site", pa.int16()),
-                    ("value", pa.float64()), ("reason", pa.string())])
+SCHEMA = pa.schema(
+    [
+        ("epoch", pa.int32()),
+        ("quantity", pa.string()),
+        ("site", pa.int16()),
+        ("value", pa.float64()),
+        ("reason", pa.string()),
+    ]
+)
 LAST_SITE = {"g_norm_mean_ce_L": "g_norm_mean_ce"}  # headlines that are a site quantity's last entry
 
 
@@ -20,7 +28,11 @@ def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
     """rows: (epoch, measurements). An absent number is a null with its reason beside it. Equal rows give equal bytes."""
     columns: list[list] = [[], [], [], [], []]
     for epoch, measurements in rows:
-        flat = [(name, site, reading) for name, line in sorted(measurements.sites.items()) for site, reading in enumerate(line)]
+        flat = [
+            (name, site, reading)
+            for name, line in sorted(measurements.sites.items())
+            for site, reading in enumerate(line)
+        ]
         flat += [(name, SCALAR_SITE, reading) for name, reading in sorted(measurements.scalars.items())]
         for quantity, site, reading in flat:
             for column, value in zip(columns, (epoch, quantity, site, reading.value, reading.reason), strict=True):

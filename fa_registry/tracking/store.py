@@ -1,4 +1,5 @@
 """Opening a store: which one, whether it can be used, and creating it once."""
+
 from __future__ import annotations
 
 import contextlib

@@ -1,4 +1,5 @@
 """RunWriter: one training run into a tracker, epoch by epoch, its files at the end."""
+
 from __future__ import annotations
 
 import os
@@ -28,7 +29,15 @@ FLUSH_SECONDS = 2.0
 class RunWriter:
     """Writes one run. Use as: start → on_epoch … → complete, or fail / interrupt."""
 
-    def __init__(self, tracker: Tracker, task: Task, study: str = "", parent: str = "", adopt: str = "", checkpoint_every: int = 0):
+    def __init__(
+        self,
+        tracker: Tracker,
+        task: Task,
+        study: str = "",
+        parent: str = "",
+        adopt: str = "",
+        checkpoint_every: int = 0,
+    ):
         self._tracker = tracker
         self._task = task
         self._checkpoint_every = checkpoint_every
@@ -91,7 +100,9 @@ class RunWriter:
         (folder / schema.PROVENANCE).write_text(jsonio.pretty(self._provenance(outcome, digests)), encoding="utf-8")
         tags = {schema.TAG_STATUS: outcome.status, schema.TAG_ARTIFACTS: jsonio.digest_of(folder_digests(folder))}
         if self._not_finite:
-            tags[schema.TAG_NOT_FINITE] = "; ".join(f"{key} from {when}" for key, when in self._not_finite.items())[:4000]
+            tags[schema.TAG_NOT_FINITE] = "; ".join(f"{key} from {when}" for key, when in self._not_finite.items())[
+                :4000
+            ]
         self._tracker.upload(self.run_id, folder)
         self._tracker.log(self.run_id, tags=tags)
         self._tracker.finish(self.run_id, "FINISHED")
@@ -120,8 +131,14 @@ class RunWriter:
         if not state:
             return
         digest = save_tensors(self._folder / schema.FEEDBACK, state)
-        card = {"method": task.spec.method, "distribution": task.method.card.feedback, "seed": task.spec.seed,
-                "stream": "feedback", "sha256": digest, "tensors": {name: list(value.shape) for name, value in state.items()}}
+        card = {
+            "method": task.spec.method,
+            "distribution": task.method.card.feedback,
+            "seed": task.spec.seed,
+            "stream": "feedback",
+            "sha256": digest,
+            "tensors": {name: list(value.shape) for name, value in state.items()},
+        }
         (self._folder / schema.FEEDBACK_CARD).write_text(jsonio.pretty(card), encoding="utf-8")
 
     def _provenance(self, outcome: Outcome, digests: dict[str, str]) -> dict[str, Any]:

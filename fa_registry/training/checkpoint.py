@@ -1,8 +1,8 @@
 """Tensors on disk: safetensors, written atomically, read back only if their SHA-256 is the recorded one. Never a pickle."""
+
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,17 +17,16 @@ from fa_registry.jsonio import file_digest
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
     """Write `tensors` (and text metadata) to `path`: temporary file, fsync, rename. Returns the file's SHA-256 (hex)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")  # mkstemp would make it readable by its owner alone
     try:
         written = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         # None, not {}: safetensors writes an unreadable header for no tensors with empty metadata
         save_file(written, temporary, dict(metadata) if metadata else None)
-        with open(temporary, "rb+") as stream:
+        with temporary.open("rb+") as stream:
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return file_digest(path)
 
 
@@ -36,7 +35,9 @@ def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Te
     if not path.is_file():
         raise IntegrityError(f"{path.name} is missing")
     if expected_digest is not None and (found := file_digest(path)) != expected_digest:
-        raise IntegrityError(f"{path.name}: expected SHA-256 {expected_digest}, found {found}; the file was changed after it was recorded")
+        raise IntegrityError(
+            f"{path.name}: expected SHA-256 {expected_digest}, found {found}; the file was changed after it was recorded"
+        )
     try:
         return load_file(path)
     except SafetensorError as error:

@@ -3,6 +3,7 @@
 frozen: blocks stay at their random initialisation, embedding, out_ln and head are trained by BP.
 shallow: no blocks at all.
 """
+
 from __future__ import annotations
 
 from torch import nn

@@ -1,4 +1,5 @@
 """Which device trains: auto prefers CUDA, cuda without one is an error."""
+
 from __future__ import annotations
 
 import torch

@@ -1,4 +1,5 @@
 """The one training loop, for every method and control."""
+
 from __future__ import annotations
 
 import math
@@ -73,7 +74,10 @@ class Trainer:
             totals += torch.stack([sums.loss, sums.correct.to(sums.loss.dtype), sums.penalty])
         self.epoch += 1
         means = (totals / len(order)).tolist()  # the epoch's one host synchronisation
-        return {name: Reading.of(mean) for name, mean in zip(("loss_train", "accuracy_train", "penalty"), means, strict=True)}
+        return {
+            name: Reading.of(mean)
+            for name, mean in zip(("loss_train", "accuracy_train", "penalty"), means, strict=True)
+        }
 
     def step(self, images: Tensor, labels: Tensor) -> StepSums:
         """One optimiser step on one batch."""
@@ -82,7 +86,9 @@ class Trainer:
         if task.method.end_to_end:
             sums = exact_step(task.network, images, labels, spec.penalty)
         else:
-            sums = local_step(task.network, task.method, task.feedback, images, labels, spec.penalty, spec.recipe.credit_norm)
+            sums = local_step(
+                task.network, task.method, task.feedback, images, labels, spec.penalty, spec.recipe.credit_norm
+            )
         self.optimizer.step()
         return sums
 
@@ -104,17 +110,18 @@ def train(trainer: Trainer, observer: Observer, stop: Callable[[], bool] = lambd
     row = EpochRow(trainer.epoch, measure(task))
     if trainer.epoch == 0:
         observer.on_epoch(row, trainer)
-    status = "complete"
-    while trainer.epoch < task.spec.epochs:
+    status = "diverged" if trainer.epoch and has_diverged(row.measurements) else "complete"
+    while status == "complete" and trainer.epoch < task.spec.epochs:
         if stop():
-            raise Interrupted(f"stopped after epoch {trainer.epoch} of {task.spec.epochs}; the same command goes on from there")
+            raise Interrupted(
+                f"stopped after epoch {trainer.epoch} of {task.spec.epochs}; the same command goes on from there"
+            )
         losses = trainer.run_epoch()
         measured = measure(task)
         row = EpochRow(trainer.epoch, replace(measured, scalars={**measured.scalars, **losses}))
         observer.on_epoch(row, trainer)
         if has_diverged(row.measurements):
             status = "diverged"
-            break
     return Outcome(status, row.epoch, with_conventions(row.measurements, task))
 
 

@@ -1,4 +1,5 @@
 """Measuring a task: all diagnostics on the eval batch, and accuracy on the whole test set."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -52,8 +53,8 @@ def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
     correct = torch.zeros((), dtype=torch.int64, device=images.device)
     with torch.inference_mode(), diagnostics.evaluating(network):
         for start in range(0, len(images), TEST_BATCH):
-            logits = network(images[start:start + TEST_BATCH])
-            right = logits.argmax(dim=1) == labels[start:start + TEST_BATCH]
+            logits = network(images[start : start + TEST_BATCH])
+            right = logits.argmax(dim=1) == labels[start : start + TEST_BATCH]
             correct += (right & logits.isfinite().all(dim=1)).sum()
     return correct.item() / len(images)
 

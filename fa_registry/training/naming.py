@@ -1,4 +1,5 @@
 """Readable names: `dfa+pen λ=0.01 · resmlp-256x4 · digits · s42`."""
+
 from __future__ import annotations
 
 from fa_registry import architectures

@@ -1,4 +1,5 @@
 """Measuring a finished run again, from its spec, checkpoint and feedback state alone."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -2,6 +2,7 @@
 
 A killed run ends with the same weights as an undisturbed one because the optimiser's moments and both generators travel along.
 """
+
 from __future__ import annotations
 
 import json

@@ -2,6 +2,7 @@
 
 MLflow hands entry-point parameters over as text and checks no types (`epochs=notafloat` passes through), so all checks are here.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -107,7 +108,11 @@ def _flag(value: Any, least: float | None = None) -> bool:
     return words[str(value).lower()]
 
 
-PARSERS: dict[type, Callable[[Any, float | None], Scalar]] = {bool: _flag, int: _integer, float: _number}
+def _text(value: Any, least: float | None = None) -> str:
+    return str(value)
+
+
+PARSERS: dict[type, Callable[[Any, float | None], Scalar]] = {bool: _flag, int: _integer, float: _number, str: _text}
 
 
 def _check_together(values: dict[str, Any]) -> list[str]:
@@ -146,13 +151,21 @@ def _check_pairing(values: dict[str, Any]) -> list[str]:
     method = methods.CATALOG.get(values["method"])
     supported = method.card.architectures
     if "any" not in supported and values["architecture"] not in supported:
-        problems.append(f"architecture: the card of {method.card.name} supports {', '.join(supported)}, not {values['architecture']}")
+        problems.append(
+            f"architecture: the card of {method.card.name} supports {', '.join(supported)}, not {values['architecture']}"
+        )
     control = values.get("control", "none")
     if control != "none" and not method.end_to_end:
         problems.append(f"control: the {control} control is trained by bp, found method {values['method']!r}")
     if control != "none" and values.get("penalty"):
         problems.append(f"penalty: the {control} control has no trained block to penalise")
-    blocks = architectures.CATALOG.get(values["architecture"]).resolve(values.get("architecture_options", {})).get("num_blocks", 1)
+    blocks = (
+        architectures.CATALOG.get(values["architecture"])
+        .resolve(values.get("architecture_options", {}))
+        .get("num_blocks", 1)
+    )
     if blocks == 0 and not method.end_to_end:
-        problems.append(f"architecture_options: num_blocks=0 leaves {values['method']!r} no block to send a credit to; use control=shallow")
+        problems.append(
+            f"architecture_options: num_blocks=0 leaves {values['method']!r} no block to send a credit to; use control=shallow"
+        )
     return problems

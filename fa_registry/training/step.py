@@ -7,6 +7,7 @@ A local rule cuts the graph at every site. Its objective is
 which is linear in f_l up to the penalty. So no loss is ever formed: the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, is
 handed to autograd as it is. The head is always trained by the exact cross entropy, whose gradient at the logits is e/N.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -98,8 +99,9 @@ def local_step(
     with torch.no_grad():
         credits = [normalise(credit, credit_norm) / count for credit in method.credits(feedback, inputs)]
         if penalty:
-            credits[1:] = [credit + branch * (2 * penalty / count)
-                           for credit, branch in zip(credits[1:], branches, strict=True)]
+            credits[1:] = [
+                credit + branch * (2 * penalty / count) for credit, branch in zip(credits[1:], branches, strict=True)
+            ]
     torch.autograd.backward([embedded, *branches], credits)
     return output.sums(labels, penalty_sum(branches, penalty, logits))
 

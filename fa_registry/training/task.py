@@ -1,4 +1,5 @@
 """A task: everything a spec resolves to on one device — data, network, method, feedback state, eval batch."""
+
 from __future__ import annotations
 
 import dataclasses

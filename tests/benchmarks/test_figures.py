@@ -1,4 +1,5 @@
 """What the benchmarks print is what they measured; that they run at all."""
+
 from __future__ import annotations
 
 import pytest

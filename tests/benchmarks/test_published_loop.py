@@ -1,4 +1,5 @@
 """The baseline is fair: it computes what ours computes."""
+
 from __future__ import annotations
 
 import copy
@@ -8,6 +9,7 @@ import torch
 
 from benchmarks.published_loop import PublishedLoop
 from benchmarks.tasks import cifar_task
+from fa_registry.architectures._linear import Linear
 from fa_registry.training.loop import Trainer
 from fa_registry.training.task import Task
 
@@ -21,9 +23,10 @@ def task() -> Task:
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_one_step_gives_the_same_parameters_and_loss(task, fused):
+@pytest.mark.parametrize("our_layer", [False, True])
+def test_one_step_gives_the_same_parameters_and_loss(task, fused, our_layer):
     start = copy.deepcopy(task.network.state_dict())
-    loop, trainer = PublishedLoop(task, fused), Trainer(task)
+    loop, trainer = PublishedLoop(task, fused, our_layer), Trainer(task)
     images, labels = task.splits.test_images, task.splits.test_labels
 
     loss = loop.step(images, labels)
@@ -54,3 +57,9 @@ def test_the_task_stays_as_it_is(task):
     before = copy.deepcopy(task.network.state_dict())
     PublishedLoop(task).step(task.splits.test_images, task.splits.test_labels)
     assert all(torch.equal(before[name], value) for name, value in task.network.state_dict().items())
+
+
+def test_as_published_no_layer_is_ours(task):
+    published = {type(module).forward for module in PublishedLoop(task).network.modules()}
+    assert Linear.forward not in published
+    assert Linear.forward in {type(module).forward for module in PublishedLoop(task, our_layer=True).network.modules()}

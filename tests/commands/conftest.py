@@ -1,4 +1,5 @@
 """The command line in this process, in an empty working folder, on runs that take a fraction of a second."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -25,8 +26,21 @@ seeds = [1]
 architecture_options = { d_hidden = 16, num_blocks = 2 }
 """
 
-TRAIN = ("train", "--method", "dfa", "--seed", "7", "--epochs", "1", "--set", "architecture.d_hidden=16",
-         "--set", "architecture.num_blocks=2", "--device", "cpu")
+TRAIN = (
+    "train",
+    "--method",
+    "dfa",
+    "--seed",
+    "7",
+    "--epochs",
+    "1",
+    "--set",
+    "architecture.d_hidden=16",
+    "--set",
+    "architecture.num_blocks=2",
+    "--device",
+    "cpu",
+)
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 """The audit verb on real small runs: exit codes, missing and tampered files, what is written back to the store."""
+
 from __future__ import annotations
 
 import json
@@ -31,8 +32,11 @@ def spoil(method, name, change):
 
 
 def entry(report, method):
-    return next(run for run in report["report"]["runs"] if run["record"]["spec"]["method"] == method and
-                run["record"]["spec"]["control"] == "none")
+    return next(
+        run
+        for run in report["report"]["runs"]
+        if run["record"]["spec"]["method"] == method and run["record"]["spec"]["control"] == "none"
+    )
 
 
 def test_every_figure_is_recomputed_and_judged_against_the_frozen_control(trained):
@@ -129,8 +133,10 @@ def test_runs_of_an_older_specification_are_counted_not_hidden(trained):
     trained("study", "tiny", "--device", "cpu", "--epochs", "1", "--jobs", "1")
     _, result = audited(trained)
     assert len(result["report"]["runs"]) == 4
-    assert any(remark.startswith("4 runs carry the tag of study tiny with other specifications")
-               for remark in result["report"]["remarks"])
+    assert any(
+        remark.startswith("4 runs carry the tag of study tiny with other specifications")
+        for remark in result["report"]["remarks"]
+    )
 
 
 @pytest.mark.parametrize(

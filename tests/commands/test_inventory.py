@@ -1,21 +1,28 @@
 """list, show, doctor, report: what people and machines read."""
+
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
 import pytest
-from tests.commands.test_audit import AUDIT, run_of
 
 from fa_registry import jsonio
 from fa_registry.cli import main
 from fa_registry.records import RunRecord
+from tests.commands.test_audit import AUDIT, run_of
 
 
 @pytest.mark.parametrize(
     ("family", "expected"),
-    [("methods", {"bp", "dfa", "fa"}), ("architectures", {"resmlp"}), ("datasets", {"digits"}), ("editions", {"2026-05"}),
-     ("studies", {"digits"}), ("diagnostics", {"h_norm", "g_norm", "gain", "fidelity", "gamma", "aggregates", "norm_ratio"})],
+    [
+        ("methods", {"bp", "dfa", "fa"}),
+        ("architectures", {"resmlp"}),
+        ("datasets", {"digits"}),
+        ("editions", {"2026-05"}),
+        ("studies", {"digits"}),
+        ("diagnostics", {"h_norm", "g_norm", "gain", "fidelity", "gamma", "aggregates", "norm_ratio"}),
+    ],
 )
 def test_list_names_every_member_with_its_file_and_line(registry, family, expected):
     rows = json.loads(registry("list", family, "--json").stdout)
@@ -65,5 +72,9 @@ def test_every_verb_has_help_with_examples(registry, verb):
 
 
 def test_every_verb_prints_json():
-    without = [name for name, command in main.commands.items() if "--json" not in {opt for p in command.params for opt in p.opts}]
+    without = [
+        name
+        for name, command in main.commands.items()
+        if "--json" not in {opt for p in command.params for opt in p.opts}
+    ]
     assert without == []

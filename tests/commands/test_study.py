@@ -1,4 +1,5 @@
 """The study verb: trains what is missing, says what is there, goes on where it was stopped."""
+
 from __future__ import annotations
 
 import json

@@ -1,13 +1,14 @@
 """The train verb, and everything it refuses before a run exists."""
+
 from __future__ import annotations
 
 import json
 
 import pytest
-from tests.commands.conftest import TRAIN
 
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from tests.commands.conftest import TRAIN
 
 
 def runs():
@@ -24,12 +25,36 @@ def test_a_run_is_trained_once_and_again_only_by_force(registry):
 
 
 def test_all_wrong_fields_are_named_at_once_and_nothing_is_written(registry):
-    result = registry("train", "--method", "dfaa", "--architecture", "resnlp", "--dataset", "digit", "--epochs", "notafloat",
-                      "--penalty", "-1", "--device", "cpu", "--set", "learning_rate=fast", "--set", "colour=red")
+    result = registry(
+        "train",
+        "--method",
+        "dfaa",
+        "--architecture",
+        "resnlp",
+        "--dataset",
+        "digit",
+        "--epochs",
+        "notafloat",
+        "--penalty",
+        "-1",
+        "--device",
+        "cpu",
+        "--set",
+        "learning_rate=fast",
+        "--set",
+        "colour=red",
+    )
     assert result.exit_code == 2
-    for words in ("unknown method 'dfaa' (did you mean 'dfa'?)", "did you mean 'resmlp'", "did you mean 'digits'",
-                  "epochs: expected a whole number, found 'notafloat'", "penalty: expected at least 0", "seed: missing",
-                  "learning_rate: expected a number", "unknown field 'colour'"):
+    for words in (
+        "unknown method 'dfaa' (did you mean 'dfa'?)",
+        "did you mean 'resmlp'",
+        "did you mean 'digits'",
+        "epochs: expected a whole number, found 'notafloat'",
+        "penalty: expected at least 0",
+        "seed: missing",
+        "learning_rate: expected a number",
+        "unknown field 'colour'",
+    ):
         assert words in result.stderr
     assert runs() == []
 
@@ -82,6 +107,8 @@ def test_a_zombie_of_the_same_spec_is_closed(registry):
     tracker = MlflowTracker()
     tags = {name: value for name, value in tracker.get(first).tags.items() if name.startswith("fa.")}
     host = tags[schema.TAG_PROCESS].split(":")[0]
-    zombie = tracker.create("zombie", {**tags, schema.TAG_STATUS: "running", schema.TAG_PROCESS: f"{host}:999999999"}, {})
+    zombie = tracker.create(
+        "zombie", {**tags, schema.TAG_STATUS: "running", schema.TAG_PROCESS: f"{host}:999999999"}, {}
+    )
     registry(*TRAIN, "--force")
     assert (tracker.get(zombie).state, tracker.get(zombie).tags[schema.TAG_STATUS]) == ("KILLED", "failed")

@@ -1,4 +1,5 @@
 """verify: of runs, and of an old report against the store as it is now."""
+
 from __future__ import annotations
 
 import json

@@ -1,4 +1,5 @@
 """Whole commands in processes of their own, as a user starts them."""
+
 from __future__ import annotations
 
 import os
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.commands.conftest import STUDY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,11 +33,16 @@ def command(workplace: Path):
     folder = workplace / "tiny"
     folder.mkdir()
     (folder / "study.toml").write_text(STUDY, encoding="utf-8")
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{workplace / 'mlflow.db'}", "PATH": f"{BIN}:{os.environ['PATH']}"}
+    environment = {
+        **os.environ,
+        "MLFLOW_TRACKING_URI": f"sqlite:///{workplace / 'mlflow.db'}",
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+    }
 
     def call(program: str, *arguments: str, cwd: Path = workplace, timeout: float = 300) -> subprocess.CompletedProcess:
-        return subprocess.run([str(BIN / program), *arguments], cwd=cwd, env=environment, capture_output=True, text=True,
-                              timeout=timeout)
+        return subprocess.run(
+            [str(BIN / program), *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout
+        )
 
     call.environment = environment
     return call

@@ -1,16 +1,17 @@
 """The entry points of MLproject, started by `mlflow run` as README says."""
+
 from __future__ import annotations
 
 import shlex
 
 import yaml
-from tests.end_to_end.conftest import ROOT
 
 from fa_registry.cli import main
 from fa_registry.reporting.naming import command as line
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.specs import parse_spec
+from tests.end_to_end.conftest import ROOT
 
 
 def mlflow_run(command, *arguments):
@@ -30,8 +31,19 @@ def test_train_is_the_run_that_mlflow_started(command, workplace):
 
 
 def test_the_line_a_form_prints_trains_the_same_specification(command, workplace):
-    spec = parse_spec({"method": "dfa", "architecture": "resmlp", "dataset": "digits", "seed": 7, "epochs": 1, "penalty": 0.01,
-                       "learning_rate": 0.003, "architecture_options": {"d_hidden": 16, "terminal_ln": False}, "device": "cpu"})
+    spec = parse_spec(
+        {
+            "method": "dfa",
+            "architecture": "resmlp",
+            "dataset": "digits",
+            "seed": 7,
+            "epochs": 1,
+            "penalty": 0.01,
+            "learning_rate": 0.003,
+            "architecture_options": {"d_hidden": 16, "terminal_ln": False},
+            "device": "cpu",
+        }
+    )
     words = shlex.split(line(spec))
     assert words[:3] == ["mlflow", "run", "."]
     assert command(words[0], *words[1:], cwd=ROOT).returncode == 0

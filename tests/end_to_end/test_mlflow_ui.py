@@ -1,4 +1,5 @@
 """MLflow's own pages over a trained study, in a real browser: the run table, the chart of h_norm, the compare page."""
+
 from __future__ import annotations
 
 import os
@@ -9,13 +10,20 @@ import urllib.request
 
 import pytest
 from playwright.sync_api import sync_playwright
-from tests.end_to_end.conftest import BIN, needed
 
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from tests.end_to_end.conftest import BIN, needed
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @pytest.fixture
@@ -26,10 +34,25 @@ def server(command, workplace):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     process = subprocess.Popen(
-        [str(BIN / "mlflow"), "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
-         "--backend-store-uri", command.environment["MLFLOW_TRACKING_URI"], "--artifacts-destination", str(workplace / "mlartifacts")],
-        env={**command.environment, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, start_new_session=True)
+        [
+            str(BIN / "mlflow"),
+            "server",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--workers",
+            "1",
+            "--backend-store-uri",
+            command.environment["MLFLOW_TRACKING_URI"],
+            "--artifacts-destination",
+            str(workplace / "mlartifacts"),
+        ],
+        env={**command.environment, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         _wait_for(f"http://127.0.0.1:{port}/health")
         yield f"http://127.0.0.1:{port}"

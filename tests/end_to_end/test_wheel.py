@@ -1,4 +1,5 @@
 """The wheel alone, in an empty environment and an empty folder: templates, editions and the digits study come along."""
+
 from __future__ import annotations
 
 import json
@@ -13,15 +14,23 @@ from tests.end_to_end.conftest import ROOT
 
 
 def test_the_wheel_works_without_the_checkout(tmp_path):
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")], cwd=ROOT,
-                   check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.startswith(("tests/", "benchmarks/"))]
 
     venv.create(tmp_path / "venv", with_pip=False)
     python = tmp_path / "venv" / "bin" / "python"
-    target = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True,
-                            capture_output=True, text=True).stdout.strip()
+    target = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
     zipfile.ZipFile(wheel).extractall(target)
     # The dependencies are this environment's; its link to the checkout is a .pth file, which PYTHONPATH does not follow.
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": sysconfig.get_path("purelib"), "HOME": str(tmp_path)}
@@ -29,8 +38,14 @@ def test_the_wheel_works_without_the_checkout(tmp_path):
     empty.mkdir()
 
     def call(*arguments):
-        return subprocess.run([python, "-m", "fa_registry", *arguments], cwd=empty, env=environment, capture_output=True,
-                              text=True, timeout=300)
+        return subprocess.run(
+            [python, "-m", "fa_registry", *arguments],
+            cwd=empty,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
 
     studies = json.loads(call("list", "studies", "--json").stdout)
     assert studies[0]["name"] == "digits" and studies[0]["file"].startswith(str(tmp_path))

@@ -1,16 +1,17 @@
 """Every rule of every edition: fires, does not fire, cannot be said."""
+
 from __future__ import annotations
 
 import dataclasses
 import math
 
 import pytest
-from tests.builders import frozen, measurements, record
 
 from fa_registry import resources
 from fa_registry.protocol.engine import first_fire, judge, take
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading
+from tests.builders import frozen, measurements, record
 
 EDITION = load_edition("2026-05")
 
@@ -30,11 +31,17 @@ def outcome(edition: str, rule: str, figures: dict) -> str:
 @pytest.mark.parametrize(("edition", "rule"), CASES)
 def test_rule_fires_clears_and_abstains(edition, rule):
     fires, clears, unknown = CASES[edition, rule]
-    assert [outcome(edition, rule, figures) for figures in (fires, clears, unknown)] == ["fail", "pass", "not_applicable"]
+    assert [outcome(edition, rule, figures) for figures in (fires, clears, unknown)] == [
+        "fail",
+        "pass",
+        "not_applicable",
+    ]
 
 
 def test_every_rule_of_every_edition_has_its_three_cases():
-    shipped = {(path.stem, rule.code) for path in resources.editions().glob("*.toml") for rule in load_edition(path.stem).rules}
+    shipped = {
+        (path.stem, rule.code) for path in resources.editions().glob("*.toml") for rule in load_edition(path.stem).rules
+    }
     assert shipped == set(CASES)
 
 
@@ -74,8 +81,10 @@ def test_the_largest_site_is_taken_and_a_broken_one_before_it():
 
 
 def test_first_fire_is_the_first_epoch_over_the_limit():
-    trajectory = {"growth_max": tuple(Reading.of(value) for value in (1.0, 49.0, 51.0, 20.0, 99.0)),
-                  "g_norm_mean_ce_L": tuple(Reading.of(value) for value in (1e-3, 1e-4))}
+    trajectory = {
+        "growth_max": tuple(Reading.of(value) for value in (1.0, 49.0, 51.0, 20.0, 99.0)),
+        "g_norm_mean_ce_L": tuple(Reading.of(value) for value in (1e-3, 1e-4)),
+    }
     run = dataclasses.replace(record(), trajectory=trajectory)
     assert [first_fire(rule, run) for rule in EDITION.rules] == [2, None, None]
 
@@ -86,7 +95,9 @@ def test_a_control_is_not_judged_against_itself():
 
 
 def test_a_rule_that_crashes_is_an_error_with_its_traceback_and_the_verdict_incomplete():
-    broken = dataclasses.replace(EDITION, rules=(dataclasses.replace(EDITION.rules[0], fires="nonsense"), *EDITION.rules[1:]))
+    broken = dataclasses.replace(
+        EDITION, rules=(dataclasses.replace(EDITION.rules[0], fires="nonsense"), *EDITION.rules[1:])
+    )
     audit = judge(record(), frozen(), broken)
     assert audit.findings[1].outcome == "pass"
     assert audit.findings[0].outcome == "error" and "KeyError" in audit.findings[0].sentence

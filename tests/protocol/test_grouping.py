@@ -1,12 +1,12 @@
 """Which runs stand together, and which control stands beside which run."""
-from __future__ import annotations
 
-from tests.builders import frozen, record
+from __future__ import annotations
 
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.grouping import frozen_controls, groups
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import AuditReport
+from tests.builders import frozen, record
 
 EDITION = load_edition("2026-05")
 

@@ -1,13 +1,14 @@
 """Logged against recomputed figures."""
+
 from __future__ import annotations
 
 import dataclasses
 
 import pytest
-from tests.builders import measurements
 
 from fa_registry.protocol.integrity import compare, merged
 from fa_registry.records import Reading
+from tests.builders import measurements
 
 HERE = {"threads": 1, "device": "cpu", "torch": "2.13.0"}
 

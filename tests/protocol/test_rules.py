@@ -1,4 +1,5 @@
 """Editions as data: what a wrong one is told."""
+
 from __future__ import annotations
 
 import pytest

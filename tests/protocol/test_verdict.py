@@ -1,15 +1,16 @@
 """Findings to verdict: the truth table, label and exit code."""
+
 from __future__ import annotations
 
 import dataclasses
 
 import pytest
-from tests.builders import frozen, measurements, record
 
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import load_edition
 from fa_registry.protocol.verdict import combined, exit_code
 from fa_registry.records import Verdict
+from tests.builders import frozen, measurements, record
 
 EDITION = load_edition("2026-05")
 D1, D2, D3 = dict(growth=1e3), dict(g_norm=1e-6), dict(accuracy=0.1)
@@ -36,7 +37,9 @@ def test_truth_table_of_2026_05(figures, expected):
     assert label(figures, frozen()) == expected
 
 
-@pytest.mark.parametrize(("figures", "expected"), [({}, "INCOMPLETE"), (D1, "INCOMPLETE(D1)"), (D1 | D2, "FAIL(D1+D2)")])
+@pytest.mark.parametrize(
+    ("figures", "expected"), [({}, "INCOMPLETE"), (D1, "INCOMPLETE(D1)"), (D1 | D2, "FAIL(D1+D2)")]
+)
 def test_without_a_frozen_accuracy_nothing_passes(figures, expected):
     assert label(figures) == expected
 
@@ -60,7 +63,12 @@ def test_seeds_combine_to_the_worst_with_every_flag():
 
 @pytest.mark.parametrize(
     ("outcomes", "tampered", "code"),
-    [(["pass", "warn"], False, 0), (["pass", "fail"], False, 1), (["fail", "incomplete"], False, 3), (["pass"], True, 3)],
+    [
+        (["pass", "warn"], False, 0),
+        (["pass", "fail"], False, 1),
+        (["fail", "incomplete"], False, 3),
+        (["pass"], True, 3),
+    ],
 )
 def test_exit_code(outcomes, tampered, code):
     assert exit_code([Verdict(outcome, "") for outcome in outcomes], tampered) == code

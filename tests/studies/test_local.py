@@ -1,4 +1,5 @@
 """The local executor: here and in processes, results, failures, stops."""
+
 from __future__ import annotations
 
 import os

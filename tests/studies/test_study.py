@@ -1,4 +1,5 @@
 """study.toml to specs: what is expanded, which controls are added, what a wrong file is told."""
+
 from __future__ import annotations
 
 import pytest
@@ -32,7 +33,13 @@ def study_file(tmp_path, text=TINY):
 def test_digits_is_fifteen_runs_with_a_frozen_control_for_every_seed():
     study = load_study("digits")
     labels = [spec.method_label for spec in study.specs]
-    assert {label: labels.count(label) for label in labels} == {"bp": 3, "fa": 3, "dfa": 3, "dfa+pen λ=0.01": 3, "frozen": 3}
+    assert {label: labels.count(label) for label in labels} == {
+        "bp": 3,
+        "fa": 3,
+        "dfa": 3,
+        "dfa+pen λ=0.01": 3,
+        "frozen": 3,
+    }
     assert len({spec.identity for spec in study.specs}) == 15
     assert {spec.seed for spec in study.specs} == {42, 123, 456}
     assert len({spec.setting.identity for spec in study.specs}) == 1
@@ -51,7 +58,7 @@ def test_controls_can_be_chosen(tmp_path):
 
 
 def test_cells_that_repeat_are_one_run(tmp_path):
-    grid = TINY[TINY.index("[[grid]]"):]
+    grid = TINY[TINY.index("[[grid]]") :]
     assert len(load_study(study_file(tmp_path, TINY + grid)).specs) == len(load_study(study_file(tmp_path)).specs)
 
 
@@ -69,14 +76,22 @@ def test_an_empty_override_replaces_nothing(tmp_path, nothing):
 @pytest.mark.parametrize(
     ("old", "new", "messages"),
     [
-        ('title = "Two methods"', 'titel = "Two"', ["titel: unknown key 'titel' (did you mean 'title'?)", "title: missing"]),
+        (
+            'title = "Two methods"',
+            'titel = "Two"',
+            ["titel: unknown key 'titel' (did you mean 'title'?)", "title: missing"],
+        ),
         ("epochs = 1", "epochs = -1\nspeed = 2", ["recipe.speed: unknown key"]),
         ("epochs = 1", "epochs = -1", ["epochs: expected at least 0, found -1"]),
         ('methods = ["bp", "dfa"]', 'methods = ["dfaa"]', ["method: unknown method 'dfaa' (did you mean 'dfa'?)"]),
         ("seeds = [1, 2]", "seeds = 1", ["grid[0].seeds: expected a list, found 1"]),
         ("seeds = [1, 2]", "", ["seed: missing"]),
         ("seeds = [1, 2]", "seeds = []", ["grid: expands to no run"]),
-        ("seeds = [1, 2]", "seeds = [1]\npenalties = [-1.0]\nsedes = [1]", ["grid[0].sedes: unknown key 'sedes' (did you mean 'seeds'?)"]),
+        (
+            "seeds = [1, 2]",
+            "seeds = [1]\npenalties = [-1.0]\nsedes = [1]",
+            ["grid[0].sedes: unknown key 'sedes' (did you mean 'seeds'?)"],
+        ),
     ],
 )
 def test_a_wrong_study_is_told_what_is_wrong(tmp_path, old, new, messages):

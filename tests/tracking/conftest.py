@@ -1,4 +1,5 @@
 """Trackers of both kinds, and one small finished run in each."""
+
 from __future__ import annotations
 
 import shutil
@@ -13,8 +14,14 @@ from fa_registry.training.loop import Trainer, train
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.task import prepare
 
-TINY = {"method": "dfa", "architecture": "resmlp", "dataset": "digits", "seed": 7, "epochs": 2,
-        "architecture_options": {"d_hidden": 16, "num_blocks": 2}}
+TINY = {
+    "method": "dfa",
+    "architecture": "resmlp",
+    "dataset": "digits",
+    "seed": 7,
+    "epochs": 2,
+    "architecture_options": {"d_hidden": 16, "num_blocks": 2},
+}
 
 
 @pytest.fixture(params=["memory", "mlflow"])

@@ -1,4 +1,5 @@
 """Stores that cannot be used say why, before anything is written."""
+
 from __future__ import annotations
 
 import os
@@ -58,11 +59,15 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
 
 
 def test_four_processes_create_one_store_together(tmp_path):
-    code = ("import sys; from fa_registry.tracking.mlflow_tracker import MlflowTracker;"
-            "print(MlflowTracker(sys.argv[1]).create('run', {'who': 'me'}, {}))")
+    code = (
+        "import sys; from fa_registry.tracking.mlflow_tracker import MlflowTracker;"
+        "print(MlflowTracker(sys.argv[1]).create('run', {'who': 'me'}, {}))"
+    )
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    started = [subprocess.Popen([sys.executable, "-c", code, uri], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-               for _ in range(4)]
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, uri], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
     ended = [process.communicate(timeout=120) for process in started]
     assert [process.returncode for process in started] == [0] * 4, ended
     assert len(MlflowTracker(uri).search({"who": "me"})) == 4

@@ -1,4 +1,5 @@
 """Both trackers keep the same contract."""
+
 from __future__ import annotations
 
 import pytest

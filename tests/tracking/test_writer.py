@@ -1,11 +1,11 @@
 """A run in the store: complete by design.md §3, in either kind of tracker."""
+
 from __future__ import annotations
 
 import json
 import math
 
 import pytest
-from tests.tracking.conftest import TINY, write_run
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError
@@ -17,9 +17,18 @@ from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.specs import parse_spec
+from tests.tracking.conftest import TINY, write_run
 
-ARTIFACTS = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.SERIES, schema.INITIAL, schema.FINAL,
-             schema.FEEDBACK, schema.FEEDBACK_CARD)
+ARTIFACTS = (
+    schema.SPEC,
+    schema.MEASUREMENTS,
+    schema.PROVENANCE,
+    schema.SERIES,
+    schema.INITIAL,
+    schema.FINAL,
+    schema.FEEDBACK,
+    schema.FEEDBACK_CARD,
+)
 
 
 def test_a_complete_run_holds_every_artifact_and_tag(tracker):
@@ -41,7 +50,9 @@ def test_the_record_that_is_read_is_the_run_that_was_written(tracker):
     for name, line in record.trajectory.items():
         if name != "g_norm_mean_ce_L" and name != "loss_train":
             assert line == tuple(row.measurements.scalars[name] for row in writer.rows)
-    assert record.trajectory["g_norm_mean_ce_L"] == tuple(row.measurements.sites["g_norm_mean_ce"][-1] for row in writer.rows)
+    assert record.trajectory["g_norm_mean_ce_L"] == tuple(
+        row.measurements.sites["g_norm_mean_ce"][-1] for row in writer.rows
+    )
     assert record.trajectory["loss_train"][0].reason and record.trajectory["loss_train"][1].value > 0
 
 
@@ -100,8 +111,11 @@ def test_a_missing_file_is_an_integrity_error_naming_it(tracker):
 
 def test_numbers_that_are_not_finite_go_to_the_series_and_a_tag_not_to_the_store(tracker):
     writer, trainer, outcome = write_run(tracker, seed=8)
-    broken = Measurements({**outcome.final.sites, "h_norm": tuple([Reading.of(math.inf)] * 3)},
-                          {**outcome.final.scalars, "h_L": Reading.of(math.inf)}, outcome.final.conventions)
+    broken = Measurements(
+        {**outcome.final.sites, "h_norm": tuple([Reading.of(math.inf)] * 3)},
+        {**outcome.final.scalars, "h_L": Reading.of(math.inf)},
+        outcome.final.conventions,
+    )
     second = RunWriter(tracker, trainer.task)
     second.start(trainer.task.network)
     second.on_epoch(EpochRow(0, broken), trainer)

@@ -2,6 +2,7 @@
 
 A stop request (Ctrl-C) lets every running job end at its next safe point; jobs that have not begun are dropped.
 """
+
 from __future__ import annotations
 
 import multiprocessing
@@ -47,7 +48,9 @@ def _run_in_processes(
     context = multiprocessing.get_context("spawn")  # a forked torch keeps its parent's thread pool in a broken state
     stopping, news = context.Event(), context.Queue()
     with ProcessPoolExecutor(processes, context, _start_worker, (stopping, news)) as pool:
-        running: dict[Future, int] = {pool.submit(_in_worker, index, job, work): index for index, job in enumerate(jobs)}
+        running: dict[Future, int] = {
+            pool.submit(_in_worker, index, job, work): index for index, job in enumerate(jobs)
+        }
         while running:
             if stop() and not stopping.is_set():
                 stopping.set()

@@ -1,0 +1,43 @@
+"""Options that several verbs of the command line share, and the Examples block of their help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+STORE = click.option(
+    "--store", default="", metavar="URI", help="Tracking store [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db]."
+)
+EXPERIMENT = click.option("--experiment", default="", help="Experiment for new runs [fa_registry].")
+DATA_ROOT = click.option("--data-root", default="", help="Folder of data sets that need files.")
+DEVICE = click.option("--device", default="auto", show_default=True, help="auto, cuda or cpu; auto prefers CUDA.")
+FORCE = click.option("--force", is_flag=True, help="Train again what is already complete.")
+EVERY = click.option(
+    "--checkpoint-every",
+    default=0,
+    metavar="N",
+    help="Also keep the weights of every Nth epoch [0: only first and last].",
+)
+EPOCHS = click.option("--epochs", default="", help="Epochs instead of the study's.")
+SEEDS = click.option("--seeds", default="", metavar="S,S,…", help="Seeds instead of the study's.")
+STUDY = click.option("--study", default="", metavar="NAME", help="All runs of a study, as its study.toml is now.")
+RUN = click.option("--run", "run_ids", multiple=True, metavar="ID", help="One run; may be repeated.")
+JOBS = click.option("--jobs", default=0, metavar="N", help="Processes at a time, one thread each [one a core].")
+OUT = click.option("--out", default="reports", show_default=True, help="Folder for the pages.")
+TEMPLATES = click.option("--templates", default="", metavar="DIR", help="Your own templates, by file name, sandboxed.")
+EDITION = click.option("--edition", default="", help="Rules to judge by: a name, or the path of a .toml [the study's].")
+TRUST = click.option("--trust-logged", is_flag=True, help="Judge logged figures without recomputing them.")
+
+
+def examples(*lines: str) -> Callable:
+    """Append an Examples block to a verb's help."""
+
+    def add(function: Callable) -> Callable:
+        function.__doc__ = (
+            (function.__doc__ or "") + "\n\n\b\nExamples:\n" + "\n".join(f"  fa-registry {line}" for line in lines)
+        )
+        return function
+
+    return add

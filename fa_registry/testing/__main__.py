@@ -1,0 +1,31 @@
+"""`python -m fa_registry.testing METHOD`: the conformance table of one method; exit 1 if a property fails."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from fa_registry.errors import RegistryError
+from fa_registry.testing.suite import check_method
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print one line a property; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m fa_registry.testing", description="Check a method's credit.")
+    parser.add_argument("method", help="a name of the catalog, yours included once its entry point is installed")
+    parser.add_argument("--architecture", action="append", help="repeatable; default: all its card supports")
+    parser.add_argument("--seed", type=int, default=0)
+    wanted = parser.parse_args(arguments)
+    try:
+        results = check_method(wanted.method, wanted.architecture, wanted.seed)
+    except RegistryError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    width = max(len(result.property) for result in results)
+    for result in results:
+        print(f"{result.outcome:<14}  {result.property:<{width}}  {result.detail}")
+    return int(any(result.outcome == "fail" for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""Cases: small networks of every architecture, in float64, on a batch drawn from the seed. All checks run on these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry import architectures
+from fa_registry.architectures.base import Architecture, Network
+from fa_registry.diagnostics import evaluating
+from fa_registry.methods.base import CreditInputs, Method, NetworkShape
+from fa_registry.records import Recipe, Scalar
+from fa_registry.seeding import derive, generator
+from fa_registry.training.step import OutputError, exact_step, local_step
+from fa_registry.training.task import network_shape
+
+IMAGE_SHAPE = (3, 8, 8)
+CLASSES = 5
+SAMPLES = 128
+DEPTHS = (1, 2)
+# Wide second weights: at the default 0.01 every branch is nearly zero, all sites look alike and an index error hides.
+SMALL: Mapping[str, Scalar] = {"d_hidden": 16, "num_blocks": 3, "w2_std": 0.5}
+
+Gradients = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method beside one network and one batch: images (SAMPLES, *IMAGE_SHAPE), labels (SAMPLES,), everything float64."""
+
+    method: Method
+    network: Network
+    feedback: nn.Module
+    images: Tensor
+    labels: Tensor
+
+    @property
+    def blocks(self) -> int:
+        return len(self.network.blocks)
+
+    @property
+    def exact(self) -> list[bool]:
+        """Per site, whether the card calls its credit exact."""
+        return [self.method.card.is_exact(site, self.blocks) for site in range(self.blocks + 1)]
+
+    def inputs(self, start: int = 0, count: int = SAMPLES, measuring: bool = True) -> CreditInputs:
+        """What a method is told of `count` samples in eval mode; while measuring, the exact gradients are among it."""
+        labels = self.labels[start : start + count]
+        with evaluating(self.network):
+            logits, hidden = self.network(self.images[start : start + count], return_hidden=True)
+        gradients = sum_gradients(logits, hidden, labels)
+        output = OutputError.of(logits, labels)
+        states = [state.detach() for state in hidden]
+        return CreditInputs(states, output.error, output.onehot, gradients[-1], gradients if measuring else None)
+
+    def credits(self, inputs: CreditInputs) -> list[Tensor]:
+        with torch.no_grad():
+            return list(self.method.credits(self.feedback, inputs))
+
+    def step(self, penalty: float = 0.0, credit_norm: str = "none") -> Gradients:
+        """Fill every .grad as the training loop does; returns parameter name → gradient."""
+        self.network.zero_grad(set_to_none=True)
+        if self.method.end_to_end:
+            exact_step(self.network, self.images, self.labels, penalty)
+        else:
+            local_step(self.network, self.method, self.feedback, self.images, self.labels, penalty, credit_norm)
+        return {name: parameter.grad.clone() for name, parameter in self.network.named_parameters()}
+
+    def true_step(self) -> Gradients:
+        """Parameter name → gradient of the mean cross entropy by plain autograd, in the mode the network trains in."""
+        loss = nn.functional.cross_entropy(self.network(self.images), self.labels)
+        parameters = dict(self.network.named_parameters())
+        return dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
+
+    def train(self, steps: int) -> None:
+        """A few AdamW steps on the case's batch, by the default recipe."""
+        recipe = Recipe()
+        optimizer = torch.optim.AdamW(
+            self.network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
+        )
+        for _ in range(steps):
+            self.step(credit_norm=recipe.credit_norm)
+            optimizer.step()
+
+
+def sum_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor) -> list[Tensor]:
+    """g_l = ∂(Σ_i ℓ_i)/∂h_l by autograd on the uncut network: the definition, written out."""
+    loss = nn.functional.cross_entropy(logits, labels, reduction="sum")
+    return list(torch.autograd.grad(loss, hidden))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A method on one architecture with these options: makes cases, the same ones every time."""
+
+    method: Method
+    architecture: Architecture
+    options: Mapping[str, Scalar]
+    seed: int
+
+    @property
+    def label(self) -> str:
+        written = ", ".join(f"{name}={value}" for name, value in self.options.items())
+        return f"{self.architecture.card.name}({written}), seed {self.seed}"
+
+    def case(self) -> Case:
+        """A fresh case with weights, feedback state and batch of the seed."""
+        return self._draw(self.seed)
+
+    def stranger(self) -> Case:
+        """The same batch, but weights and feedback state of another seed: what it has in common with `case` was handed over."""
+        return self._draw(self.seed + 1)
+
+    def _draw(self, seed: int) -> Case:
+        complete = self.architecture.resolve(self.options)
+        network = self.architecture.build(complete, IMAGE_SHAPE, CLASSES, generator(seed, "init")).double()
+        images, labels = batch(self.seed)
+        feedback = draw_feedback(self.method, network_shape(network, images[:1], CLASSES), seed)
+        return Case(self.method, network, feedback.double(), images, labels)
+
+
+def draw_feedback(method: Method, shape: NetworkShape, seed: int) -> nn.Module:
+    """The method's feedback state at its default options."""
+    options = {name: option.default for name, option in method.card.options.items()}
+    return method.feedback(shape, options, generator(seed, "feedback"))
+
+
+def batch(seed: int) -> tuple[Tensor, Tensor]:
+    """Standard normal images in float64 and uniform labels."""
+    stream = torch.Generator().manual_seed(derive(seed, "conformance batch"))
+    images = torch.randn(SAMPLES, *IMAGE_SHAPE, generator=stream, dtype=torch.float64)
+    return images, torch.randint(CLASSES, (SAMPLES,), generator=stream)
+
+
+def variants(architecture: Architecture) -> Iterator[dict[str, Scalar]]:
+    """Small options of an architecture: a base, other depths, and every flag flipped once."""
+    options = architecture.card.options
+    base = {name: value for name, value in SMALL.items() if name in options}
+    yield base
+    if "num_blocks" in options:
+        yield from ({**base, "num_blocks": depth} for depth in DEPTHS)
+    flags = [name for name, option in options.items() if isinstance(option.default, bool)]
+    yield from ({**base, name: not options[name].default} for name in flags)
+
+
+def supported_by(method: Method, wanted: Sequence[str | Architecture] | None) -> list[Architecture]:
+    """The architectures asked for; if none were, all those of the catalog that the method's card supports."""
+    if wanted is None:
+        allowed = method.card.architectures
+        wanted = [name for name in architectures.CATALOG.names() if "any" in allowed or name in allowed]
+    return [architectures.CATALOG.get(item) if isinstance(item, str) else item for item in wanted]

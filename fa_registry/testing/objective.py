@@ -1,0 +1,80 @@
+"""The training objective of credit.md §2, formed as a loss and left to autograd: the long way round that the engine skips."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry.methods.base import CreditInputs
+from fa_registry.testing.cases import Case, Gradients, Setting
+from fa_registry.testing.outcomes import Outcome
+from fa_registry.testing.universal import compare
+
+PENALTIES = (0.0, 0.01)
+CREDIT_NORMS = ("none", "rms")
+
+
+def objective_gradient(setting: Setting) -> Outcome:
+    """One step's gradients are autograd's of the objective as it is written, with and without penalty, for both norms."""
+    case = setting.case()
+    outcome = Outcome("pass", "")
+    for penalty in PENALTIES:
+        for credit_norm in CREDIT_NORMS:
+            outcome = compare(case.step(penalty, credit_norm), literal_gradients(case, penalty, credit_norm))
+            if outcome.outcome != "pass":
+                return Outcome(outcome.outcome, f"penalty {penalty:g}, credit_norm {credit_norm}: {outcome.detail}")
+    return outcome
+
+
+def literal_gradients(case: Case, penalty: float, credit_norm: str) -> Gradients:
+    """Parameter name → gradient of the case's whole objective."""
+    loss = _exact_objective(case, penalty) if case.method.end_to_end else _local_objective(case, penalty, credit_norm)
+    parameters = dict(case.network.named_parameters())
+    return dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
+
+
+def _exact_objective(case: Case, penalty: float) -> Tensor:
+    """mean CE + λ Σ_l mean_i ||f_l||² on the uncut graph."""
+    state, total = case.network.embed(case.images), torch.zeros((), dtype=torch.float64)
+    for block in case.network.blocks:
+        branch = block(state)
+        total = total + penalty * _mean_square(branch)
+        state = case.network.step(state, branch)
+    return total + nn.functional.cross_entropy(case.network.readout(state), case.labels)
+
+
+def _local_objective(case: Case, penalty: float, credit_norm: str) -> Tensor:
+    """Σ_l J_l + mean CE(head(sg h_L)), cut at every site; the credits are those the method gives in this pass."""
+    states, branches = [case.network.embed(case.images)], []
+    for block in case.network.blocks:
+        branches.append(block(states[-1].detach()))
+        states.append(case.network.step(states[-1].detach(), branches[-1]))
+    top = states[-1].detach().requires_grad_()
+    logits = case.network.readout(top)
+    loss_sum = nn.functional.cross_entropy(logits, case.labels, reduction="sum")
+    onehot = nn.functional.one_hot(case.labels, logits.shape[1]).double()
+    inputs = CreditInputs(
+        hidden=[state.detach() for state in states],
+        error=logits.detach().softmax(dim=1) - onehot,
+        onehot=onehot,
+        output_gradient=torch.autograd.grad(loss_sum, top, retain_graph=True)[0],
+    )
+    credits = [_norm(credit, credit_norm) for credit in case.credits(inputs)]
+    local = sum(_mean_inner(value, credit) for value, credit in zip([states[0], *branches], credits, strict=True))
+    return local + penalty * sum(map(_mean_square, branches)) + loss_sum / len(case.labels)
+
+
+def _norm(credit: Tensor, kind: str) -> Tensor:
+    features = tuple(range(1, credit.dim()))
+    rms = credit.pow(2).mean(dim=features, keepdim=True).sqrt()
+    return credit / (rms + 1e-6) if kind == "rms" else credit
+
+
+def _mean_inner(value: Tensor, credit: Tensor) -> Tensor:
+    """mean_i <value_i, credit_i> over features and positions."""
+    return (value * credit).flatten(1).sum(dim=1).mean()
+
+
+def _mean_square(branch: Tensor) -> Tensor:
+    """mean_i ||f_i||²."""
+    return branch.pow(2).flatten(1).sum(dim=1).mean()

@@ -1,0 +1,50 @@
+"""Norms and cosines in float64 without any clamp."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fa_registry.diagnostics.base import missing, readings, sample_cosines, sample_norms
+from tests.helpers.small import observation
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-12, 1e-30])
+def test_cosine_does_not_depend_on_the_size_of_a_vector(size):
+    """The library's cosine_similarity clamps norms at 1e-8: at 1e-12 it answers 1e-4 × the truth."""
+    left = torch.tensor([[3.0, 4.0], [1.0, 0.0]]) * size
+    right = torch.tensor([[4.0, 3.0], [-1.0, 0.0]])
+    assert sample_cosines(left, right).tolist() == pytest.approx([0.96, -1.0], abs=1e-6)
+
+
+def test_cosine_with_a_zero_vector_is_nan():
+    assert sample_cosines(torch.zeros(1, 3), torch.ones(1, 3)).isnan().all()
+
+
+def test_norms_are_l2_over_features_in_float64():
+    norms = sample_norms(torch.tensor([[3.0, 4.0], [1e30, 1e30]]))  # the square of 1e30 overflows float32
+    assert norms.dtype == torch.float64
+    assert norms.tolist() == pytest.approx([5.0, 2**0.5 * 1e30])
+
+
+def test_tables_are_sites_by_samples():
+    seen = observation(credits=[[[0, 1], [0, 2], [4, 3]], [[0, 1], [0, 1], [0, -1]]])
+    assert seen.hidden_norms.tolist() == [[5.0, 1.0, 10.0], [10.0, 3.0, 5.0]]
+    assert seen.gradient_norms.tolist() == [[1.0, 2.0, 5.0], [1.0, 2.0, 6.0]]
+    assert seen.credit_norms.tolist() == [[1.0, 2.0, 5.0], [1.0, 1.0, 1.0]]
+    assert seen.alignments == pytest.approx(np.array([[0.0, 1.0, 0.96], [1.0, 0.0, -1.0]]))
+    assert seen.error_norms.tolist() == [1.0, 1.0, 2.0]
+    assert (seen.sites, seen.samples) == (2, 3)
+
+
+def test_what_was_not_observed_is_none():
+    seen = observation()
+    assert seen.credit_norms is seen.alignments is seen.fidelities is None
+
+
+def test_readings_keep_what_is_not_finite_as_a_reason():
+    first, second = readings([1.0, float("nan")])
+    assert first.value == 1.0
+    assert second.not_finite
+    assert [reading.reason for reading in missing(2, "why")] == ["why", "why"]

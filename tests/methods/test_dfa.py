@@ -1,0 +1,52 @@
+"""dfa: distribution of B, c_0 from B_1, and the reference twin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fa_registry.methods.base import CreditInputs, FixedMatrices, NetworkShape
+from fa_registry.methods.dfa import PLUGIN
+from tests.helpers import twins
+from tests.helpers.numpy_resmlp import Arrays, local_gradients
+
+
+def dfa_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+    """c_l = e B_lᵀ; c_0 uses B_1."""
+
+    def credit(states, error, top_gradient):
+        return [error @ feedback[f"B_{max(site, 1):02d}"].T for site in range(len(states))]
+
+    return local_gradients(w, x, y, credit, penalty, kind)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.05])
+@pytest.mark.parametrize("credit_norm", ["none", "rms"])
+def test_step_equals_the_twin(penalty, credit_norm):
+    twins.check_step("dfa", dfa_twin, penalty, credit_norm)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.05])
+def test_optimiser_equals_the_twin(penalty):
+    twins.check_optimiser("dfa", dfa_twin, penalty, "rms")
+
+
+def test_feedback_has_variance_one_over_classes():
+    state = PLUGIN.feedback(NetworkShape((7, 2000, 3000), 25), {}, torch.Generator().manual_seed(0)).state_dict()
+    assert {name: tuple(value.shape) for name, value in state.items()} == {"B_01": (2000, 25), "B_02": (3000, 25)}
+    assert state["B_01"].var().item() == pytest.approx(1 / 25, rel=0.03)  # 50,000 entries: the std of this is 0.6 %
+    assert state["B_02"].var().item() == pytest.approx(1 / 25, rel=0.03)
+
+
+def test_site_zero_shares_the_first_matrix():
+    matrices = [torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])]
+    error = torch.tensor([[1.0, -1.0], [0.5, 0.0]])
+    hidden = [torch.zeros(2, 3)] * 3
+    zero, one, two = PLUGIN.credits(FixedMatrices(matrices), CreditInputs(hidden, error, error, hidden[0]))
+    assert zero.tolist() == one.tolist() == [[-1.0, -1.0, -1.0], [0.5, 1.5, 2.5]]
+    assert two.tolist() == [[-1.0, 1.0, 0.0], [0.0, 0.5, 0.5]]
+
+
+def test_the_card_calls_no_site_exact():
+    assert not any(PLUGIN.card.is_exact(site, 3) for site in range(4))

@@ -1,0 +1,94 @@
+"""Records to JSON and back; canonical text; digests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from fa_registry import jsonio
+from fa_registry.errors import InvalidFields
+
+
+@dataclass(frozen=True)
+class Inner:
+    number: float
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Outer:
+    name: str
+    count: int
+    flag: bool
+    parts: tuple[Inner, ...] = ()
+    table: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    scalar: str | int | float | bool = 0
+
+
+FULL = Outer("ü", 3, True, (Inner(0.1), Inner(2.0, "x")), {"b": (1.0, 2.5), "a": ()}, "text")
+
+
+def test_object_to_json_to_object_is_identical():
+    text = jsonio.canonical(FULL)
+    again = jsonio.decode(Outer, json.loads(text))
+    assert again == FULL
+    assert jsonio.canonical(again) == text
+    assert jsonio.decode(Outer, json.loads(jsonio.pretty(FULL))) == FULL
+
+
+def test_canonical_text_sorts_keys_and_holds_no_spaces():
+    assert jsonio.canonical({"b": (1, 2.0), "a": None}) == '{"a":null,"b":[1,2.0]}'
+
+
+def test_equal_values_have_equal_digests_and_others_have_not():
+    assert jsonio.digest_of({"a": 1, "b": 2}) == jsonio.digest_of({"b": 2, "a": 1})
+    assert jsonio.digest_of({"a": 1}) == hashlib.sha256(b'{"a":1}').hexdigest()
+    assert jsonio.digest_of({"a": 1}) != jsonio.digest_of({"a": 2})
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_number_that_is_not_finite_is_refused(number):
+    with pytest.raises(ValueError, match="has no place in a record; use Reading.of"):
+        jsonio.canonical({"deep": [{"down": number}]})
+
+
+def test_an_object_that_is_no_record_is_refused():
+    with pytest.raises(TypeError, match="cannot write set as JSON"):
+        jsonio.encode({"a": {1, 2}})
+
+
+def test_unknown_and_missing_fields_are_named_together():
+    with pytest.raises(InvalidFields) as caught:
+        jsonio.decode(Outer, {"name": "x", "flagg": True})
+    assert caught.value.problems == ("flagg: unknown field", "count: missing", "flag: missing")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"count": 1.5}, "record.count: expected int, found 1.5"),
+        ({"count": True}, "record.count: expected int, found True"),
+        ({"name": 3}, "record.name: expected str, found 3"),
+        ({"parts": [{"number": "x"}]}, r"record.parts\[0\].number: expected float, found 'x'"),
+        ({"parts": "ab"}, "record.parts: expected a list, found 'ab'"),
+        ({"parts": [3]}, r"record.parts\[0\]: expected an object, found int"),
+        ({"table": [1]}, r"record.table: expected an object, found \[1\]"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_place(change, words):
+    with pytest.raises(InvalidFields, match=words):
+        jsonio.decode(Outer, {**jsonio.encode(FULL), **change})
+
+
+def test_a_whole_number_is_a_fine_float():
+    assert jsonio.decode(Inner, {"number": 2}) == Inner(2.0)
+
+
+def test_file_digest(tmp_path):
+    (tmp_path / "f").write_bytes(b"abc")
+    assert jsonio.file_digest(tmp_path / "f") == hashlib.sha256(b"abc").hexdigest()

@@ -1,0 +1,146 @@
+"""Methods that claim to be what they are not. Each must be caught by the property that its test names."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+import torch
+from torch import nn
+
+from fa_registry.methods.base import NoFeedback
+from fa_registry.methods.bp import Backpropagation
+from fa_registry.methods.dfa import DirectFeedbackAlignment
+from fa_registry.methods.fa import BlockFeedbackAlignment
+
+
+class TrainedByBp(BlockFeedbackAlignment):
+    """FA's card and credits on top of an ordinary backward pass."""
+
+    end_to_end = True
+
+
+class CallsAutograd(BlockFeedbackAlignment):
+    """Claims FA, takes the network from the caller's frame and differentiates it."""
+
+    def credits(self, feedback, inputs):
+        frame = sys._getframe()
+        while not {"network", "images", "labels"} <= frame.f_locals.keys():
+            if frame.f_back is None:
+                return super().credits(feedback, inputs)
+            frame = frame.f_back
+        network, images, labels = (frame.f_locals[name] for name in ("network", "images", "labels"))
+        with torch.enable_grad():
+            logits, hidden = network(images, return_hidden=True)
+            return list(torch.autograd.grad(nn.functional.cross_entropy(logits, labels, reduction="sum"), hidden))
+
+
+class ReadsTheReference(BlockFeedbackAlignment):
+    """FA in training; while measuring, what it is compared with: Γ = 1.0 without one wrong training step."""
+
+    def credits(self, feedback, inputs):
+        return list(inputs.gradients) if inputs.gradients is not None else super().credits(feedback, inputs)
+
+
+class OneSiteTooEarly(DirectFeedbackAlignment):
+    """DFA with B_{l+1}: block l learns from the credit of the block after it."""
+
+    def credits(self, feedback, inputs):
+        own = super().credits(feedback, inputs)
+        return [*own[1:], own[-1]]
+
+
+class ExactOneSiteTooEarly(Backpropagation):
+    """An oracle that hands each block the gradient at its input."""
+
+    def credits(self, feedback, inputs):
+        return [inputs.gradients[0], *inputs.gradients[:-1]]
+
+
+class WrongSign(DirectFeedbackAlignment):
+    """DFA with −e: by the symmetry of B it trains as well as DFA, so only its own equation can convict it."""
+
+    def credits(self, feedback, inputs):
+        return [-credit for credit in super().credits(feedback, inputs)]
+
+
+class WrongSignBelow(BlockFeedbackAlignment):
+    """FA whose exact top site is right and whose chain flips the sign."""
+
+    def credits(self, feedback, inputs):
+        *below, top = super().credits(feedback, inputs)
+        return [*(-credit for credit in below), top]
+
+
+class WrongSignOnTop(BlockFeedbackAlignment):
+    def credits(self, feedback, inputs):
+        return super().credits(feedback, dataclasses.replace(inputs, output_gradient=-inputs.output_gradient))
+
+
+class Untransposed(BlockFeedbackAlignment):
+    """c_{l-1} = c_l B_lᵀ."""
+
+    def credits(self, feedback, inputs):
+        credits = [inputs.output_gradient]
+        for block in range(len(inputs.hidden) - 1, 0, -1):
+            credits.insert(0, credits[0] @ feedback.matrix(block).T)
+        return credits
+
+
+class KeepsItsMatricesElsewhere(DirectFeedbackAlignment):
+    """B is a plain attribute: it is trained with, and lost with the process."""
+
+    def feedback(self, shape, options, generator):
+        drawn, module = super().feedback(shape, options, generator), NoFeedback()
+        module.matrix = lambda block: drawn.matrix(block).double()
+        return module
+
+
+class RedrawsWhileTraining(DirectFeedbackAlignment):
+    def credits(self, feedback, inputs):
+        for matrix in feedback.buffers():
+            matrix.mul_(0.9)
+        return super().credits(feedback, inputs)
+
+
+class DividesByTheBatch(DirectFeedbackAlignment):
+    """The credit of the mean loss instead of the summed one."""
+
+    def credits(self, feedback, inputs):
+        return [credit / len(inputs.error) for credit in super().credits(feedback, inputs)]
+
+
+class CentresOverTheBatch(DirectFeedbackAlignment):
+    def credits(self, feedback, inputs):
+        return [credit - credit.mean(dim=0) for credit in super().credits(feedback, inputs)]
+
+
+class WrongShape(DirectFeedbackAlignment):
+    def credits(self, feedback, inputs):
+        return [credit[:, :-1] for credit in super().credits(feedback, inputs)]
+
+
+class NotFinite(DirectFeedbackAlignment):
+    def credits(self, feedback, inputs):
+        first, *rest = super().credits(feedback, inputs)
+        return [first / 0, *rest]
+
+
+class UsesTheGlobalGenerator(DirectFeedbackAlignment):
+    def feedback(self, shape, options, generator):
+        torch.rand(1)
+        return super().feedback(shape, options, generator)
+
+
+class IgnoresItsSeed(DirectFeedbackAlignment):
+    def feedback(self, shape, options, generator):
+        return super().feedback(shape, options, torch.Generator().manual_seed(0))
+
+
+class DrawsAFreshCredit(DirectFeedbackAlignment):
+    def credits(self, feedback, inputs):
+        return [torch.randn_like(state) for state in inputs.hidden]
+
+
+class DeclaresTheUnheardOf(DirectFeedbackAlignment):
+    card = dataclasses.replace(DirectFeedbackAlignment.card, properties=("feedback_fixd",))

@@ -1,0 +1,88 @@
+"""The suite can fail: every fake is caught, by the property that is about what it does."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fa_registry.testing import assert_method, check_method
+from fa_registry.training.loop import Trainer
+from tests.helpers.small import tiny_task
+from tests.testing import fakes
+
+CAUGHT = [
+    (fakes.TrainedByBp, {"not_secretly_bp"}),
+    (fakes.CallsAutograd, {"not_secretly_bp"}),
+    (fakes.ReadsTheReference, {"credit_ignores_reference", "not_secretly_bp"}),
+    (fakes.OneSiteTooEarly, {"output_jacobian_gives_bp"}),
+    (fakes.ExactOneSiteTooEarly, {"exact", "exact_sites_are_exact"}),
+    (fakes.WrongSign, {"output_jacobian_gives_bp"}),
+    (fakes.WrongSignBelow, {"block_jacobian_gives_bp"}),
+    (fakes.WrongSignOnTop, {"exact_sites_are_exact", "block_jacobian_gives_bp"}),
+    (fakes.Untransposed, {"block_jacobian_gives_bp"}),
+    (fakes.KeepsItsMatricesElsewhere, {"post_hoc_equals_in_training"}),
+    (fakes.RedrawsWhileTraining, {"credit_is_pure", "feedback_fixed"}),
+    (fakes.DividesByTheBatch, {"batch_size_invariance", "output_jacobian_gives_bp"}),
+    (fakes.CentresOverTheBatch, {"batch_size_invariance", "output_jacobian_gives_bp"}),
+    (fakes.WrongShape, {"credit_fits_state"}),
+    (fakes.NotFinite, {"credit_fits_state"}),
+    (fakes.UsesTheGlobalGenerator, {"feedback_is_drawn_from_the_seed"}),
+    (fakes.IgnoresItsSeed, {"feedback_is_drawn_from_the_seed"}),
+    (fakes.DrawsAFreshCredit, {"credit_is_pure"}),
+    (fakes.DeclaresTheUnheardOf, {"feedback_fixd"}),
+]
+
+
+@pytest.mark.parametrize(("fake", "properties"), CAUGHT, ids=lambda value: getattr(value, "__name__", ""))
+def test_the_fake_is_caught_by_name(fake, properties):
+    failed = {result.property for result in check_method(fake()) if result.outcome == "fail"}
+    assert properties <= failed
+
+
+@pytest.mark.parametrize(
+    ("fake", "only"),
+    [
+        (fakes.TrainedByBp, "not_secretly_bp"),
+        (fakes.OneSiteTooEarly, "output_jacobian_gives_bp"),
+        (fakes.WrongSign, "output_jacobian_gives_bp"),
+        (fakes.WrongSignBelow, "block_jacobian_gives_bp"),
+        (fakes.UsesTheGlobalGenerator, "feedback_is_drawn_from_the_seed"),
+    ],
+)
+def test_these_faults_are_invisible_to_every_other_property(fake, only):
+    """Why the property exists: without it the fake would pass."""
+    assert [result.property for result in check_method(fake()) if result.outcome == "fail"] == [only]
+
+
+def test_a_wrong_sign_is_reported_with_its_figure_case_and_seed():
+    with pytest.raises(AssertionError) as caught:
+        assert_method(fakes.WrongSign(), seed=5)
+    headline, line = str(caught.value).splitlines()
+    assert headline == "method 'dfa' fails 1 of its properties:"
+    assert line.startswith("  output_jacobian_gives_bp: resmlp(d_hidden=16, num_blocks=3, w2_std=0.5), seed 5: ")
+    assert "relative error 2.0e+00 at site" in line
+
+
+def test_an_unknown_declaration_fails_with_the_nearest_name():
+    details = {result.property: result.detail for result in check_method(fakes.DeclaresTheUnheardOf())}
+    assert details["feedback_fixd"].startswith(
+        "unknown property 'feedback_fixd' (did you mean 'feedback_fixed'?); known: "
+    )
+
+
+def test_an_exception_of_the_method_is_a_failure_that_says_so():
+    class Raises(fakes.WrongSign):
+        def credits(self, feedback, inputs):
+            raise ZeroDivisionError("by design")
+
+    failed = {result.property: result.detail for result in check_method(Raises()) if result.outcome == "fail"}
+    assert failed["batch_size_invariance"].endswith("raised ZeroDivisionError: by design")
+
+
+def test_a_wrong_sign_trains_like_the_honest_method():
+    """No training curve would have shown it: B and −B are equally likely."""
+    for method in (fakes.DirectFeedbackAlignment(), fakes.WrongSign()):
+        trainer = Trainer(dataclasses.replace(tiny_task(learning_rate=0.01), method=method))
+        first, second = (trainer.run_epoch()["loss_train"].value for _ in range(2))
+        assert second < first

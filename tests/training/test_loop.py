@@ -1,0 +1,181 @@
+"""The loop: schedule, determinism, pairing, controls, divergence, stopping."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from fa_registry.errors import Interrupted
+from fa_registry.records import Measurements, Reading
+from fa_registry.training.loop import Trainer, has_diverged, learning_rate, pinned_threads, train
+from tests.helpers.small import SEED, Recorder, tiny_spec, tiny_task, trained, weights_equal
+
+METHODS = ("bp", "fa", "dfa")
+
+
+class Watching(Trainer):
+    """Keeps the batches it was given, in order."""
+
+    def __init__(self, task):
+        super().__init__(task)
+        self.images, self.labels = [], []
+
+    def step(self, images, labels):
+        self.images.append(images)
+        self.labels.append(labels)
+        return super().step(images, labels)
+
+
+def test_cosine_schedule_falls_from_the_full_rate_towards_zero():
+    spec = tiny_spec(epochs=4, learning_rate=0.2)
+    rates = [learning_rate(spec, epoch) for epoch in range(4)]
+    assert rates == pytest.approx([0.1 * (1 + math.cos(math.pi * epoch / 4)) for epoch in range(4)])
+    assert rates[0] == 0.2
+    assert rates[2] == pytest.approx(0.1)
+
+
+def test_constant_schedule_stays():
+    spec = tiny_spec(epochs=4, schedule="constant", learning_rate=0.2)
+    assert {learning_rate(spec, epoch) for epoch in range(4)} == {0.2}
+
+
+def test_the_optimiser_uses_the_schedule():
+    trainer = Trainer(tiny_task(epochs=2, learning_rate=0.01))
+    seen = []
+    for _ in range(2):
+        trainer.run_epoch()
+        seen.append(trainer.optimizer.param_groups[0]["lr"])
+    assert seen == pytest.approx([0.01, 0.005])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_same_spec_twice_gives_bit_equal_weights(method):
+    first, _, _ = trained(method=method)
+    torch.manual_seed(99)  # the global generator must not matter
+    second, _, _ = trained(method=method)
+    assert weights_equal(first.task.network, second.task.network)
+
+
+def test_another_seed_gives_other_weights():
+    first, _, _ = trained()
+    second, _, _ = trained(seed=SEED + 1)
+    assert not weights_equal(first.task.network, second.task.network)
+
+
+def test_methods_with_one_seed_are_paired():
+    """Same initial weights, and the same batches in the same order: the first epoch's images are equal bit by bit."""
+    trainers = [Watching(tiny_task(method=method)) for method in METHODS]
+    for trainer in trainers:
+        assert weights_equal(trainer.task.network, tiny_task().network)
+        trainer.run_epoch()
+        assert torch.equal(torch.cat(trainer.images), torch.cat(trainers[0].images))
+        assert torch.equal(torch.cat(trainer.labels), torch.cat(trainers[0].labels))
+
+
+def test_an_epoch_sees_every_sample_once_the_last_short_batch_included():
+    trainer = Watching(tiny_task(batch_size=100))
+    trainer.run_epoch()
+    assert [len(labels) for labels in trainer.labels] == [100] * 14 + [37]
+    assert torch.equal(torch.cat(trainer.labels).bincount(), trainer.task.splits.train_labels.bincount())
+
+
+def test_epochs_differ_in_order_and_placement():
+    trainer = Watching(tiny_task(batch_size=1437))
+    trainer.run_epoch()
+    trainer.run_epoch()
+    assert not torch.equal(trainer.labels[0], trainer.labels[1])
+    ordered = [
+        images[labels.argsort(stable=True)] for images, labels in zip(trainer.images, trainer.labels, strict=True)
+    ]
+    assert not torch.equal(*ordered)
+
+
+def test_training_figures_are_means_over_the_epochs_samples():
+    trainer = Trainer(tiny_task(method="bp", penalty=0.1, learning_rate=0.0))
+    losses = trainer.run_epoch()
+    assert set(losses) == {"loss_train", "accuracy_train", "penalty"}
+    assert 1.5 < losses["loss_train"].value < 4  # ln 10 = 2.3 for an untrained net, not × batch or ÷ batch
+    assert 0 <= losses["accuracy_train"].value <= 1
+    hidden = trainer.task.network(trainer.task.eval_batch[0], return_hidden=True)[1]
+    branches = [above - below for below, above in zip(hidden[:-1], hidden[1:], strict=True)]
+    expected = 0.1 * sum(f.square().sum(1).mean().item() for f in branches)
+    assert losses["penalty"].value == pytest.approx(expected, rel=0.2)  # of 128 other images of the same distribution
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_row_an_epoch_the_initialisation_included(method):
+    _, recorder, outcome = trained(method=method, epochs=3)
+    assert [row.epoch for row in recorder.rows] == [0, 1, 2, 3]
+    assert (outcome.status, outcome.epochs) == ("complete", 3)
+    assert "loss_train" not in recorder.rows[0].measurements.scalars
+    assert outcome.final.scalars == recorder.rows[-1].measurements.scalars
+    assert outcome.final.conventions["threads"] == 1
+
+
+def test_bp_learns():
+    _, recorder, _ = trained(
+        method="bp", epochs=3, learning_rate=0.01, batch_size=32, architecture_options={"d_hidden": 32}
+    )
+    accuracies = [row.measurements.scalars["accuracy"].value for row in recorder.rows]
+    assert accuracies[-1] > accuracies[0] + 0.2, f"seed {SEED}: {accuracies}"
+
+
+def test_no_epochs_is_the_initialisation_measured():
+    trainer, recorder, outcome = trained(epochs=0)
+    assert weights_equal(trainer.task.network, tiny_task(epochs=0).network)
+    assert [row.epoch for row in recorder.rows] == [0]
+    assert outcome.status == "complete"
+
+
+def test_frozen_keeps_its_blocks_and_trains_the_rest():
+    trainer, _, _ = trained(method="bp", control="frozen")
+    before, after = tiny_task().network.state_dict(), trainer.task.network.state_dict()
+    for name, value in after.items():
+        assert torch.equal(value, before[name]) == name.startswith("blocks."), name
+
+
+def test_shallow_has_no_blocks():
+    trainer, _, outcome = trained(method="bp", control="shallow")
+    assert len(trainer.task.network.blocks) == 0
+    assert len(outcome.final.sites["h_norm"]) == 1
+    assert outcome.final.scalars["growth_max"].reason == "the network has no block"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_that_blows_up_is_marked_and_nothing_crashes(method):
+    _, recorder, outcome = trained(method=method, epochs=4, learning_rate=1e30)
+    assert outcome.status == "diverged"
+    assert outcome.epochs < 4
+    assert recorder.rows[-1].measurements.scalars["loss_train"].not_finite
+    assert outcome.final.sites["h_norm"][-1].not_finite
+    assert outcome.final.sites["gamma"][0].not_finite
+    assert outcome.final.scalars["accuracy"].value == 0.0  # logits of nan are wrong, not class 0
+
+
+@pytest.mark.parametrize("place", ["loss_train", "penalty", "h_norm"])
+def test_divergence_is_a_loss_or_a_state_that_is_not_finite(place):
+    healthy = Measurements(
+        {"h_norm": (Reading(1.0),), "gamma": (Reading(None, "no feedback"),)},
+        {"loss_train": Reading(1.0), "penalty": Reading(0.0), "gamma_deep_mean": Reading(None, "no feedback")},
+    )
+    assert not has_diverged(healthy)
+    broken = Reading.of(math.inf)
+    if place == "h_norm":
+        assert has_diverged(Measurements({"h_norm": (Reading(1.0), broken)}, healthy.scalars))
+    else:
+        assert has_diverged(Measurements(healthy.sites, {**healthy.scalars, place: broken}))
+
+
+def test_stop_ends_between_epochs_and_says_how_to_go_on():
+    trainer, recorder = Trainer(tiny_task(epochs=5)), Recorder()
+    with pytest.raises(Interrupted, match="stopped after epoch 2 of 5; the same command goes on from there"):
+        train(trainer, recorder, stop=lambda: trainer.epoch == 2)
+    assert [row.epoch for row in recorder.rows] == [0, 1, 2]
+
+
+def test_threads_are_pinned_inside_and_restored_after():
+    with pinned_threads(2):
+        assert torch.get_num_threads() == 2
+    assert torch.get_num_threads() == 1

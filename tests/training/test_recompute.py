@@ -1,0 +1,63 @@
+"""A finished run measured again from its files gives the same figures; without its feedback no Γ."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fa_registry.errors import IntegrityError
+from fa_registry.training.checkpoint import load_tensors, save_tensors
+from fa_registry.training.recompute import NO_FEEDBACK, remeasure
+from tests.helpers.small import trained
+
+
+@pytest.fixture(params=["fa", "dfa", "bp"])
+def run(request, tmp_path):
+    """(spec, checkpoint, feedback, digests, final measurements) of a short run."""
+    trainer, _, outcome = trained(method=request.param, epochs=1)
+    paths = {"checkpoint": tmp_path / "final.safetensors", "feedback": tmp_path / "state.safetensors"}
+    digests = {
+        "checkpoint": save_tensors(paths["checkpoint"], trainer.task.network.state_dict()),
+        "feedback": save_tensors(paths["feedback"], trainer.task.feedback.state_dict()),
+    }
+    return trainer.task.spec, paths["checkpoint"], paths["feedback"], digests, outcome.final
+
+
+def test_recomputed_figures_are_bit_equal(run):
+    spec, checkpoint, feedback, digests, final = run
+    again = remeasure(spec, checkpoint, feedback, digests)
+    assert again.sites == final.sites
+    assert again.conventions == final.conventions
+    assert again.scalars == {
+        name: reading
+        for name, reading in final.scalars.items()
+        if name not in ("loss_train", "accuracy_train", "penalty")
+    }
+
+
+def test_without_the_feedback_file_every_gamma_is_na(run):
+    spec, checkpoint, _, digests, _ = run
+    measured = remeasure(spec, checkpoint, None, digests)
+    gammas = [reading for name, row in measured.sites.items() if name.startswith("gamma") for reading in row]
+    if spec.method == "bp":
+        assert all(reading.value is not None for reading in gammas)  # its credit needs no feedback state
+    else:
+        assert {reading.reason for reading in gammas} == {NO_FEEDBACK}
+        assert measured.scalars["gamma_deep_mean"].reason == NO_FEEDBACK
+
+
+def test_a_changed_checkpoint_is_refused(run):
+    spec, checkpoint, feedback, digests, _ = run
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(IntegrityError, match="final.safetensors: expected SHA-256"):
+        remeasure(spec, checkpoint, feedback, digests)
+
+
+@pytest.mark.parametrize("run", ["fa", "dfa"], indirect=True)
+def test_another_feedback_gives_another_gamma(run):
+    spec, checkpoint, feedback, digests, final = run
+    stream = torch.Generator().manual_seed(0)
+    fresh = {name: torch.randn(matrix.shape, generator=stream) for name, matrix in load_tensors(feedback).items()}
+    other = remeasure(spec, checkpoint, feedback, {**digests, "feedback": save_tensors(feedback, fresh)})
+    assert other.sites["gamma"][1] != final.sites["gamma"][1]
+    assert other.sites["g_norm"] == final.sites["g_norm"]

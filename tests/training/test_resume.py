@@ -1,0 +1,92 @@
+"""A stopped run goes on and ends bit-equal to an undisturbed one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fa_registry.errors import IntegrityError, Interrupted
+from fa_registry.training.loop import EpochRow, Trainer, train
+from fa_registry.training.resume import ResumeFile
+from tests.helpers.small import Recorder, tiny_task, trained, weights_equal
+
+
+@pytest.mark.parametrize("method", ["bp", "fa", "dfa"])
+@pytest.mark.parametrize("stop_at", [1, 3])
+def test_the_resumed_run_is_the_undisturbed_run(tmp_path, method, stop_at):
+    changes = {"method": method, "epochs": 4, "penalty": 0.01}
+    undisturbed, expected, _ = trained(**changes)
+    trainer, before = Trainer(tiny_task(**changes)), Recorder()
+    with pytest.raises(Interrupted):
+        train(trainer, before, stop=lambda: trainer.epoch == stop_at)
+    ResumeFile(tmp_path, trainer.task.spec.identity).write(trainer, before.rows)
+    torch.manual_seed(1)
+
+    fresh, after = Trainer(tiny_task(**changes)), Recorder()
+    rows = ResumeFile(tmp_path, fresh.task.spec.identity).read_into(fresh)
+    assert fresh.epoch == stop_at
+    outcome = train(fresh, after)
+    assert weights_equal(fresh.task.network, undisturbed.task.network)
+    assert [*rows, *after.rows] == expected.rows
+    assert outcome.epochs == 4
+
+
+def test_the_optimisers_moments_travel_along(tmp_path):
+    trainer, recorder = Trainer(tiny_task()), Recorder()
+    trainer.run_epoch()
+    file = ResumeFile(tmp_path, "id")
+    file.write(trainer, recorder.rows)
+    fresh = Trainer(tiny_task())
+    file.read_into(fresh)
+    for old, new in zip(trainer.parameters, fresh.parameters, strict=True):
+        saved, loaded = trainer.optimizer.state[old], fresh.optimizer.state[new]
+        assert saved.keys() == loaded.keys() == {"step", "exp_avg", "exp_avg_sq"}
+        assert all(torch.equal(saved[name], loaded[name]) for name in saved)
+    assert torch.equal(trainer.data_order.get_state(), fresh.data_order.get_state())
+    assert torch.equal(trainer.augmentation.get_state(), fresh.augmentation.get_state())
+
+
+def test_the_feedback_state_travels_along(tmp_path):
+    trainer = Trainer(tiny_task())
+    trainer.task.feedback.B_01.fill_(2.0)
+    ResumeFile(tmp_path, "id").write(trainer, [])
+    fresh = Trainer(tiny_task())
+    ResumeFile(tmp_path, "id").read_into(fresh)
+    assert fresh.task.feedback.B_01.eq(2.0).all()
+
+
+def test_rows_with_readings_that_are_not_finite_survive(tmp_path):
+    trainer, recorder, _ = trained(epochs=3, learning_rate=1e30)
+    file = ResumeFile(tmp_path, "id")
+    file.write(trainer, recorder.rows)
+    assert file.read_into(Trainer(tiny_task())) == recorder.rows
+    assert isinstance(recorder.rows[-1], EpochRow)
+
+
+def test_nothing_to_resume_is_an_empty_list(tmp_path):
+    trainer = Trainer(tiny_task())
+    assert ResumeFile(tmp_path, "id").read_into(trainer) == []
+    assert trainer.epoch == 0
+
+
+def test_a_damaged_file_is_an_integrity_error(tmp_path):
+    file = ResumeFile(tmp_path, "id")
+    file.write(Trainer(tiny_task()), [])
+    file.path.write_bytes(file.path.read_bytes()[:-50])
+    with pytest.raises(IntegrityError):
+        file.read_into(Trainer(tiny_task()))
+
+
+def test_a_finished_run_removes_its_file(tmp_path):
+    file = ResumeFile(tmp_path, "id")
+    file.write(Trainer(tiny_task()), [])
+    file.remove()
+    file.remove()
+    assert not file.path.exists()
+
+
+def test_a_write_is_due_after_a_while_only(tmp_path, monkeypatch):
+    file = ResumeFile(tmp_path, "id")
+    assert not file.due()
+    monkeypatch.setattr("fa_registry.training.resume.SECONDS_BETWEEN", -1.0)
+    assert file.due()

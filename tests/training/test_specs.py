@@ -1,0 +1,135 @@
+"""parse_spec: every wrong field at once, each with what was expected."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fa_registry.datasets.digits import Digits
+from fa_registry.errors import InvalidFields
+from fa_registry.records import Recipe
+from fa_registry.training.specs import parse_spec
+from tests.helpers.small import RAW, tiny_spec
+
+
+def problems(**changes) -> tuple[str, ...]:
+    with pytest.raises(InvalidFields) as caught:
+        tiny_spec(**changes)
+    return caught.value.problems
+
+
+def test_text_as_mlflow_hands_it_over_gives_the_same_spec():
+    text = {
+        **RAW,
+        "seed": "3",
+        "epochs": "2",
+        "penalty": "0.0",
+        "batch_size": "128",
+        "control": "",
+        "architecture_options": {"d_hidden": "16", "num_blocks": "2", "w2_std": "0.5", "terminal_ln": "true"},
+    }
+    assert parse_spec(text) == parse_spec(RAW)
+    assert parse_spec(text).identity == parse_spec(RAW).identity
+
+
+def test_options_are_resolved_so_that_the_identity_names_them_all():
+    spec = tiny_spec(architecture_options={})
+    assert spec.architecture_options == {
+        "d_hidden": 256,
+        "num_blocks": 4,
+        "terminal_ln": True,
+        "residual": True,
+        "w2_std": 0.01,
+    }
+    assert spec.identity == tiny_spec(architecture_options={"d_hidden": 256}).identity
+    assert spec.recipe == Recipe()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"method": "dfaa"}, "method: unknown method 'dfaa' (did you mean 'dfa'?); known: "),
+        ({"architecture": "resmpl"}, "architecture: unknown architecture 'resmpl' (did you mean 'resmlp'?); known: "),
+        ({"dataset": "digit"}, "dataset: unknown data set 'digit' (did you mean 'digits'?); known: "),
+        ({"penalty": -1}, "penalty: expected at least 0, found -1"),
+        ({"penalty": "nan"}, "penalty: expected a finite number, found 'nan'"),
+        ({"penalty": True}, "penalty: expected a finite number, found True"),
+        ({"penalty": "much"}, "penalty: expected a number, found 'much'"),
+        ({"epochs": -1}, "epochs: expected at least 0, found -1"),
+        ({"epochs": "notafloat"}, "epochs: expected a whole number, found 'notafloat'"),
+        ({"epochs": 1.5}, "epochs: expected a whole number, found 1.5"),
+        ({"epochs": True}, "epochs: expected a whole number, found True"),
+        ({"epochs": [3]}, "epochs: expected a whole number, found [3]"),
+        ({"batch_size": 0}, "batch_size: expected at least 1, found 0"),
+        ({"batch_size": 1438}, "batch_size: 1438 is larger than the data (digits trains on 1437)"),
+        ({"seed": None}, "seed: missing"),
+        ({"learning_rate": "inf"}, "learning_rate: expected a finite number, found 'inf'"),
+        ({"optimizer": "sgd"}, "optimizer: expected one of adamw, found 'sgd'"),
+        ({"control": "frozn"}, "control: expected one of none, frozen, shallow, found 'frozn'"),
+        ({"colour": "red"}, "colour: unknown field 'colour'"),
+        ({"epoch": 3}, "epoch: unknown field 'epoch' (did you mean 'epochs'?)"),
+        ({"architecture_options": {"depth": 2}}, "architecture_options: unknown option of resmlp 'depth'"),
+        (
+            {"architecture_options": {"d_hiden": 2}},
+            "architecture_options: unknown option of resmlp 'd_hiden' (did you mean 'd_hidden'?)",
+        ),
+        ({"architecture_options": {"d_hidden": 0}}, "architecture_options: d_hidden: expected at least 1, found 0"),
+        (
+            {"architecture_options": {"terminal_ln": "maybe"}},
+            "architecture_options: terminal_ln: expected true or false, found 'maybe'",
+        ),
+        ({"architecture_options": "d_hidden"}, "architecture_options: expected name=value pairs, found 'd_hidden'"),
+        ({"method_options": {"beta": 1}}, "method_options: unknown option of dfa 'beta'"),
+        ({"control": "frozen"}, "control: the frozen control is trained by bp, found method 'dfa'"),
+        (
+            {"control": "shallow", "method": "bp", "penalty": 1},
+            "penalty: the shallow control has no trained block to penalise",
+        ),
+        (
+            {"architecture_options": {"num_blocks": 0}},
+            "architecture_options: num_blocks=0 leaves 'dfa' no block to send a credit to",
+        ),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_one_wrong_field_is_one_problem(changes, words):
+    found = problems(**changes)
+    assert len(found) == 1, found
+    assert found[0].startswith(words)
+
+
+def test_the_default_batch_is_held_against_the_data_too(monkeypatch):
+    monkeypatch.setattr(Digits, "card", dataclasses.replace(Digits.card, train_samples=100))
+    assert problems() == ("batch_size: 128 is larger than the data (digits trains on 100)",)
+
+
+def test_all_wrong_fields_are_reported_at_once():
+    found = problems(
+        method="dfaa",
+        seed=None,
+        epochs="notafloat",
+        penalty=-1,
+        batch_size=5000,
+        colour=1,
+        architecture_options={"depth": 2, "d_hidden": 0},
+    )
+    assert sorted(problem.split(":")[0] for problem in found) == [
+        "architecture_options",
+        "architecture_options",
+        "batch_size",
+        "colour",
+        "epochs",
+        "method",
+        "penalty",
+        "seed",
+    ]
+
+
+def test_the_message_names_its_subject():
+    with pytest.raises(InvalidFields, match="^run 3 of study x: 5 problems"):
+        parse_spec({}, "run 3 of study x")
+
+
+def test_bp_may_have_no_blocks():
+    assert tiny_spec(method="bp", architecture_options={"num_blocks": 0}).architecture_options["num_blocks"] == 0

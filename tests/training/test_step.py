@@ -1,0 +1,174 @@
+"""One step: one forward, one backward; nothing leaks from block to block; norms and sums."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+
+from fa_registry.methods.dfa import PLUGIN as DFA
+from fa_registry.training.step import OutputError, exact_step, local_step, normalise
+from tests.helpers.small import double, tiny_task
+
+LAMBDA = 0.05
+
+
+class Counting(nn.Module):
+    """A block that counts how often it runs forward and how often a gradient comes back through it."""
+
+    def __init__(self, block: nn.Module):
+        super().__init__()
+        self.block, self.forwards, self.backwards = block, 0, 0
+
+    def forward(self, state):
+        self.forwards += 1
+        branch = self.block(state)
+        branch.register_hook(self._came_back)
+        return branch
+
+    def _came_back(self, gradient):
+        self.backwards += 1
+
+
+def step(task, penalty: float = 0.0, credit_norm: str = "none", count: int = 32):
+    images, labels = (rows[:count] for rows in task.eval_batch)
+    task.network.zero_grad(set_to_none=True)
+    if task.method.end_to_end:
+        return exact_step(task.network, images, labels, penalty)
+    return local_step(task.network, task.method, task.feedback, images, labels, penalty, credit_norm)
+
+
+def gradients(network) -> dict[str, torch.Tensor]:
+    return {name: parameter.grad.clone() for name, parameter in network.named_parameters()}
+
+
+@pytest.mark.parametrize("method", ["bp", "fa", "dfa"])
+@pytest.mark.parametrize("penalty", [0.0, LAMBDA])
+def test_one_forward_and_one_backward_a_block(method, penalty):
+    task = tiny_task(method=method)
+    task.network.blocks = nn.ModuleList(Counting(block) for block in task.network.blocks)
+    step(task, penalty)
+    assert [(block.forwards, block.backwards) for block in task.network.blocks] == [(1, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("penalty", [0.0, LAMBDA])
+def test_exact_step_is_autograd_of_the_written_loss(penalty):
+    task = double(tiny_task(method="bp"))
+    images, labels = (rows[:32] for rows in task.eval_batch)
+    step(task, penalty)
+    found = gradients(task.network)
+    logits, hidden = task.network(images, return_hidden=True)
+    branches = [above - below for below, above in zip(hidden[:-1], hidden[1:], strict=True)]
+    loss = nn.functional.cross_entropy(logits, labels) + penalty * sum(f.square().sum(1).mean() for f in branches)
+    expected = torch.autograd.grad(loss, list(task.network.parameters()))
+    for (name, gradient), true in zip(found.items(), expected, strict=True):
+        torch.testing.assert_close(gradient, true, rtol=1e-10, atol=1e-15, msg=name)
+
+
+@pytest.mark.parametrize("method", ["fa", "dfa"])
+def test_a_local_rule_leaks_no_gradient_between_blocks(method):
+    """Block 1's update must not notice block 2's branch weights: h_1 is fed to block 2 detached."""
+    task = tiny_task(method=method, penalty=LAMBDA)
+    step(task, LAMBDA)
+    before = gradients(task.network)
+
+    class Silent(type(task.method)):
+        """Credits of zero above block 1, so that anything reaching block 1 came from its own credit."""
+
+        def credits(self, feedback, inputs):
+            own = super().credits(feedback, inputs)
+            return [*own[:2], torch.zeros_like(own[2])]
+
+    silent = dataclasses.replace(task, method=Silent())
+    step(silent, LAMBDA)
+    after = gradients(task.network)
+    for name, gradient in before.items():
+        if name.startswith("blocks.1."):
+            assert not torch.equal(gradient, after[name]) or gradient.abs().max() == 0, name
+        else:
+            assert torch.equal(gradient, after[name]), name
+
+
+def test_a_local_rule_differs_from_bp_in_the_blocks_and_not_in_the_head():
+    local, exact = tiny_task(method="dfa"), tiny_task(method="bp")
+    step(local)
+    step(exact)
+    mine, true = gradients(local.network), gradients(exact.network)
+    for name, gradient in mine.items():
+        assert torch.allclose(gradient, true[name], rtol=1e-4, atol=1e-7) == name.startswith("out_"), name
+
+
+def test_the_penalty_alone_shrinks_each_branch_and_touches_neither_embedding_nor_head():
+    task = double(tiny_task(method="dfa"))
+    images, _ = (rows[:32] for rows in task.eval_batch)
+    step(task)
+    without = gradients(task.network)
+    step(task, LAMBDA)
+    added = {name: gradient - without[name] for name, gradient in gradients(task.network).items()}
+    hidden = task.network(images, return_hidden=True)[1]
+    for index, block in enumerate(task.network.blocks):
+        penalty = LAMBDA * block(hidden[index].detach()).square().sum(1).mean()
+        for (name, _), true in zip(
+            block.named_parameters(), torch.autograd.grad(penalty, list(block.parameters())), strict=True
+        ):
+            torch.testing.assert_close(added.pop(f"blocks.{index}.{name}"), true, rtol=1e-9, atol=1e-14)
+    assert added
+    assert all(rest.abs().max() == 0 for rest in added.values())
+
+
+def test_sums_are_over_the_batch():
+    task = double(tiny_task(method="dfa"))
+    images, labels = (rows[:32] for rows in task.eval_batch)
+    sums = step(task, LAMBDA)
+    logits, hidden = task.network(images, return_hidden=True)
+    branches = [above - below for below, above in zip(hidden[:-1], hidden[1:], strict=True)]
+    assert sums.loss.item() == pytest.approx(nn.functional.cross_entropy(logits, labels, reduction="sum").item())
+    assert sums.correct.item() == (logits.argmax(1) == labels).sum().item()
+    assert sums.penalty.item() == pytest.approx(LAMBDA * sum(f.square().sum().item() for f in branches))
+    assert step(task).penalty.item() == 0.0
+
+
+def test_credits_are_of_the_summed_loss_whatever_the_batch_size():
+    """A method is told g_L without 1/N: the same sample's row in a batch of 1 and of 32."""
+    task = double(tiny_task(method="fa"))
+    told = []
+
+    class Listening(type(task.method)):
+        def credits(self, feedback, inputs):
+            told.append(inputs)
+            return super().credits(feedback, inputs)
+
+    listening = dataclasses.replace(task, method=Listening())
+    step(listening, count=32)
+    step(listening, count=1)
+    torch.testing.assert_close(told[0].output_gradient[:1], told[1].output_gradient, rtol=1e-12, atol=1e-15)
+    assert all(inputs.gradients is None for inputs in told)
+
+
+def test_rms_norm_is_per_sample_and_over_features():
+    credit = torch.tensor([[3.0, 4.0], [0.0, 0.0], [-30.0, 40.0]], dtype=torch.float64)
+    found = normalise(credit, "rms")
+    rms = 12.5**0.5
+    assert found[0].tolist() == pytest.approx([3 / (rms + 1e-6), 4 / (rms + 1e-6)], rel=1e-12)
+    assert found[1].tolist() == [0.0, 0.0]
+    assert found[2].tolist() == pytest.approx([-30 / (10 * rms + 1e-6), 40 / (10 * rms + 1e-6)], rel=1e-12)
+    assert normalise(credit, "none") is credit
+
+
+def test_rms_norm_of_a_map_is_over_all_its_entries():
+    credit = torch.full((2, 3, 4, 5), 7.0)
+    torch.testing.assert_close(normalise(credit, "rms"), torch.ones(2, 3, 4, 5))
+
+
+def test_output_error_needs_no_second_softmax():
+    logits, labels = torch.tensor([[0.0, 0.0], [1000.0, 0.0]], requires_grad=True), torch.tensor([0, 1])
+    output = OutputError.of(logits, labels)
+    assert output.error.tolist() == [[-0.5, 0.5], [1.0, -1.0]]
+    assert not output.error.requires_grad
+    assert output.sums(labels, torch.zeros(())).loss.item() == pytest.approx(1000 + 0.6931472)
+
+
+def test_dfa_without_graph_state_is_the_catalogs():
+    assert tiny_task(method="dfa").method is DFA
