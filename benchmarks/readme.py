@@ -27,6 +27,14 @@ ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "docs" / "measured" / "first_light.json"
 BEGIN, END = "<!-- measured: python -m benchmarks.readme --record -->", "<!-- /measured -->"
 REPEATS = 5
+RATIOS = {  # a recorded ratio: its words in README, and the aim
+    "dfa / published": ("against the published loop", "≤ 0.5"),
+    "dfa / published on our layer": ("dfa / published on our layer: the order of the work, and a fused AdamW", ""),
+    "dfa / published on our layer, fused AdamW": (
+        "dfa / published on our layer, fused AdamW: the order of the work alone",
+        "",
+    ),
+}
 
 
 def record() -> dict[str, Any]:
@@ -72,13 +80,15 @@ def render(measured: Mapping[str, Any]) -> str:
         "fa-registry --help": "≤ 0.6 s",
     }
     lines += [f"| {name} | {measured['seconds'][name]:.3g} s | {aim} |" for name, aim in aims.items()]
-    ratio = step["ratio"]["dfa / published"]
-    spread = f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
-    lines.append(f"| DFA step, CIFAR-shaped, against the published loop | {spread} | ≤ 0.5 |")
+    for compared, (words, aim) in RATIOS.items():
+        ratio = step["ratio"][compared]
+        spread = f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+        lines.append(f"| DFA step, CIFAR-shaped, {words} | {spread} | {aim}{' ' if aim else ''}|")
     for name, one in overheads.items():
         lines += [
-            f"| diagnostics every epoch, {name}, of training | {one['diagnostics_share']:.1%} | ≤ 2 % |",
-            f"| the same with whole-test-set accuracy | {one['measuring_share']:.1%} | |",
+            f"| measuring every epoch, whole test set included, {name}, of training "
+            f"| {one['measuring_share']:.1%} | ≤ 2 % |",
+            f"| of which diagnostics (without test accuracy), {name} | {one['diagnostics_share']:.1%} | |",
             f"| tracking, {name}, of training | {one['tracking_share']:.1%} | ≤ 3 % |",
         ]
     return "\n".join(lines)

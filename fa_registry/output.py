@@ -68,8 +68,8 @@ def trained(run_id: str, result: TrainingResult | None, as_json: bool) -> None:
         click.echo(f"run {run_id}: {status}{hint}")
 
 
-def studied(result: StudyResult, as_json: bool) -> int:
-    """Prints the study's outcome; returns its exit code."""
+def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
+    """Prints the study's outcome (errors alone if quiet); returns its exit code."""
     if as_json:
         click.echo(
             jsonio.pretty(
@@ -90,7 +90,8 @@ def studied(result: StudyResult, as_json: bool) -> int:
         "failed": result.failed,
         "stopped": result.stopped,
     }
-    click.echo(f"study {result.study}: " + ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs))
+    if not quiet:
+        click.echo(f"study {result.study}: " + ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs))
     for name, error in result.failed.items():
         click.echo(f"\n{name} failed:\n{error}", err=True)
     if result.stopped:

@@ -15,16 +15,19 @@ NOT_A_CHECKOUT = "not a git checkout"
 
 
 @cache  # one git call a process: the code that is imported does not change while it runs
-def commit() -> tuple[str, bool]:
-    """(commit, dirty) of the checkout this package is imported from; NOT_A_CHECKOUT for an installed wheel."""
+def commit() -> tuple[str, bool | None]:
+    """(commit, dirty) of the checkout this package is imported from; NOT_A_CHECKOUT for an installed wheel.
+
+    dirty is None where that cannot be said.
+    """
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
-        return NOT_A_CHECKOUT, False
+        return NOT_A_CHECKOUT, None
     try:
         head = _git(root, "rev-parse", "HEAD")
         return head, bool(_git(root, "status", "--porcelain"))
     except (OSError, subprocess.SubprocessError) as error:
-        return f"unknown: {error}", False
+        return f"unknown: {error}", None
 
 
 def versions() -> dict[str, str]:

@@ -127,7 +127,7 @@ class RunRecord:
     """One run as the audit sees it. status: complete, diverged or failed. setting: readable name of what it is compared within.
 
     trajectory: headline quantity (h_L, g_L, growth_max, accuracy, …) → one Reading an epoch (index = epoch, 0 = init).
-    digests: artifact path → SHA-256. failure: the traceback of a broken run.
+    digests: artifact path → SHA-256.
     """
 
     run_id: str
@@ -141,7 +141,6 @@ class RunRecord:
     digests: Mapping[str, str] = field(default_factory=dict)
     feedback: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -184,11 +183,15 @@ class RunAudit:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A run that was selected but cannot be judged, and why; shown, never dropped in silence."""
+    """A run that was selected but cannot be judged, and why; shown, never dropped in silence.
+
+    failure: the traceback of a broken run.
+    """
 
     run_id: str
     name: str
     reason: str
+    failure: str = ""
 
 
 @dataclass(frozen=True)

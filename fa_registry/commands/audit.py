@@ -15,15 +15,17 @@ from fa_registry import architectures, datasets, jsonio, methods
 from fa_registry.commands.evidence import gather
 from fa_registry.commands.selection import Selection, select
 from fa_registry.commands.stores import launched_run, open_tracker
-from fa_registry.errors import IntegrityError
+from fa_registry.errors import IntegrityError, InvalidFields, UnknownName
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.grouping import frozen_controls
 from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.protocol.verdict import exit_code
-from fa_registry.records import AuditReport, Exclusion, RunAudit, RunRecord
+from fa_registry.records import SCHEMA, AuditReport, Exclusion, RunAudit, RunRecord
 from fa_registry.reporting.render import note_markdown, render_report
+from fa_registry.studies.study import load_study
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
+from fa_registry.tracking.writer import process_tag
 
 DEFAULT_EDITION = "2026-05"
 MAX_NOTE = 4000
@@ -61,17 +63,39 @@ class AuditRequest:
 
 def run_audit(request: AuditRequest) -> AuditResult:
     """Audit the selected runs, write the pages to `out` and log them as one audit run beside the runs."""
-    tracker = open_tracker(request.store, request.experiment)
+    _check(request)
+    tracker = open_tracker(request.store, create=False)
     adopted = launched_run() if request.adopt else ""
     selection = select(tracker, request.study, request.experiment, request.run_ids, request.overrides)
     edition = load_edition(request.edition or selection.edition or DEFAULT_EDITION)
     report, tampered = build_report(tracker, selection, edition, request)
     out = Path(request.out)
     pages = tuple(render_report(report, out, Path(request.templates) if request.templates else None))
-    audit_run_id = _log(tracker, report, pages, out, selection.study, adopted)
+    beside = open_tracker(request.store, selection.runs[0].experiment)  # the audit stands in its runs' experiment
+    audit_run_id = _log(beside, report, pages, out, selection.study, adopted)
     verdicts = [run.verdict for run in report.runs if run.verdict.outcome != "control"]
     incomplete = bool(report.excluded) or not verdicts
     return AuditResult(report, pages, audit_run_id, exit_code(verdicts, tampered or incomplete))
+
+
+def _check(request: AuditRequest) -> None:
+    """Refuse what cannot end well before anything is measured or opened; every wrong field is named."""
+    problems = []
+    if Path(request.out).exists() and not Path(request.out).is_dir():
+        problems.append(f"out: {request.out} is a file; a folder is needed")
+    if request.templates and not Path(request.templates).is_dir():
+        problems.append(f"templates: there is no folder {request.templates}")
+    for name, load in (("edition", load_edition), ("study", load_study)):
+        value = getattr(request, name)
+        try:
+            if value:
+                load(value)
+        except InvalidFields as error:
+            problems += error.problems
+        except UnknownName as error:
+            problems.append(f"{name}: {error}")
+    if problems:
+        raise InvalidFields("audit", problems)
 
 
 def build_report(
@@ -120,23 +144,35 @@ def _log(tracker: Tracker, report: AuditReport, pages: Sequence[Path], out: Path
     """One audit run with the pages as artifacts; verdict, first fires and note on every audited run."""
     tags = {
         schema.TAG_KIND: "audit",
+        schema.TAG_SCHEMA: str(SCHEMA),
+        schema.TAG_STATUS: "running",
+        schema.TAG_PROCESS: process_tag(),
         schema.TAG_STUDY: study,
         "fa.edition": report.edition.name,
-        "fa.audit": jsonio.digest_of(report),
+        schema.TAG_AUDIT: jsonio.digest_of(report),
         schema.TAG_NOTE: report.title,
     }
     run_id = tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
-    folder = Path(tempfile.mkdtemp(prefix="fa_registry-audit-"))
-    for page in pages:
-        copy = folder / page.relative_to(out)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(page, copy)
-    tracker.upload(run_id, folder)
-    shutil.rmtree(folder)
-    for run in report.runs:
-        tracker.log(run.record.run_id, tags={**verdict_tags(run, report), schema.TAG_REPORT: run_id})
-    tracker.finish(run_id, "FINISHED")
+    status, state = "failed", "FAILED"
+    try:
+        _upload(tracker, run_id, pages, out)
+        for run in report.runs:
+            tracker.log(run.record.run_id, tags={**verdict_tags(run, report), schema.TAG_REPORT: run_id})
+        status, state = "complete", "FINISHED"
+    finally:
+        tracker.log(run_id, tags={schema.TAG_STATUS: status})
+        tracker.finish(run_id, state)
     return run_id
+
+
+def _upload(tracker: Tracker, run_id: str, pages: Sequence[Path], out: Path) -> None:
+    """The pages alone: `out` may hold other files of the user's."""
+    with tempfile.TemporaryDirectory(prefix="fa_registry-audit-") as folder:
+        for page in pages:
+            copy = Path(folder) / page.relative_to(out)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(page, copy)
+        tracker.upload(run_id, Path(folder))
 
 
 def verdict_tags(run: RunAudit, report: AuditReport) -> dict[str, str]:

@@ -11,7 +11,7 @@ from fa_registry.records import Integrity, Reading, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_record
-from fa_registry.training.recompute import NO_FEEDBACK, remeasure
+from fa_registry.training.recompute import NO_FEEDBACK, obstacle, remeasure
 
 GAMMA = ("gamma", "norm_ratio")  # quantities that need the feedback state start so
 
@@ -29,6 +29,8 @@ def gather(tracker: Tracker, run: StoredRun, trust_logged: bool = False, data_ro
     checkpoint = tracker.artifact(run.run_id, schema.FINAL)
     if checkpoint is None:
         raise IntegrityError(f"run {run.run_id}: {schema.FINAL} is missing")
+    if hindrance := obstacle(record.spec):
+        return dataclasses.replace(record, integrity=Integrity("unverifiable", (hindrance,)))
     digests = {"checkpoint": record.digests[schema.FINAL], "feedback": record.digests.get(schema.FEEDBACK)}
     threads = int(record.measurements.conventions["threads"])
     try:

@@ -22,7 +22,7 @@ from fa_registry.tracking.store import resolve_uri
 
 def show(run_id: str, store: str = "") -> RunRecord:
     """One finished run's record; an unfinished run's status and failure in an error."""
-    tracker = open_tracker(store)
+    tracker = open_tracker(store, create=False)
     run = tracker.get(_whole_id(tracker, run_id))
     if run.tags.get(schema.TAG_STATUS) not in schema.FINISHED_STATUSES:
         failure = tracker.artifact(run.run_id, schema.FAILURE)

@@ -41,10 +41,10 @@ def select(
         selection = _by_study(tracker, study, overrides or {})
     elif experiment:
         selection = _sorted_out(
-            tracker.search({schema.TAG_KIND: "run"}, experiment), f"every run of experiment {experiment}"
+            tracker, tracker.search({schema.TAG_KIND: "run"}, experiment), f"every run of experiment {experiment}"
         )
     else:
-        selection = _sorted_out([tracker.get(run_id) for run_id in run_ids], f"{len(run_ids)} runs by id")
+        selection = _sorted_out(tracker, [tracker.get(run_id) for run_id in run_ids], f"{len(run_ids)} runs by id")
     if not selection.runs:
         raise NothingSelected(
             f"no finished run among {selection.words} in {tracker.uri}"
@@ -68,7 +68,7 @@ def _by_study(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> Sele
             chosen.append(finished[0])
             superseded += len(finished) - 1
         else:
-            excluded.append(_unfinished(spec, attempts))
+            excluded.append(_unfinished(tracker, spec, attempts))
     others = sum(len(runs) for runs in by_identity.values())
     remarks = []
     if superseded:
@@ -81,15 +81,9 @@ def _by_study(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> Sele
     return Selection(tuple(chosen), tuple(excluded), words, tuple(remarks), study.edition, study.name)
 
 
-def _sorted_out(runs: Sequence[StoredRun], words: str) -> Selection:
+def _sorted_out(tracker: Tracker, runs: Sequence[StoredRun], words: str) -> Selection:
     finished = tuple(run for run in runs if _is_finished(run))
-    excluded = tuple(
-        Exclusion(
-            run.run_id, run.name, f"half-written: {schema.TAG_STATUS} is {run.tags.get(schema.TAG_STATUS, 'not set')}"
-        )
-        for run in runs
-        if not _is_finished(run)
-    )
+    excluded = tuple(_half_written(tracker, run) for run in runs if not _is_finished(run))
     return Selection(finished[::-1], excluded, words)
 
 
@@ -97,8 +91,17 @@ def _is_finished(run: StoredRun) -> bool:
     return run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES
 
 
-def _unfinished(spec: RunSpec, attempts: Sequence[StoredRun]) -> Exclusion:
-    if not attempts:
-        return Exclusion("", run_name(spec), "no run of this specification yet")
-    status = attempts[0].tags.get(schema.TAG_STATUS, "not set")
-    return Exclusion(attempts[0].run_id, attempts[0].name, f"half-written: {schema.TAG_STATUS} is {status}")
+def _unfinished(tracker: Tracker, spec: RunSpec, attempts: Sequence[StoredRun]) -> Exclusion:
+    return (
+        _half_written(tracker, attempts[0])
+        if attempts
+        else Exclusion("", run_name(spec), "no run of this specification yet")
+    )
+
+
+def _half_written(tracker: Tracker, run: StoredRun) -> Exclusion:
+    """A run that did not finish, with the traceback it left, if it left one."""
+    status = run.tags.get(schema.TAG_STATUS, "not set")
+    path = tracker.artifact(run.run_id, schema.FAILURE)
+    failure = path.read_text(encoding="utf-8") if path else ""
+    return Exclusion(run.run_id, run.name, f"half-written: {schema.TAG_STATUS} is {status}", failure)

@@ -10,13 +10,17 @@ from typing import Any
 
 from fa_registry.commands.progress import Progress
 from fa_registry.commands.stores import launched_run, open_tracker
-from fa_registry.commands.training import TrainingJob, finished_run, run_training
+from fa_registry.commands.training import TrainingJob, close_zombies, finished_run, run_training
+from fa_registry.errors import InvalidFields, UnknownName
+from fa_registry.protocol.rules import load_edition
 from fa_registry.records import SCHEMA, RunSpec
 from fa_registry.studies.executors.local import JobEvent, run_jobs, stop_on_signal
 from fa_registry.studies.study import Study, load_study
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.writer import process_tag
 from fa_registry.training.naming import run_name
+from fa_registry.training.specs import whole_number
 
 
 @dataclass
@@ -39,38 +43,59 @@ def run_study(
     overrides: Mapping[str, Any],
     store: str = "",
     experiment: str = "",
-    processes: int = 0,
+    jobs: str | int = 0,
     force: bool = False,
     checkpoint_every: int = 0,
     data_root: str = "",
 ) -> StudyResult:
-    """Train every run of the study that the store does not hold yet. processes 0: one a core (one in all on a GPU)."""
-    study = load_study(name, overrides)
+    """Train every run of the study that the store does not hold yet. jobs 0: one process a core (one in all on a GPU)."""
+    study, processes = _checked(name, overrides, jobs)
     tracker, adopted = open_tracker(store, experiment), launched_run()
-    result = StudyResult(study.name)
-    todo = []
-    for spec in study.specs:
-        present = None if force else finished_run(tracker, spec)
-        if present:
-            result.present.append(present.run_id)
-        else:
-            todo.append(spec)
+    close_zombies(tracker, {schema.TAG_KIND: "study"})
+    found = [(spec, None if force else finished_run(tracker, spec)) for spec in study.specs]
+    todo = [spec for spec, run in found if run is None]
+    result = StudyResult(study.name, present=[run.run_id for _, run in found if run])
     if adopted:
         tracker.adopt(adopted, f"study {study.name}", _study_tags(study), {})
     if not todo:
-        print(
-            f"study {study.name}: all {len(study.specs)} runs are complete, nothing to train (--force trains again)",
-            file=sys.stderr,
+        message = (
+            f"study {study.name}: all {len(study.specs)} runs are complete, nothing to train (--force trains again)"
         )
+        print(message, file=sys.stderr)
+        if adopted:
+            tracker.log(adopted, tags={schema.TAG_STATUS: "complete"})
         return result
     parent = adopted or tracker.create(f"study {study.name}", _study_tags(study), {})
     try:
-        _train_all(todo, study, tracker, parent, result, _processes(processes, todo), checkpoint_every, data_root)
+        processes = processes or _default_processes(todo)
+        _train_all(todo, study, tracker, parent, result, processes, checkpoint_every, data_root)
     finally:
         broken = bool(result.failed or result.stopped) or len(result.trained) < len(todo)
+        for spec in todo if result.failed else ():  # a worker that was killed could not end its run
+            close_zombies(tracker, {schema.TAG_SPEC: spec.identity})
         tracker.log(parent, tags={schema.TAG_STATUS: "failed" if broken else "complete"})
         tracker.finish(parent, "FAILED" if broken else "FINISHED")
     return result
+
+
+def _checked(name: str, overrides: Mapping[str, Any], jobs: str | int) -> tuple[Study, int]:
+    """The study and the number of processes; everything that is wrong in either is named at once."""
+    problems: list[str] = []
+    processes, study = 0, None
+    try:
+        processes = whole_number(jobs, least=0)
+    except ValueError as error:
+        problems.append(f"jobs: {error}")
+    try:
+        study = load_study(name, overrides)
+        load_edition(study.edition)  # an edition that does not exist must show before hours of training, not after
+    except InvalidFields as error:
+        problems += error.problems
+    except UnknownName as error:
+        problems.append(f"study {name}: {error}")
+    if problems or study is None:
+        raise InvalidFields(f"study {name}", problems)
+    return study, processes
 
 
 def _train_all(
@@ -117,11 +142,10 @@ def _study_tags(study: Study) -> dict[str, str]:
         schema.TAG_SCHEMA: str(SCHEMA),
         schema.TAG_STUDY: study.name,
         schema.TAG_STATUS: "running",
+        schema.TAG_PROCESS: process_tag(),
         schema.TAG_NOTE: study.title,
     }
 
 
-def _processes(asked: int, todo: list[RunSpec]) -> int:
-    if asked:
-        return asked
+def _default_processes(todo: list[RunSpec]) -> int:
     return 1 if any(spec.device_class == "cuda" for spec in todo) else os.cpu_count() or 1

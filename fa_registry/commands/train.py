@@ -43,11 +43,19 @@ def run_train(
         checkpoint_every=checkpoint_every,
         data_root=data_root,
     )
+    end = _run_here(job, run_name(spec))
+    if end.kind == "stopped":
+        raise Interrupted(end.value or "stopped before it began")
+    if end.kind == "failed":
+        raise RegistryError(end.value)
+    return end.value.run_id, end.value
+
+
+def _run_here(job: TrainingJob, name: str) -> JobEvent:
+    """Run the job in this process under a progress bar; returns how it ended."""
     ends: list[JobEvent] = []
-    with (
-        Progress(f"training {spec.epochs} epochs on {spec.device_class}", [run_name(spec)]) as progress,
-        stop_on_signal() as stop,
-    ):
+    title = f"training {job.spec.epochs} epochs on {job.spec.device_class}"
+    with Progress(title, [name]) as progress, stop_on_signal() as stop:
 
         def hear(event: JobEvent) -> None:
             progress.show(event)
@@ -55,8 +63,4 @@ def run_train(
                 ends.append(event)
 
         run_jobs([job], run_training, 1, stop, hear)
-    if ends[0].kind == "stopped":
-        raise Interrupted(ends[0].value or "stopped before it began")
-    if ends[0].kind == "failed":
-        raise RegistryError(ends[0].value)
-    return ends[0].value.run_id, ends[0].value
+    return ends[0]

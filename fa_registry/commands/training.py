@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def run_training(job: TrainingJob, stop: Callable[[], bool], report: Callable[[A
     Stopped between epochs, it leaves a resume file and raises Interrupted; the same spec then goes on from there.
     """
     tracker = MlflowTracker(job.store, job.experiment, job.experiment_id)
-    close_zombies(tracker, job.spec)
+    close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})
     resume = ResumeFile(resume_folder(job.store), job.spec.identity)
     with pinned_threads(job.threads):
         root = Path(job.data_root) if job.data_root else None
@@ -63,11 +63,16 @@ def run_training(job: TrainingJob, stop: Callable[[], bool], report: Callable[[A
         rows = resume.read_into(trainer)
         writer = RunWriter(tracker, task, job.study, job.parent, job.adopt, job.checkpoint_every)
         try:
-            outcome = _train(trainer, writer, resume, rows, stop, report)
+            writer.start(prepare(job.spec, task.device, root).network if rows else task.network)
+            writer.restore(rows)
+            outcome = train(trainer, _Listener(writer, resume, report), stop, rows[-1] if rows else None)
             writer.complete(outcome)
-        except (Interrupted, KeyboardInterrupt) as error:
-            resume.write(trainer, writer.rows)
-            writer.interrupt(str(error) or "interrupted")
+        except Interrupted as error:
+            resume.write(trainer, writer.rows)  # between epochs: weights, generators and rows belong together
+            writer.interrupt(str(error))
+            raise
+        except KeyboardInterrupt:
+            writer.interrupt("interrupted inside an epoch")  # half an epoch is no state to go on from
             raise
         except BaseException as error:
             writer.fail(error)
@@ -78,27 +83,17 @@ def run_training(job: TrainingJob, stop: Callable[[], bool], report: Callable[[A
     )
 
 
-def _train(
-    trainer: Trainer,
-    writer: RunWriter,
-    resume: ResumeFile,
-    rows: list[EpochRow],
-    stop: Callable[[], bool],
-    report: Callable[[Any], None],
-) -> Outcome:
-    initial = prepare(trainer.task.spec, trainer.task.device).network if rows else trainer.task.network
-    writer.start(initial)
-    writer.restore(rows, trainer)
+class _Listener:
+    """Hears every epoch: writes it down, saves a resume file when one is due, reports progress."""
 
-    class Listener:
-        def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
-            writer.on_epoch(row, trainer)
-            if resume.due():
-                resume.write(trainer, writer.rows)
-            accuracy = row.measurements.scalars["accuracy"].value
-            report((row.epoch, trainer.task.spec.epochs, accuracy))
+    def __init__(self, writer: RunWriter, resume: ResumeFile, report: Callable[[Any], None]):
+        self._writer, self._resume, self._report = writer, resume, report
 
-    return train(trainer, Listener(), stop)
+    def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
+        self._writer.on_epoch(row, trainer)
+        if self._resume.due():
+            self._resume.write(trainer, self._writer.rows)
+        self._report((row.epoch, trainer.task.spec.epochs, row.measurements.scalars["accuracy"].value))
 
 
 def headline(outcome: Outcome) -> dict[str, float]:
@@ -116,9 +111,9 @@ def finished_run(tracker: Tracker, spec: RunSpec) -> StoredRun | None:
     return None
 
 
-def close_zombies(tracker: Tracker, spec: RunSpec) -> None:
-    """End runs of this spec that still say running although the process that wrote them is gone from this machine."""
-    for run in tracker.search({schema.TAG_SPEC: spec.identity, schema.TAG_STATUS: "running"}):
+def close_zombies(tracker: Tracker, tags: Mapping[str, str]) -> None:
+    """End runs with these tags that say running although the process that wrote them is gone from this machine."""
+    for run in tracker.search({**tags, schema.TAG_STATUS: "running"}):
         host, _, process = run.tags.get(schema.TAG_PROCESS, "").partition(":")
         if host == platform.node() and process.isdigit() and not _is_alive(int(process)):
             tracker.log(run.run_id, tags={schema.TAG_STATUS: "failed"})

@@ -16,6 +16,7 @@ from fa_registry.errors import IntegrityError, InvalidFields, RegistryError
 from fa_registry.records import AuditReport, Integrity, RunAudit
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
+from fa_registry.tracking.schema import TAG_AUDIT
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def verify_runs(
     study: str, run_ids: tuple[str, ...], overrides: Mapping[str, Any], store: str = ""
 ) -> list[Verification]:
     """Recompute every selected run from its artifacts and compare with what it logged."""
-    tracker = open_tracker(store)
+    tracker = open_tracker(store, create=False)
     chosen = select(tracker, study=study, run_ids=run_ids, overrides=overrides)
     results = []
     for run in chosen.runs:
@@ -46,8 +47,9 @@ def verify_runs(
 def verify_report(path: Path, store: str = "") -> list[Verification]:
     """Compare an audit.json with the store: every run still there, every artifact still the one that was audited."""
     report = load_report(path)
-    tracker = open_tracker(store)
-    return [Verification(run.record.run_id, run.record.name, _still_stands(run, tracker)) for run in report.runs]
+    tracker = open_tracker(store, create=False)
+    results = [Verification(run.record.run_id, run.record.name, _still_stands(run, tracker)) for run in report.runs]
+    return [Verification("", f"the report itself, {path.name}", _is_recorded(report, tracker)), *results]
 
 
 def load_report(path: Path) -> AuditReport:
@@ -61,6 +63,14 @@ def load_report(path: Path) -> AuditReport:
 
 def exit_code(results: list[Verification]) -> int:
     return 0 if all(result.integrity.state == "verified" for result in results) else 3
+
+
+def _is_recorded(report: AuditReport, tracker: Tracker) -> Integrity:
+    """Whether an audit run of the store recorded exactly this report: figures and verdicts, not artifacts alone."""
+    digest = jsonio.digest_of(report)
+    if tracker.search({schema.TAG_KIND: "audit", TAG_AUDIT: digest}):
+        return Integrity("verified", ("an audit run of this store recorded exactly this report",))
+    return Integrity("mismatch", (f"no audit run of this store recorded a report with digest {digest}",))
 
 
 def _still_stands(run: RunAudit, tracker: Tracker) -> Integrity:

@@ -18,6 +18,8 @@ from torch import Tensor
 from fa_registry.records import Reading
 
 SiteReadings = tuple[Reading, ...]
+REFERENCE_BATCH = 128  # the paper's figures are gradients of the *mean* loss over 128 samples
+
 Table = np.ndarray  # float64 (sites, samples)
 
 

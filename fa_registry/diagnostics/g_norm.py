@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, readings
+from fa_registry.diagnostics.base import REFERENCE_BATCH, Diagnostic, DiagnosticCard, Measured, Observation, readings
 from fa_registry.records import Reading
-
-REFERENCE_BATCH = 128  # the paper's figures are gradients of the *mean* loss over 128 samples
 
 
 class GradientNorm(Diagnostic):

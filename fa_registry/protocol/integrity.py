@@ -8,21 +8,23 @@ from collections.abc import Iterator
 
 from fa_registry.records import Integrity, Measurements, Reading
 
-TOLERANCE = 1e-6  # where threads, device or torch differ; otherwise figures must be bit-equal
-SAME_MACHINE = ("threads", "device", "torch")
+TOLERANCE = 1e-6  # where one of SAME_MACHINE differs; otherwise figures must be bit-equal
+SAME_MACHINE = ("threads", "device", "torch", "processor")
+COSINES = ("gamma", "fidelity")  # quantities of order 1; a norm may be 1e-9, so it is compared relatively alone
 SHOWN = 5  # differences listed by number; the rest is counted
 
 
 def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
     """verified (all recomputed figures agree), mismatch (with both numbers), or unverifiable (some cannot be recomputed)."""
-    exact = all(logged.conventions.get(name) == recomputed.conventions.get(name) for name in SAME_MACHINE)
+    differing = [name for name in SAME_MACHINE if logged.conventions.get(name) != recomputed.conventions.get(name)]
+    exact = not differing
     differences, absent = [], []
     for name, before, after in _pairs(logged, recomputed):
         if before.value is not None and after.value is None:
             absent.append(f"{name}: logged {before.value!r}, cannot be recomputed: {after.reason}")
-        elif not _equal(before, after, exact):
+        elif not _equal(name, before, after, exact):
             differences.append(f"{name}: logged {_text(before)}, recomputed {_text(after)}")
-    how = "bit-equal" if exact else f"to {TOLERANCE:g} (threads, device or torch differ from the run's)"
+    how = "bit-equal" if exact else f"to {TOLERANCE:g} ({', '.join(differing)} not the run's)"
     if differences:
         return Integrity("mismatch", tuple(_shortened(differences)))
     if absent:
@@ -46,12 +48,14 @@ def _pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str
             yield name, reading, recomputed.scalars[name]
 
 
-def _equal(before: Reading, after: Reading, exact: bool) -> bool:
+def _equal(name: str, before: Reading, after: Reading, exact: bool) -> bool:
     if before.value is None or after.value is None:
         return before.value is after.value
     if exact:
         return before.value == after.value
-    return math.isclose(before.value, after.value, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return math.isclose(
+        before.value, after.value, rel_tol=TOLERANCE, abs_tol=TOLERANCE if name.startswith(COSINES) else 0.0
+    )
 
 
 def _text(reading: Reading) -> str:

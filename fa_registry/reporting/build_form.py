@@ -16,7 +16,6 @@ from fa_registry.reporting.parts import Cell, Metric, Number, SeedValue, SiteRow
 from fa_registry.reporting.readings import (
     SITE_KINDS,
     Frozen,
-    broken_runs,
     estimate,
     integrity_row,
     over_seeds,
@@ -64,7 +63,6 @@ def form_context(group: Group, report: AuditReport, written: Mapping[str, str]) 
         diagnostics=tuple(diagnostics_table(run) for run in group.runs),
         findings=tuple(finding_rows(group)),
         claims=claims(group.runs),
-        broken=broken_runs(group.runs),
         commands=tuple(command(run.record.spec) for run in group.runs),
         bibtex=str(method.get("bibtex", "")),
         blanks=blanks(written),

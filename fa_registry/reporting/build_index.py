@@ -22,7 +22,7 @@ from fa_registry.reporting.parts import (
     SettingRows,
 )
 from fa_registry.reporting.pictures import setting_figures
-from fa_registry.reporting.readings import Frozen, broken_runs, integrity_row, over_seeds, seed_row
+from fa_registry.reporting.readings import Frozen, integrity_row, over_seeds, seed_row
 
 WORST_FIRST = ("fail", "incomplete", "warn", "pass")
 FINDING_ORDER = ("error", "fail", "not_applicable", "skipped", "waived", "pass")
@@ -51,7 +51,6 @@ def index_context(report: AuditReport) -> IndexContext:
         findings=tuple(sorted(shown, key=lambda row: FINDING_ORDER.index(row.outcome))),
         passed=len(findings) - len(shown),
         excluded=report.excluded,
-        broken=broken_runs(report.runs),
         integrity=tuple(integrity_row(run.record) for run in _by_integrity(report.runs)),
         integrity_counts=tuple(Count(state, states.count(state)) for state in INTEGRITY_ORDER if state in states),
         remarks=report.remarks,

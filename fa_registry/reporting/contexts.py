@@ -13,7 +13,6 @@ from typing import Any
 from fa_registry.records import EditionReference, Exclusion, Verdict
 from fa_registry.reporting.parts import (
     Blank,
-    Broken,
     Claim,
     Count,
     Entry,
@@ -52,8 +51,9 @@ class IndexContext:
         "every finding but the passed ones, most severe first", "see `required`"
     )
     passed: int = documented("findings that passed", "findings")
-    excluded: tuple[Exclusion, ...] = documented("selected runs that cannot be judged, and why", "runs")
-    broken: tuple[Broken, ...] = documented("tracebacks of judged runs that broke", "text")
+    excluded: tuple[Exclusion, ...] = documented(
+        "selected runs that cannot be judged, why, and the traceback of one that broke", "runs"
+    )
     integrity: tuple[IntegrityRow, ...] = documented("whether the logged figures stand, run by run", "runs")
     integrity_counts: tuple[Count, ...] = documented("runs by integrity state", "runs")
     remarks: tuple[str, ...] = documented("what the audit says besides", "text")
@@ -86,7 +86,6 @@ class FormContext:
     diagnostics: tuple[SiteTable, ...] = documented("every site quantity, one table a seed", "see each column")
     findings: tuple[FindingRow, ...] = documented("every rule's judgement of every seed", "see `required`")
     claims: tuple[Claim, ...] = documented("what may be claimed and what must be walked back", "text")
-    broken: tuple[Broken, ...] = documented("tracebacks of runs that broke", "text")
     commands: tuple[str, ...] = documented("the command lines that train these runs again", "shell")
     bibtex: str = documented("citation of exactly what was used", "BibTeX")
     blanks: tuple[Blank, ...] = documented("what only a person can fill, kept over renderings", "Markdown")

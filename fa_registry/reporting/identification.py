@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import AuditReport, RunRecord, RunSpec
 from fa_registry.reporting.filters import num
 from fa_registry.reporting.naming import group_label, pairs
 from fa_registry.reporting.parts import Entry, EntryValue
 
 NOT_RECORDED = "not recorded"
+UNKNOWN = "unknown"  # a commit that git could not name starts so
 
 
 def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
@@ -33,6 +35,8 @@ def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
         each("Threads", records, lambda record: words(record.provenance.get("threads"))),
         each("Versions", records, _versions),
         each("Commit", records, _commit),
+        *_resumed(records),
+        each("Eval batch", records, _eval_batch),
         each("Measured", records, lambda record: words(record.measurements.conventions)),
     )
 
@@ -118,6 +122,32 @@ def _versions(record: RunRecord) -> str:
 
 
 def _commit(record: RunRecord) -> str:
-    commit = words(record.provenance.get("commit"))
-    dirty = record.provenance.get("dirty")
-    return commit if dirty is None else f"{commit} ({'tree was DIRTY' if dirty else 'clean tree'})"
+    """The commit and the state of its tree; `clean` is said only where git said so."""
+    commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
+    if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
+        return words(commit)
+    return f"{commit} ({'tree unknown' if dirty is None else 'tree was DIRTY' if dirty else 'clean tree'})"
+
+
+def _resumed(records: Sequence[RunRecord]) -> Iterator[Entry]:
+    """Which runs were stopped and went on, if any."""
+
+    def read(record: RunRecord) -> str:
+        epoch = record.provenance.get("resumed_from") or 0
+        return f"resumed after epoch {epoch}" if epoch > 0 else ""
+
+    values = tuple(value for value in each("Resumed", records, read).values if value.text)
+    if values:
+        yield Entry("Resumed", values)
+
+
+def _eval_batch(record: RunRecord) -> str:
+    """Which test samples were measured: how many, and the range of their indices; never the whole list."""
+    indices = record.provenance.get("eval_indices")
+    if not indices:
+        return NOT_RECORDED
+    least, largest = min(indices), max(indices)
+    if len(indices) == 1:
+        return f"1 sample, index {least}"
+    every = len(set(indices)) == largest - least + 1
+    return f"{num(len(indices))} samples, indices {'' if every else 'between '}{least} {'to' if every else 'and'} {largest}"

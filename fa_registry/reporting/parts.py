@@ -216,14 +216,6 @@ class SettingFigures:
 
 
 @dataclass(frozen=True)
-class Broken:
-    run_id: str
-    name: str
-    status: str
-    text: str
-
-
-@dataclass(frozen=True)
 class IntegrityRow:
     run_id: str
     name: str

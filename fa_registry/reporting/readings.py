@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
-from fa_registry.reporting.parts import Broken, Estimate, IntegrityRow, Number, SeedRow, SeedValue
+from fa_registry.reporting.parts import Estimate, IntegrityRow, Number, SeedRow, SeedValue
 from fa_registry.statistics import summary
 
 SITE_KINDS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -118,15 +118,6 @@ def over_seeds(rows: Iterable[SeedRow], pick: Callable[[SeedRow], Number]) -> Es
     """The estimate of one headline column over seeds."""
     picked = [SeedValue(row.seed, pick(row)) for row in rows]
     return estimate(picked[0].number.kind if picked else "num", picked)
-
-
-def broken_runs(runs: Iterable[RunAudit]) -> tuple[Broken, ...]:
-    """Runs that left a traceback."""
-    return tuple(
-        Broken(run.record.run_id, run.record.name, run.record.status, run.record.failure)
-        for run in runs
-        if run.record.failure
-    )
 
 
 def integrity_row(record: RunRecord) -> IntegrityRow:

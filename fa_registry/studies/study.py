@@ -27,6 +27,9 @@ AXES = {
 FIXED = ("method_options", "architecture_options")
 RECIPE = ("epochs", "precision", *RECIPE_FIELDS)
 CONTROLS = ("frozen", "shallow")
+REQUIRED = ("name", "title", "edition", "grid")
+TEXTS = ("name", "title", "edition", "cost")
+ENTRIES = {"seeds": ("a whole number", int), "penalties": ("a number", (int, float))}  # of the other axes: text
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,9 @@ def load_study(name: str, overrides: Mapping[str, Any] | None = None) -> Study:
     path = find(name)
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidFields(f"study {path}", [f"file: not TOML: {error}"]) from error
-    problems = _wrong_names(raw)
-    if problems:
-        raise InvalidFields(f"study {path}", problems)
+    problems = _wrong_fields(raw)
     given = {key: value for key, value in (overrides or {}).items() if value}
     specs: list[RunSpec] = []
     for cell in _cells(raw, given):
@@ -89,9 +90,17 @@ def _controls(specs: list[RunSpec], controls: list[str]) -> Iterator[RunSpec]:
 
 
 def _cells(raw: Mapping[str, Any], overrides: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """One dictionary of loose spec fields for every cell of every grid."""
-    recipe = {**raw.get("recipe", {}), **{name: value for name, value in overrides.items() if name != "seeds"}}
-    for grid in raw["grid"]:
+    """One dictionary of loose spec fields for every cell of every grid that can be expanded.
+
+    What `_wrong_fields` has named already is left out, so that it is not named twice.
+    """
+    recipe = {name: value for name, value in _table(raw, "recipe").items() if name in RECIPE}
+    if not isinstance(raw.get("recipe", {}), Mapping):
+        recipe["epochs"] = 0  # stands in for the unreadable one: nothing of this file is run
+    recipe.update({name: value for name, value in overrides.items() if name != "seeds"})
+    for index, grid in enumerate(_grids(raw)):
+        if _wrong_types(index, grid):
+            continue
         axes = {field: grid[axis] for axis, field in AXES.items() if axis in grid}
         if "seeds" in overrides:
             axes["seed"] = overrides["seeds"]
@@ -100,27 +109,63 @@ def _cells(raw: Mapping[str, Any], overrides: Mapping[str, Any]) -> Iterator[dic
             yield {**recipe, **fixed, **dict(zip(axes, values, strict=True))}
 
 
-def _wrong_names(raw: Mapping[str, Any]) -> list[str]:
+def _wrong_fields(raw: Mapping[str, Any]) -> list[str]:
+    """Every unknown, missing or wrongly typed key of the file; what a spec's fields hold is parse_spec's to judge."""
     problems = _unknown("", raw, TOP)
-    problems += [f"{name}: missing" for name in ("name", "title", "edition", "grid") if not raw.get(name)]
-    problems += _unknown("recipe.", _table(raw, "recipe"), RECIPE)
-    problems += _unknown("controls.", _table(raw, "controls"), CONTROLS)
-    grids = raw.get("grid", [])
-    if not isinstance(grids, list) or not all(isinstance(grid, Mapping) for grid in grids):
-        return [*problems, "grid: expected [[grid]] tables"]
-    for index, grid in enumerate(grids):
-        where = f"grid[{index}]."
-        problems += _unknown(where, grid, (*AXES, *FIXED))
-        problems += [
-            f"{where}{axis}: expected a list, found {grid[axis]!r}"
-            for axis in AXES
-            if axis in grid and not isinstance(grid[axis], list)
-        ]
+    problems += [f"{name}: missing" for name in REQUIRED if raw.get(name, "") in ("", [])]
+    problems += [_expected(name, "text", raw[name]) for name in TEXTS if not isinstance(raw.get(name, ""), str)]
+    for name, known in (("recipe", RECIPE), ("controls", CONTROLS)):
+        if not isinstance(raw.get(name, {}), Mapping):
+            problems.append(_expected(name, "a table", raw[name]))
+        problems += _unknown(f"{name}.", _table(raw, name), known)
+    problems += [
+        _expected(f"controls.{control}", "true or false", value)
+        for control, value in _table(raw, "controls").items()
+        if control in CONTROLS and not isinstance(value, bool)
+    ]
+    if not isinstance(raw.get("grid", []), list) and raw["grid"] != "":
+        problems.append(_expected("grid", "[[grid]] tables", raw["grid"]))
+    for index, grid in enumerate(_grids(raw)):
+        if isinstance(grid, Mapping):
+            problems += _unknown(f"grid[{index}].", grid, (*AXES, *FIXED))
+        problems += _wrong_types(index, grid)
     return problems
+
+
+def _wrong_types(index: int, grid: Any) -> list[str]:
+    """What keeps one [[grid]] from being expanded."""
+    where = f"grid[{index}]"
+    if not isinstance(grid, Mapping):
+        return [_expected(where, "a table", grid)]
+    problems = []
+    for axis in (axis for axis in AXES if axis in grid):
+        words, kinds = ENTRIES.get(axis, ("text", str))
+        if not isinstance(grid[axis], list):
+            problems.append(_expected(f"{where}.{axis}", "a list", grid[axis]))
+            continue
+        problems += [
+            _expected(f"{where}.{axis}[{place}]", words, value)
+            for place, value in enumerate(grid[axis])
+            if isinstance(value, bool) or not isinstance(value, kinds)
+        ]
+    problems += [
+        _expected(f"{where}.{name}", "a table", grid[name])
+        for name in FIXED
+        if not isinstance(grid.get(name, {}), Mapping)
+    ]
+    return problems
+
+
+def _grids(raw: Mapping[str, Any]) -> list[Any]:
+    return raw["grid"] if isinstance(raw.get("grid"), list) else []
 
 
 def _table(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return raw[name] if isinstance(raw.get(name), Mapping) else {}
+
+
+def _expected(where: str, what: str, found: Any) -> str:
+    return f"{where}: expected {what}, found {found!r}"
 
 
 def _unknown(where: str, table: Mapping[str, Any], known: tuple[str, ...]) -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import getpass
+import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from fa_registry.errors import StoreError
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
 from fa_registry.tracking.schema import EXPERIMENT, TAG_PARENT
-from fa_registry.tracking.store import check_store, creation_lock, quiet_migrations, resolve_uri, sqlite_path
+from fa_registry.tracking.store import ARTIFACTS, check_store, creation_lock, quiet_migrations, resolve_uri, sqlite_path
 
 BATCH_POINTS = 1000  # MLflow's own limit for one log_batch call
 BATCH_NAMES = 100
@@ -58,15 +61,22 @@ class MlflowTracker(Tracker):
             if known is not None:
                 return known.experiment_id
             database = sqlite_path(self.uri)
-            location = (database.parent / "mlartifacts" / self._experiment).as_uri() if database else None
+            location = (database.parent / ARTIFACTS / self._experiment).as_uri() if database else None
             return self._client.create_experiment(self._experiment, artifact_location=location, tags=EXPERIMENT_TAGS)
+
+    @cached_property
+    def _downloads(self) -> Path:
+        """Where copies of a remote store's artifacts go; removed when the process ends."""
+        folder = Path(tempfile.mkdtemp(prefix="fa_registry-downloads-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return folder
 
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str], parent: str = "") -> str:
         linked = {**tags, TAG_PARENT: parent} if parent else dict(tags)
         started = self._client.create_run(
             self.experiment_id,
             run_name=name,
-            tags={**linked, "mlflow.user": getpass.getuser(), "mlflow.source.name": "fa_registry"},
+            tags={**linked, "mlflow.user": _user(), "mlflow.source.name": "fa_registry"},
         )
         self._log_params(started.info.run_id, params)
         return started.info.run_id
@@ -111,10 +121,15 @@ class MlflowTracker(Tracker):
         local = Path(base.removeprefix("file://"))
         if local.is_dir():  # the store's artifacts are on this machine: no copy, no request
             return local / path if (local / path).is_file() else None
-        try:
-            return Path(self._client.download_artifacts(run_id, path, tempfile.mkdtemp(prefix="fa_registry-")))
-        except (MlflowException, OSError):
-            return None
+        try:  # a missing artifact is an answer; a store that does not answer must not look like one
+            siblings = self._client.list_artifacts(run_id, str(Path(path).parent) if "/" in path else None)
+            if path not in {entry.path for entry in siblings}:
+                return None
+            folder = self._downloads / run_id
+            folder.mkdir(exist_ok=True)
+            return Path(self._client.download_artifacts(run_id, path, str(folder)))
+        except (MlflowException, OSError) as error:
+            raise StoreError(f"artifact {path} of run {run_id} in {self.uri}: {error}") from error
 
     def experiment_name(self, experiment_id: str) -> str:
         if experiment_id not in self._experiment_names:
@@ -161,6 +176,13 @@ def known_revisions() -> set[str]:
     """The schema revisions the installed MLflow can read, from the names of its migration files."""
     folder = Path(mlflow.store.db_migrations.__file__).parent / "versions"
     return {path.name.split("_")[0] for path in folder.glob("*.py")}
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's uid may have no name
+        return f"uid {os.getuid()}"
 
 
 def _batches(items: Iterable, size: int) -> Iterator[list]:

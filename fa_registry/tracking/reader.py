@@ -33,12 +33,19 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     for name in (schema.SPEC, schema.MEASUREMENTS, schema.SERIES):
         check_digest(run.run_id, name, files[name], digests)
     card = tracker.artifact(run.run_id, schema.FEEDBACK_CARD)
+    if card:
+        check_digest(run.run_id, schema.FEEDBACK_CARD, card, digests)
+    spec = jsonio.decode(RunSpec, _json(files[schema.SPEC]), "spec.json")
+    if spec.identity != run.tags.get(schema.TAG_SPEC):
+        raise IntegrityError(
+            f"run {run.run_id}: the tag {schema.TAG_SPEC} names another specification than its {schema.SPEC}"
+        )
     return RunRecord(
         run_id=run.run_id,
         name=run.name,
         setting=run.tags.get(schema.TAG_SETTING, ""),
         status=run.tags[schema.TAG_STATUS],
-        spec=jsonio.decode(RunSpec, _json(files[schema.SPEC]), "spec.json"),
+        spec=spec,
         measurements=jsonio.decode(Measurements, _json(files[schema.MEASUREMENTS]), "measurements.json"),
         trajectory=read_trajectory(files[schema.SERIES]),
         integrity=Integrity("trusted", ("logged figures, not recomputed",)),

@@ -18,6 +18,7 @@ TAG_ARTIFACTS = "fa.artifacts"  # digest over the digests of all artifacts, so t
 TAG_NOT_FINITE = "fa.not_finite"
 TAG_PROCESS = "fa.process"  # host:pid of the writer, to tell a zombie from a run at work
 TAG_REPORT = "fa.report"
+TAG_AUDIT = "fa.audit"  # digest of the whole report, on the audit's own run
 TAG_NOTE = "mlflow.note.content"
 TAG_PARENT = "mlflow.parentRunId"
 

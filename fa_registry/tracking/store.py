@@ -15,6 +15,7 @@ from fa_registry.errors import StoreError
 
 DEFAULT = "sqlite:///mlflow.db"
 SQLITE = "sqlite:///"
+ARTIFACTS = "mlartifacts"  # beside the database
 
 
 def resolve_uri(uri: str = "") -> str:
@@ -48,6 +49,11 @@ def check_store(uri: str, known_revisions: set[str]) -> None:
         raise StoreError(f"store {uri}: the folder {folder} does not exist; create it or choose another with --store")
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         raise StoreError(f"store {uri}: {path} cannot be written; choose another with --store")
+    artifacts = folder / ARTIFACTS
+    if artifacts.exists() and not (artifacts.is_dir() and os.access(artifacts, os.W_OK)):
+        raise StoreError(
+            f"store {uri}: {artifacts} is no folder that can be written; move it, or choose another --store"
+        )
     if path.exists() and path.stat().st_size:
         revision = _revision(path)
         if revision is not None and revision not in known_revisions:
@@ -62,8 +68,10 @@ def _revision(path: Path) -> str | None:
     try:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    except sqlite3.OperationalError:
-        return None
+    except sqlite3.OperationalError as error:
+        if "no such table" in str(error):
+            return None
+        raise StoreError(f"store {path}: cannot be read: {error}") from error
     except sqlite3.DatabaseError as error:
         raise StoreError(f"store {path}: not an SQLite database ({error}); choose another with --store") from error
     return row[0] if row else None

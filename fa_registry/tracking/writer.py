@@ -18,6 +18,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import DatasetReference, Point, Tracker
 from fa_registry.tracking.series import write_series
 from fa_registry.training.checkpoint import save_tensors
+from fa_registry.training.devices import gpu_name
 from fa_registry.training.loop import EpochRow, Outcome, Trainer
 from fa_registry.training.naming import run_name, setting_label
 from fa_registry.training.task import Task
@@ -45,6 +46,7 @@ class RunWriter:
         self._points: list[Point] = []
         self._not_finite: dict[str, str] = {}
         self._flushed = time.monotonic()
+        self._resumed_from = 0
         self.rows: list[EpochRow] = []
         spec = task.spec
         tags = {**schema.tags(spec, setting_label(spec), study), schema.TAG_PROCESS: process_tag()}
@@ -66,6 +68,17 @@ class RunWriter:
 
     def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
         """Buffer the epoch's metrics; write a checkpoint if one is due."""
+        self._write_down(row)
+        if self._checkpoint_every and row.epoch and row.epoch % self._checkpoint_every == 0:
+            save_tensors(self._folder / schema.epoch_checkpoint(row.epoch), trainer.task.network.state_dict())
+
+    def restore(self, rows: list[EpochRow]) -> None:
+        """Write down the epochs that an interrupted run had measured. Their checkpoints stay with that run."""
+        for row in rows:
+            self._write_down(row)
+        self._resumed_from = rows[-1].epoch if rows else 0
+
+    def _write_down(self, row: EpochRow) -> None:
         self.rows.append(row)
         for key, reading in schema.metrics(row.measurements):
             if reading.value is not None:
@@ -74,13 +87,6 @@ class RunWriter:
                 self._not_finite.setdefault(key, f"epoch {row.epoch}")
         if len(self._points) >= FLUSH_POINTS or time.monotonic() - self._flushed > FLUSH_SECONDS:
             self.flush()
-        if self._checkpoint_every and row.epoch and row.epoch % self._checkpoint_every == 0:
-            save_tensors(self._folder / schema.epoch_checkpoint(row.epoch), trainer.task.network.state_dict())
-
-    def restore(self, rows: list[EpochRow], trainer: Trainer) -> None:
-        """Write down the epochs that an interrupted run had already measured."""
-        for row in rows:
-            self.on_epoch(row, trainer)
 
     def flush(self) -> None:
         self._tracker.log(self.run_id, self._points)
@@ -118,12 +124,14 @@ class RunWriter:
         self._end(reason, "KILLED")
 
     def _end(self, text: str, state: str) -> None:
-        self.flush()
-        (self._folder / schema.FAILURE).write_text(text, encoding="utf-8")
-        self._tracker.upload(self.run_id, self._folder)
-        self._tracker.log(self.run_id, tags={schema.TAG_STATUS: "failed"})
-        self._tracker.finish(self.run_id, state)
-        shutil.rmtree(self._folder)
+        try:
+            self._tracker.log(self.run_id, tags={schema.TAG_STATUS: "failed"})
+            (self._folder / schema.FAILURE).write_text(text, encoding="utf-8")
+            self.flush()
+            self._tracker.upload(self.run_id, self._folder)
+        finally:  # whatever cannot be written, the run must not say RUNNING
+            self._tracker.finish(self.run_id, state)
+            shutil.rmtree(self._folder)
 
     def _write_feedback(self) -> None:
         task = self._task
@@ -143,12 +151,13 @@ class RunWriter:
 
     def _provenance(self, outcome: Outcome, digests: dict[str, str]) -> dict[str, Any]:
         task = self._task
-        gpu = outcome.final.conventions.get("gpu", "")
         return {
-            **provenance.collect(threads=int(outcome.final.conventions["threads"]), gpu=str(gpu)),
+            **provenance.collect(threads=int(outcome.final.conventions["threads"]), gpu=gpu_name(task.device)),
             "dataset_digest": task.splits.digest,
             "parameters": parameter_count(task.network),
             "epochs_run": outcome.epochs,
+            "resumed_from": self._resumed_from,
+            "eval_indices": list(range(len(task.eval_batch[1]))),
             "digests": digests,
         }
 

@@ -101,34 +101,38 @@ def learning_rate(spec: RunSpec, epoch: int) -> float:
     return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / spec.epochs))
 
 
-def train(trainer: Trainer, observer: Observer, stop: Callable[[], bool] = lambda: False) -> Outcome:
+def train(
+    trainer: Trainer, observer: Observer, stop: Callable[[], bool] = lambda: False, resumed: EpochRow | None = None
+) -> Outcome:
     """Run the remaining epochs, measuring after each. Raises Interrupted between epochs once `stop()` is true.
 
-    A run whose loss or states stop being finite ends there and is marked diverged: more steps would only move nan about.
+    resumed: the last row that was measured before the trainer was stopped; the observer already knows it.
+    A run whose loss, states or gradients stop being finite ends there and is marked diverged: more steps would only move
+    nan about.
     """
     task = trainer.task
-    row = EpochRow(trainer.epoch, measure(task))
-    if trainer.epoch == 0:
+    row = resumed or EpochRow(trainer.epoch, measure(task))
+    if not resumed:
         observer.on_epoch(row, trainer)
-    status = "diverged" if trainer.epoch and has_diverged(row.measurements) else "complete"
-    while status == "complete" and trainer.epoch < task.spec.epochs:
+    while trainer.epoch < task.spec.epochs and not has_diverged(row.measurements):
         if stop():
             raise Interrupted(
                 f"stopped after epoch {trainer.epoch} of {task.spec.epochs}; the same command goes on from there"
             )
         losses = trainer.run_epoch()
         measured = measure(task)
-        row = EpochRow(trainer.epoch, replace(measured, scalars={**measured.scalars, **losses}))
+        row = EpochRow(trainer.epoch, replace(measured, scalars=dict(sorted({**measured.scalars, **losses}.items()))))
         observer.on_epoch(row, trainer)
-        if has_diverged(row.measurements):
-            status = "diverged"
+    status = "diverged" if has_diverged(row.measurements) else "complete"
     return Outcome(status, row.epoch, with_conventions(row.measurements, task))
 
 
 def has_diverged(measurements: Measurements) -> bool:
-    """Whether a loss or a state came out as inf or nan."""
+    """Whether a loss, a state or its gradient came out as inf or nan."""
     watched = [measurements.scalars[name] for name in ("loss_train", "penalty") if name in measurements.scalars]
-    return any(reading.not_finite for reading in (*watched, *measurements.sites["h_norm"]))
+    return any(
+        reading.not_finite for reading in (*watched, *measurements.sites["h_norm"], *measurements.sites.get("g_norm", ()))
+    )
 
 
 @contextmanager

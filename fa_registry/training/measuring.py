@@ -7,7 +7,8 @@ import dataclasses
 import torch
 from torch import Tensor, nn
 
-from fa_registry import diagnostics
+from fa_registry import diagnostics, provenance
+from fa_registry.diagnostics.base import REFERENCE_BATCH
 from fa_registry.methods.base import CreditInputs, check_credits
 from fa_registry.records import Measurements, Reading, Scalar
 from fa_registry.training.task import Task, eval_digest
@@ -29,7 +30,7 @@ def measure(task: Task, no_feedback: str = "") -> Measurements:
         sites |= measured.sites
         scalars |= measured.scalars
     scalars["accuracy"] = Reading(accuracy(task.network, task.splits.test_images, task.splits.test_labels))
-    return Measurements(sites, scalars)
+    return Measurements(dict(sorted(sites.items())), dict(sorted(scalars.items())))  # as a resume file gives them back
 
 
 def with_conventions(measurements: Measurements, task: Task) -> Measurements:
@@ -40,9 +41,11 @@ def with_conventions(measurements: Measurements, task: Task) -> Measurements:
         "test_samples": len(task.splits.test_labels),
         "site_convention": task.spec.site_convention,
         "gradient_reduction": "sum",
+        "g_norm_mean_ce_samples": REFERENCE_BATCH,
         "precision": "float32 pass, float64 arithmetic; fidelity against a float64 pass",
         "threads": torch.get_num_threads(),
         "device": task.device.type,
+        "processor": f"{provenance.hardware()['cpu']}, {torch.backends.cpu.get_cpu_capability()}",
         "torch": torch.__version__,
     }
     return dataclasses.replace(measurements, conventions=conventions)

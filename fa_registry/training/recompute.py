@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 
-from fa_registry.errors import IntegrityError
 from fa_registry.records import Measurements, RunSpec
 from fa_registry.training.checkpoint import load_into
 from fa_registry.training.loop import pinned_threads
@@ -15,6 +14,13 @@ from fa_registry.training.measuring import measure, with_conventions
 from fa_registry.training.task import prepare
 
 NO_FEEDBACK = "the run's feedback state was not saved: Γ of another draw would say nothing about this run"
+
+
+def obstacle(spec: RunSpec) -> str:
+    """Why a run cannot be measured again on this machine; empty where it can."""
+    if spec.device_class == "cuda" and not torch.cuda.is_available():
+        return "the run was trained on a GPU and there is none here to measure it on again"
+    return ""
 
 
 def remeasure(
@@ -30,8 +36,6 @@ def remeasure(
     digests: "checkpoint" and "feedback" → recorded SHA-256. feedback None: every Γ is N/A with the reason.
     Raises IntegrityError when a file is not the recorded one or does not fit the spec.
     """
-    if spec.device_class == "cuda" and not torch.cuda.is_available():
-        raise IntegrityError("the run was trained on a GPU and there is none here to measure it on again")
     with pinned_threads(threads):
         task = prepare(spec, torch.device(spec.device_class), data_root)
         load_into(task.network, checkpoint, digests["checkpoint"])

@@ -20,7 +20,6 @@ from fa_registry.training.task import resolved
 CHOICES = {
     "control": controls.NAMES,
     "precision": ("fp32",),
-    "device_class": ("cpu", "cuda"),
     "optimizer": ("adamw",),
     "schedule": ("cosine", "constant"),
     "credit_norm": ("rms", "none"),
@@ -63,7 +62,7 @@ def _parse(name: str, value: Any) -> Any:
         NAMES[name].location(str(value))  # raises UnknownName with the nearest one
         return str(value)
     if name in INTEGERS:
-        return _integer(value, INTEGERS[name])
+        return whole_number(value, INTEGERS[name])
     if name in NUMBERS:
         return _number(value, NUMBERS[name])
     if name == "device":
@@ -77,7 +76,8 @@ def _parse(name: str, value: Any) -> Any:
     return dict(value)
 
 
-def _integer(value: Any, least: float | None) -> int:
+def whole_number(value: Any, least: float | None) -> int:
+    """`value` as an integer of at least `least`; ValueError says what was found instead."""
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise ValueError(f"expected a whole number, found {value!r}")
     try:
@@ -98,7 +98,7 @@ def _number(value: Any, least: float | None) -> float:
         raise ValueError(f"expected a finite number, found {value!r}")
     if least is not None and number < least:
         raise ValueError(f"expected at least {least:g}, found {number:g}")
-    return number
+    return number + 0.0  # -0.0 is 0.0: one specification, one identity
 
 
 def _flag(value: Any, least: float | None = None) -> bool:
@@ -112,7 +112,12 @@ def _text(value: Any, least: float | None = None) -> str:
     return str(value)
 
 
-PARSERS: dict[type, Callable[[Any, float | None], Scalar]] = {bool: _flag, int: _integer, float: _number, str: _text}
+PARSERS: dict[type, Callable[[Any, float | None], Scalar]] = {
+    bool: _flag,
+    int: whole_number,
+    float: _number,
+    str: _text,
+}
 
 
 def _check_together(values: dict[str, Any]) -> list[str]:

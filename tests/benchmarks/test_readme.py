@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
-from benchmarks.readme import BEGIN, END, MEASURED, ROOT, inserted, render
+import pytest
+
+from benchmarks.overheads import MEASURING_TARGET, TRACKING_TARGET
+from benchmarks.readme import BEGIN, END, MEASURED, RATIOS, ROOT, inserted, render
+from benchmarks.step_time import FUSED, LAYER, TARGET
 
 
 def test_readme_holds_the_recorded_figures():
@@ -18,3 +22,41 @@ def test_a_changed_figure_is_noticed():
     measured["seconds"]["environment"] += 100
     readme = (ROOT / "README.md").read_text()
     assert inserted(readme, render(measured)) != readme
+
+
+@pytest.fixture
+def rows():
+    """what → (measured, aim) of the second table, from figures that no other row shares."""
+    measured = json.loads(MEASURED.read_text())
+    for index, compared in enumerate(RATIOS):
+        measured["bench"]["step"]["ratio"][compared] = {"median": 0.1 + index, "low": 0.0 + index, "high": 0.2 + index}
+    for index, one in enumerate(measured["bench"]["overheads"]):
+        one.update(measuring_share=0.31 + index, diagnostics_share=0.21 + index, tracking_share=0.11 + index)
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in render(measured).splitlines()]
+    return {row[0]: tuple(row[1:]) for row in cells if len(row) == 3}
+
+
+def test_every_ratio_is_shown_with_what_it_compares(rows):
+    ratios = {what: found for what, found in rows.items() if what.startswith("DFA step, CIFAR-shaped, ")}
+    assert list(ratios.values()) == [
+        ("0.10 (0.00 to 0.20)", f"≤ {TARGET}"),
+        ("1.10 (1.00 to 1.20)", ""),
+        ("2.10 (2.00 to 2.20)", ""),
+    ]
+    assert list(RATIOS) == ["dfa / published", f"dfa / {LAYER}", f"dfa / {FUSED}"]
+    assert [what.removeprefix("DFA step, CIFAR-shaped, ") for what in list(ratios)[1:]] == [
+        f"dfa / {LAYER}: the order of the work, and a fused AdamW",
+        f"dfa / {FUSED}: the order of the work alone",
+    ]
+
+
+def test_the_aim_stands_at_all_of_measuring_and_its_part_has_none(rows):
+    found = list(rows.items())
+    for index, name in enumerate(("digits", "cifar-shaped")):
+        whole = f"measuring every epoch, whole test set included, {name}, of training"
+        place = list(rows).index(whole)
+        assert found[place : place + 3] == [
+            (whole, (f"{0.31 + index:.1%}", f"≤ {MEASURING_TARGET * 100:.0f} %")),
+            (f"of which diagnostics (without test accuracy), {name}", (f"{0.21 + index:.1%}", "")),
+            (f"tracking, {name}, of training", (f"{0.11 + index:.1%}", f"≤ {TRACKING_TARGET * 100:.0f} %")),
+        ]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from click.testing import CliRunner
 
+from fa_registry.cli import main
 from fa_registry.commands.selection import select
 from fa_registry.errors import StoreError
 from fa_registry.tracking import schema
@@ -76,7 +78,7 @@ def test_a_lost_feedback_file_makes_gamma_na_and_leaves_the_verdict(trained):
         assert run["record"]["integrity"]["state"] == "unverifiable"
 
 
-@pytest.mark.parametrize("name", [schema.FINAL, schema.FEEDBACK, schema.MEASUREMENTS])
+@pytest.mark.parametrize("name", [schema.FINAL, schema.FEEDBACK, schema.FEEDBACK_CARD, schema.MEASUREMENTS])
 def test_a_file_that_was_changed_is_an_integrity_failure(trained, name):
     def flip_last_byte(path):
         content = bytearray(path.read_bytes())
@@ -169,3 +171,67 @@ def test_exit_zero_is_for_notebooks(trained):
 def test_an_experiment_can_be_audited_whole(trained):
     result = trained("audit", "--experiment", "fa_registry", "--json")
     assert len(json.loads(result.stdout)["report"]["runs"]) == 4
+
+
+def test_a_run_that_claims_another_specification_is_an_integrity_failure(trained):
+    tracker = MlflowTracker()
+    tracker.log(run_of("dfa").run_id, tags={schema.TAG_SPEC: run_of("fa").tags[schema.TAG_SPEC]})
+    code, result = audited(trained)
+    assert code == 3
+    assert any("names another specification" in one["reason"] for one in result["report"]["excluded"])
+
+
+def test_the_traceback_of_a_broken_run_reaches_the_page(trained, workplace, monkeypatch):
+    def broken(*arguments, **named):
+        raise RuntimeError("the machine is on fire <b>")
+
+    monkeypatch.setattr("fa_registry.commands.training.train", broken)
+    assert trained("train", "--method", "dfa", "--seed", "5", "--epochs", "1", "--device", "cpu").exit_code == 1
+    result = trained("audit", "--experiment", "fa_registry", "--json")
+    assert result.exit_code == 3
+    (excluded,) = json.loads(result.stdout)["report"]["excluded"]
+    assert "the machine is on fire" in excluded["failure"]
+    assert "the machine is on fire &lt;b&gt;" in (workplace / "reports" / "index.html").read_text()
+
+
+def test_an_audit_stands_in_the_experiment_of_its_runs(registry):
+    registry("study", "tiny", "--jobs", "1", "--device", "cpu", "--experiment", "elsewhere")
+    _, result = audited(registry)
+    audit = MlflowTracker().get(result["audit_run_id"])
+    assert (audit.experiment, audit.tags[schema.TAG_STATUS], audit.state) == ("elsewhere", "complete", "FINISHED")
+
+
+def test_an_audit_that_cannot_be_logged_leaves_no_run_running(trained, monkeypatch):
+    monkeypatch.setattr(MlflowTracker, "upload", lambda *arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        trained(*AUDIT)
+    (audit,) = MlflowTracker().search({schema.TAG_KIND: "audit"})
+    assert (audit.state, audit.tags[schema.TAG_STATUS]) == ("FAILED", "failed")
+
+
+def test_a_wrong_request_is_refused_before_anything_is_measured(trained, workplace):
+    (workplace / "taken").write_text("a file")
+    result = trained(*AUDIT, "--out", "taken", "--templates", "none", "--edition", "2099-01")
+    assert result.exit_code == 2
+    for words in ("out: taken is a file", "templates: there is no folder none", "unknown edition '2099-01'"):
+        assert words in result.stderr
+
+
+def test_reading_makes_no_store(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for verb in (("audit", "--study", "digits"), ("verify", "--study", "digits"), ("show", "abc")):
+        result = CliRunner().invoke(main, verb)
+        assert result.exit_code == 2 and "there is none yet" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("accuracy", ["0.99"])
+def test_a_report_that_was_edited_is_not_the_recorded_one(trained, workplace, accuracy):
+    trained(*AUDIT)
+    path = workplace / "reports" / "audit.json"
+    report = json.loads(path.read_text())
+    report["runs"][0]["record"]["measurements"]["scalars"]["accuracy"] = float(accuracy)
+    path.write_text(json.dumps(report))
+    result = trained("verify", "reports/audit.json", "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)[0]["integrity"]["state"] == "mismatch"

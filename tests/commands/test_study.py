@@ -53,13 +53,13 @@ def test_a_stopped_study_goes_on_from_the_same_epoch_to_the_same_weights(registr
     stopping: list[int] = []
     monkeypatch.setattr(Trainer, "run_epoch", stops_after_one_epoch)
     monkeypatch.setattr("fa_registry.commands.study.stop_on_signal", lambda: _always(lambda: bool(stopping)))
-    stopped = run_study("tiny", {"device": "cpu"}, store, processes=1)
+    stopped = run_study("tiny", {"device": "cpu"}, store, jobs=1)
     assert stopped.exit_code == 130 and len(stopped.stopped) == 4 and not stopped.trained
     assert [run.state for run in MlflowTracker(store).search({schema.TAG_KIND: "run"})] == ["KILLED"]
 
     monkeypatch.setattr("fa_registry.commands.study.stop_on_signal", lambda: _always(lambda: False))
-    resumed = run_study("tiny", {"device": "cpu"}, store, processes=1)
-    fresh = run_study("tiny", {"device": "cpu"}, store, processes=1, force=True)
+    resumed = run_study("tiny", {"device": "cpu"}, store, jobs=1)
+    fresh = run_study("tiny", {"device": "cpu"}, store, jobs=1, force=True)
     assert len(resumed.trained) == len(fresh.trained) == 4
     tracker = MlflowTracker(store)
     for before, after in zip(resumed.trained, fresh.trained, strict=True):
@@ -91,3 +91,37 @@ def test_a_study_with_an_unknown_key_writes_nothing(registry, workplace):
 
 def test_the_shipped_studies_say_what_they_cost():
     assert load_study("digits").cost
+
+
+def test_all_that_is_wrong_is_named_before_training(registry, workplace):
+    path = workplace / "tiny" / "study.toml"
+    path.write_text(path.read_text().replace('edition = "2026-05"', 'edition = "2099-01"'))
+    result = registry("study", "tiny", "--jobs", "many")
+    assert result.exit_code == 2
+    assert (
+        "jobs: expected a whole number, found 'many'" in result.stderr and "unknown edition '2099-01'" in result.stderr
+    )
+    assert MlflowTracker().search({}) == []
+
+
+def test_a_study_that_mlflow_started_ends_complete_also_when_nothing_is_left_to_train(trained, monkeypatch):
+    tracker = MlflowTracker()
+    launched = tracker.create("launched", {}, {})
+    monkeypatch.setenv("MLFLOW_RUN_ID", launched)
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", tracker.experiment_id)
+    trained("study", "tiny", "--device", "cpu")
+    assert tracker.get(launched).tags[schema.TAG_STATUS] == "complete"
+
+
+def test_run_reports_also_when_a_run_broke(registry, workplace, monkeypatch):
+    genuine = Trainer.run_epoch
+
+    def breaks_for_fa(self):
+        if self.task.spec.method == "fa":
+            raise RuntimeError("no fa today")
+        return genuine(self)
+
+    monkeypatch.setattr(Trainer, "run_epoch", breaks_for_fa)
+    result = registry("run", "tiny", "--jobs", "1", "--device", "cpu")
+    assert result.exit_code == 3
+    assert "no fa today" in (workplace / "reports" / "index.html").read_text()

@@ -13,6 +13,7 @@ from fa_registry.protocol.rules import load_edition
 from fa_registry.records import AuditReport, Exclusion, Integrity, Measurements, Reading, RunRecord, RunSpec
 
 HOSTILE = "<script>alert(1)</script>{{7*7}}"
+TRACEBACK = f"Traceback (most recent call last):\n  RuntimeError: </pre></details>{HOSTILE}"
 SITES, EPOCHS, SEEDS = 5, 30, (42, 123)
 NO_FEEDBACK = Reading(None, "the feedback file is missing: credit cannot be recomputed")
 GAMMA_SCALARS = (
@@ -170,7 +171,6 @@ def diverged(record: RunRecord) -> RunRecord:
         status="diverged",
         name=HOSTILE,
         trajectory=trajectory,
-        failure=f"Traceback:\n  FloatingPointError: {HOSTILE}",
         measurements=dataclasses.replace(record.measurements, sites=sites, scalars=scalars),
     )
 
@@ -207,6 +207,9 @@ def report() -> AuditReport:
     bp = [make_record("bp", seed, 0.955 + 0.004 * (seed == 42), 3.0, 0.15, 1.0) for seed in SEEDS]
     dfa = [make_record("dfa", seed, 0.79 + 0.02 * (seed == 42), 3e8, 6e-6, 0.1) for seed in SEEDS]
     runs = [*bp, without_feedback(dfa[0]), diverged(dfa[1]), *frozen]
-    excluded = (Exclusion("f" * 32, HOSTILE, "still running: last epoch 3 of 30"),)
+    excluded = (
+        Exclusion("f" * 32, HOSTILE, "still running: last epoch 3 of 30"),
+        Exclusion("e" * 32, "dfa-9", "half-written: the run broke", TRACEBACK),
+    )
     remarks = ("Γ is specific to the training feedback.", f"A tag says {HOSTILE}.")
     return make_report(runs, excluded=excluded, remarks=remarks)

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from fa_registry.protocol.grouping import groups
+from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.reporting.identification import identification, words
 
 
@@ -49,6 +50,61 @@ def test_a_report_without_cards_and_provenance_says_not_recorded(entries, report
     assert {found[term][0].text for term in ("Rule", "Source", "Hardware", "Commit", "Versions", "Data digest")} == {
         "not recorded"
     }
+
+
+@pytest.fixture
+def texts(entries, report):
+    """The texts of an entry of dfa, its two runs holding this provenance."""
+
+    def of(term, *provenances):
+        runs = list(report.runs)
+        for index, held in zip((2, 3), provenances, strict=True):
+            runs[index] = dataclasses.replace(
+                runs[index], record=dataclasses.replace(runs[index].record, provenance=held)
+            )
+        found = entries("dfa", dataclasses.replace(report, runs=tuple(runs))).get(term, ())
+        return [value.text for value in found], [value.run_ids for value in found]
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("held", "text"),
+    [
+        ({"commit": "0123abc", "dirty": None}, "0123abc (tree unknown)"),
+        ({"commit": "0123abc"}, "0123abc (tree unknown)"),
+        ({"commit": "0123abc", "dirty": False}, "0123abc (clean tree)"),
+        ({"commit": NOT_A_CHECKOUT, "dirty": None}, "not a git checkout"),
+        ({"commit": NOT_A_CHECKOUT, "dirty": False}, "not a git checkout"),  # as older runs recorded it
+        ({"commit": "unknown: git timed out", "dirty": None}, "unknown: git timed out"),
+        ({"commit": "unknown: git timed out", "dirty": False}, "unknown: git timed out"),
+        ({"commit": "", "dirty": None}, "not recorded"),
+    ],
+)
+def test_a_tree_is_called_clean_only_where_git_said_so(texts, held, text):
+    assert texts("Commit", held, held)[0] == [text]
+
+
+@pytest.mark.parametrize(
+    ("indices", "text"),
+    [
+        (list(range(1024)), "1,024 samples, indices 0 to 1023"),
+        ([7, 3, 950], "3 samples, indices between 3 and 950"),
+        ([5], "1 sample, index 5"),
+        ([], "not recorded"),
+        (None, "not recorded"),
+    ],
+)
+def test_the_eval_batch_is_told_by_range_and_count(texts, indices, text):
+    held = {"eval_indices": indices}
+    assert texts("Eval batch", held, held)[0] == [text]
+
+
+def test_a_resumed_run_says_after_which_epoch_and_one_that_ran_through_says_nothing(texts, report):
+    assert texts("Resumed", {"resumed_from": 0}, {}) == ([], [])
+    after = "resumed after epoch 7"
+    assert texts("Resumed", {"resumed_from": 7}, {"resumed_from": 0}) == ([after], [(report.runs[2].record.run_id,)])
+    assert texts("Resumed", {"resumed_from": 7}, {"resumed_from": 7}) == ([after], [()])
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,27 @@ def test_hostile_names_are_shown_as_text(pages, hostile):
     assert "49" not in re.findall(r"alert\(1\)&lt;/script&gt;(.{6})", pages["index.html"])[0]
 
 
+def test_a_broken_runs_traceback_stands_with_the_excluded_runs_as_text(report, pages, tmp_path):
+    section = re.search(r'<section aria-labelledby="excluded">.*?</section>', pages["index.html"], re.DOTALL).group()
+    page = Page(section)
+    assert page.tags.count("details") == page.tags.count("pre") == 1  # of the run that left one, not of the other
+    assert "<summary>Traceback</summary>" in section
+    assert report.excluded[1].failure in page.words
+    assert '<td>half-written: the run broke<details class="traceback">' in section
+    without = dataclasses.replace(report, excluded=report.excluded[:1])
+    assert (
+        "<details"
+        not in render_report(without, tmp_path)[0].read_text("utf-8").split('id="excluded"')[1].split("</section>")[0]
+    )
+
+
+def test_a_long_traceback_scrolls_in_its_box(pages):
+    rule = re.search(r"details\.traceback > pre \{([^}]*)\}", pages["index.html"]).group(1)
+    assert {"overflow: auto", "width: 0", "min-width: 100%"} < {part.strip() for part in rule.split(";")}
+    assert re.search(r"max-height: \d+em", rule)
+    assert re.search(r'<pre role="region" tabindex="0" aria-label="Traceback of dfa-9">', pages["index.html"])
+
+
 def test_pages_can_be_used_without_a_mouse_or_eyes(pages):
     for text in of_kind(pages, ".html").values():
         page = Page(text)
@@ -188,14 +209,13 @@ def test_a_run_that_measured_nothing_is_still_a_page(report, tmp_path, judged):
     broken = dataclasses.replace(
         record,
         status="failed",
-        failure="Traceback: boom",
         trajectory={},
         provenance={},
         measurements=dataclasses.replace(record.measurements, sites={}, scalars={}, conventions={}),
     )
     paths = render_report(judged([broken]), tmp_path)
     words = "".join(Page(paths[0].read_text("utf-8")).words)
-    assert "INCOMPLETE" in words and "Traceback: boom" in words and "accuracy was not measured" in words
+    assert "INCOMPLETE" in words and "accuracy was not measured" in words
 
 
 def test_a_users_template_stands_in_by_name_and_is_sandboxed(report, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
@@ -74,3 +75,19 @@ def test_the_first_signal_asks_the_second_interrupts():
         assert stop()
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_terminate_signal_to_the_whole_group_stops_workers_at_a_safe_point():
+    """systemd, docker and timeout signal the group: the workers must leave it to the parent, as with Ctrl-C."""
+    events = []
+    with stop_on_signal() as stop:
+
+        def hear(event):
+            events.append(event)
+            if event.kind == "progress" and not stop():
+                for child in multiprocessing.active_children():
+                    os.kill(child.pid, signal.SIGTERM)
+                signal.raise_signal(signal.SIGTERM)
+
+        run_jobs([1, 2, 3], until_stopped, 2, stop, hear)
+    assert [event.kind for event in events if event.kind != "progress"] == ["stopped"] * 3

@@ -102,9 +102,80 @@ def test_a_wrong_study_is_told_what_is_wrong(tmp_path, old, new, messages):
         assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[recipe]\nepochs = 1", 'recipe = "x"', "recipe: expected a table, found 'x'"),
+        ("[recipe]\nepochs = 1", "recipe = []", "recipe: expected a table, found []"),
+        ("[recipe]", 'controls = "frozen"\n[recipe]', "controls: expected a table, found 'frozen'"),
+        (
+            "[recipe]",
+            '[controls]\nfrozen = "false"\n[recipe]',
+            "controls.frozen: expected true or false, found 'false'",
+        ),
+        ("[recipe]", "[controls]\nshallow = 1\n[recipe]", "controls.shallow: expected true or false, found 1"),
+        ('"tiny"', "5", "name: expected text, found 5"),
+        ('"tiny"', "0", "name: expected text, found 0"),
+        ('"Two methods"', "[1]", "title: expected text, found [1]"),
+        ('"2026-05"', "2026-05-01", "edition: expected text, found datetime.date(2026, 5, 1)"),
+        ("[recipe]", "cost = 2\n[recipe]", "cost: expected text, found 2"),
+        ('["bp", "dfa"]', '["bp", 5]', "grid[0].methods[1]: expected text, found 5"),
+        ('["bp", "dfa"]', '"bp"', "grid[0].methods: expected a list, found 'bp'"),
+        ('["resmlp"]', '[{ name = "resmlp" }]', "grid[0].architectures[0]: expected text, found {'name': 'resmlp'}"),
+        ('["digits"]', '[["digits"]]', "grid[0].datasets[0]: expected text, found ['digits']"),
+        ("[1, 2]", '[1, "2"]', "grid[0].seeds[1]: expected a whole number, found '2'"),
+        ("[1, 2]", "[true]", "grid[0].seeds[0]: expected a whole number, found True"),
+        ("[1, 2]", "[1]\npenalties = [[0.1]]", "grid[0].penalties[0]: expected a number, found [0.1]"),
+        ("[1, 2]", "[1]\nmethod_options = 3", "grid[0].method_options: expected a table, found 3"),
+        ("[1, 2]", "[1]\nmethod_options = []", "grid[0].method_options: expected a table, found []"),
+        ("epochs = 1", "epochs = [1]", "epochs: expected a whole number, found [1]"),
+        ("epochs = 1", "epochs = 1\noptimizer = 5", "optimizer: expected one of adamw, found 5"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_one_problem_and_nothing_else(tmp_path, old, new, message):
+    assert old in TINY
+    with pytest.raises(InvalidFields) as caught:
+        load_study(study_file(tmp_path, TINY.replace(old, new)))
+    assert caught.value.problems == (message,)
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ("5", "grid: expected [[grid]] tables, found 5"),
+        ("{ seeds = [1] }", "grid: expected [[grid]] tables, found {'seeds': [1]}"),
+        ("[1]", "grid[0]: expected a table, found 1"),
+        ("[]", "grid: missing"),
+        ('""', "grid: missing"),
+    ],
+)
+def test_a_grid_that_is_no_list_of_tables_is_one_problem(tmp_path, grid, message):
+    with pytest.raises(InvalidFields) as caught:
+        load_study(study_file(tmp_path, f'name = "n"\ntitle = "t"\nedition = "e"\ngrid = {grid}\n'))
+    assert caught.value.problems == (message,)
+
+
+def test_wrong_types_and_wrong_values_are_named_together(tmp_path):
+    text = TINY.replace('"tiny"', "5").replace("[recipe]\nepochs = 1", 'recipe = "x"\ncontrols = "frozen"')
+    text += '\n[[grid]]\nmethods = ["dfaa"]\narchitectures = ["resmlp"]\ndatasets = ["digits"]\nseeds = [1]\n'
+    text += "\n[[grid]]\nmethods = [5]\n"
+    with pytest.raises(InvalidFields) as caught:
+        load_study(study_file(tmp_path, text))
+    assert [problem.split("; known")[0] for problem in caught.value.problems] == [
+        "name: expected text, found 5",
+        "recipe: expected a table, found 'x'",
+        "controls: expected a table, found 'frozen'",
+        "grid[2].methods[0]: expected text, found 5",
+        "method: unknown method 'dfaa' (did you mean 'dfa'?)",
+    ]
+
+
 def test_an_unknown_study_and_a_broken_file(tmp_path):
     assert "digits" in names()
     with pytest.raises(UnknownName, match="did you mean 'digits'"):
         load_study("digit")
     with pytest.raises(InvalidFields, match="not TOML"):
         load_study(study_file(tmp_path, "name = "))
+    (tmp_path / "latin.toml").write_bytes('name = "é"'.encode("latin-1"))
+    with pytest.raises(InvalidFields, match="not TOML"):
+        load_study(str(tmp_path / "latin.toml"))

@@ -71,3 +71,10 @@ def test_four_processes_create_one_store_together(tmp_path):
     ended = [process.communicate(timeout=120) for process in started]
     assert [process.returncode for process in started] == [0] * 4, ended
     assert len(MlflowTracker(uri).search({"who": "me"})) == 4
+
+
+def test_an_artifact_folder_that_is_no_folder(tmp_path):
+    (tmp_path / "mlartifacts").write_text("a file in the way")
+    with pytest.raises(StoreError, match="mlartifacts is no folder that can be written"):
+        MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    assert not (tmp_path / "mlflow.db").exists()

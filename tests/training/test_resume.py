@@ -25,7 +25,7 @@ def test_the_resumed_run_is_the_undisturbed_run(tmp_path, method, stop_at):
     fresh, after = Trainer(tiny_task(**changes)), Recorder()
     rows = ResumeFile(tmp_path, fresh.task.spec.identity).read_into(fresh)
     assert fresh.epoch == stop_at
-    outcome = train(fresh, after)
+    outcome = train(fresh, after, resumed=rows[-1])
     assert weights_equal(fresh.task.network, undisturbed.task.network)
     assert [*rows, *after.rows] == expected.rows
     assert outcome.epochs == 4

@@ -53,9 +53,7 @@ def _run_in_processes(
         }
         while running:
             if stop() and not stopping.is_set():
-                stopping.set()
-                for future in running:
-                    future.cancel()
+                stopping.set()  # jobs that have not begun find it set and end at once
             done, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
             for event in _drain(news):
                 tell(event)
@@ -64,8 +62,6 @@ def _run_in_processes(
 
 
 def _result(future: Future, index: int) -> JobEvent:
-    if future.cancelled():
-        return JobEvent(index, "stopped")
     error = future.exception()
     if error is not None:  # the worker itself died (killed, out of memory): the job could not report
         return JobEvent(index, "failed", f"the worker process died: {error!r}")
@@ -93,7 +89,8 @@ _worker: dict[str, Any] = {}  # a pool hands events and queues to its workers th
 
 
 def _start_worker(stopping: Any, news: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides what it means
+    for number in (signal.SIGINT, signal.SIGTERM):  # they reach the whole group: the parent decides what they mean
+        signal.signal(number, signal.SIG_IGN)
     _worker.update(stopping=stopping, news=news)
 
 

@@ -1,0 +1,41 @@
+"""Statistics over seeds: intervals, differences, equivalence, ranks. ddof = 1 everywhere; no function returns NaN.
+
+Inputs that allow no number are a ValueError that says what was expected, what was found and what to do. What is defined
+but weak (one seed, no spread) is returned with a remark, and with None where a figure would be a guess.
+The coverage of every interval is simulated in tests/statistics.
+"""
+
+from fa_registry.statistics.differences import (
+    Comparison,
+    PairedDifference,
+    WelchDifference,
+    compare,
+    paired_difference,
+    welch,
+)
+from fa_registry.statistics.equivalence import Equivalence, tost
+from fa_registry.statistics.intervals import Interval, bootstrap_interval, excludes, interval, t_interval
+from fa_registry.statistics.ranks import rank_p_value
+from fa_registry.statistics.samples import CONFIDENCE, Reported, Summary, reported, summary
+
+__all__ = [
+    "CONFIDENCE",
+    "Comparison",
+    "Equivalence",
+    "Interval",
+    "PairedDifference",
+    "Reported",
+    "Summary",
+    "WelchDifference",
+    "bootstrap_interval",
+    "compare",
+    "excludes",
+    "interval",
+    "paired_difference",
+    "rank_p_value",
+    "reported",
+    "summary",
+    "t_interval",
+    "tost",
+    "welch",
+]

@@ -1,0 +1,142 @@
+"""Differences of two means, and the only way to say that one method beats another: an interval without 0 in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fa_registry.statistics.intervals import Interval, around, excludes
+from fa_registry.statistics.samples import (
+    Reported,
+    finite,
+    reported,
+    rounding,
+    standard_error,
+    steady_error,
+    upper_tail,
+)
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """Mean of a − b over common seeds; std, interval, p and df are None for one pair, which is provisional.
+
+    seeds: the pairs, sorted; only_a, only_b: the seeds without a partner, which count for nothing here.
+    """
+
+    mean: float
+    std: float | None
+    interval: Interval | None
+    p: float | None
+    df: int | None
+    seeds: tuple[int, ...]
+    only_a: tuple[int, ...]
+    only_b: tuple[int, ...]
+    remark: str
+
+
+@dataclass(frozen=True)
+class WelchDifference:
+    """mean(a) − mean(b) of independent samples; df by Welch–Satterthwaite, p two-sided."""
+
+    mean: float
+    interval: Interval
+    p: float
+    df: float
+    n_a: int
+    n_b: int
+    remark: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """outcome: "a beats b", "b beats a", "undecided" (0 is in the interval) or "provisional" (there is no interval)."""
+
+    outcome: str
+    difference: PairedDifference | WelchDifference | None
+    reason: str
+
+
+def paired_difference(a: Mapping[int, float], b: Mapping[int, float]) -> PairedDifference:
+    """The paired t test and its 95 % interval (Student 1908) over the seeds that a and b share.
+
+    a, b: seed → value. Always the t interval, at n ≥ 20 too: it excludes 0 exactly where p < 0.05.
+    Raises ValueError without a common seed, or for a value that is not finite, unmatched seeds included.
+    """
+    a, b = _by_seed(a, "a"), _by_seed(b, "b")
+    seeds = tuple(sorted(a.keys() & b.keys()))
+    only_a, only_b = tuple(sorted(a.keys() - b.keys())), tuple(sorted(b.keys() - a.keys()))
+    if not seeds:
+        raise ValueError(
+            f"a paired difference needs common seeds, found {list(only_a)} and {list(only_b)}; "
+            "train both with the same seeds, or use welch for independent samples"
+        )
+    differences = [a[seed] - b[seed] for seed in seeds]
+    if len(seeds) == 1:
+        remark = "provisional: one pair has no interval"
+        return PairedDifference(differences[0], None, None, None, None, seeds, only_a, only_b, remark)
+    found, df = reported(differences), len(seeds) - 1
+    floor = rounding(*(values[seed] for values in (a, b) for seed in seeds))
+    error, remark = steady_error(standard_error(found), floor, df + 1)
+    bounds, p = around(found.mean, error, df), _two_sided(found.mean / error, df)
+    return PairedDifference(found.mean, found.std, bounds, p, df, seeds, only_a, only_b, remark)
+
+
+def welch(a: Iterable[float], b: Iterable[float]) -> WelchDifference:
+    """Difference of two independent means with unequal variances (Welch 1947, Biometrika 34, 28–35).
+
+    Raises ValueError where a side has fewer than two values, or one that is not finite.
+    At n = 3 and equal spreads the interval is conservative: it covers 96.6 % (simulated).
+    """
+    first, second = reported(a, "Welch's test (side a)"), reported(b, "Welch's test (side b)")
+    raw, df = welch_error(first, second)
+    error, remark = steady_error(raw, rounding(first.mean, second.mean), first.n + second.n)
+    mean = first.mean - second.mean
+    return WelchDifference(mean, around(mean, error, df), _two_sided(mean / error, df), df, first.n, second.n, remark)
+
+
+def welch_error(a: Reported, b: Reported) -> tuple[float, float]:
+    """Standard error of mean(a) − mean(b) and its Welch–Satterthwaite degrees of freedom.
+
+    Through the share of the variance that a contributes: the textbook form squares variances and underflows.
+    Without any spread the degrees are the fewest the formula can give.
+    """
+    error_a, error_b = standard_error(a), standard_error(b)
+    error = math.hypot(error_a, error_b)
+    if error == 0:
+        return 0.0, float(min(a.n, b.n) - 1)
+    share_a, share_b = (error_a / error) ** 2, (error_b / error) ** 2
+    return error, 1 / (share_a**2 / (a.n - 1) + share_b**2 / (b.n - 1))
+
+
+def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison:
+    """Whether a beats b, higher being better (swap the arguments for a loss): only by a 95 % interval that excludes 0.
+
+    a, b: seed → value. Paired when any seed is shared, Welch otherwise. Raises ValueError as those two do, except that
+    too few values for an interval are the outcome "provisional".
+    """
+    a, b = _by_seed(a, "a"), _by_seed(b, "b")
+    if a.keys() & b.keys():
+        found = paired_difference(a, b)
+    elif min(len(a), len(b)) < 2:
+        return Comparison("provisional", None, f"no common seed, and {len(a)} and {len(b)} values have no interval")
+    else:
+        found = welch(a.values(), b.values())
+    if found.interval is None:
+        return Comparison("provisional", found, found.remark)
+    kind = f"paired over {len(found.seeds)} seeds" if isinstance(found, PairedDifference) else "Welch, no common seed"
+    bounds = f"95 % interval of a − b {found.interval.low:.4g} to {found.interval.high:.4g} ({kind})"
+    if not excludes(found.interval, 0.0):
+        return Comparison("undecided", found, f"{bounds} contains 0")
+    return Comparison("a beats b" if found.mean > 0 else "b beats a", found, f"{bounds} excludes 0")
+
+
+def _by_seed(values: Mapping[int, float], side: str) -> dict[int, float]:
+    if not isinstance(values, Mapping):
+        raise ValueError(f"side {side}: expected a mapping of seed to value, found {values!r}; pairs need their seeds")
+    return dict(zip(values, finite(values.values(), f"side {side}"), strict=True))
+
+
+def _two_sided(t: float, df: float) -> float:
+    return min(1.0, 2 * upper_tail(abs(t), df))

@@ -1,0 +1,116 @@
+"""Sample figures: what a list of numbers, or a published mean ± std, amounts to."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+from scipy import special
+
+CONFIDENCE = 0.95
+LARGEST = 1e150  # beyond it sums and interval ends may leave float64
+NO_SPREAD = "no spread: the interval is as narrow as rounding and claims more than {n} values can"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """n values: their mean; std (ddof 1) and the 95 % t interval low..high, None where n < 2."""
+
+    n: int
+    mean: float
+    std: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A sample known by its figures: mean, std (ddof 1; multiply a ddof-0 one by √(n/(n−1))), n ≥ 2 values."""
+
+    mean: float
+    std: float
+    n: int
+
+    def __post_init__(self) -> None:
+        mean, std = finite((self.mean, self.std), "a mean and a standard deviation")
+        if self.std < 0 or not isinstance(self.n, Integral) or self.n < 2:
+            raise ValueError(
+                f"expected a standard deviation ≥ 0 and an integer n ≥ 2, found std={self.std!r}, n={self.n!r}; "
+                "a figure published without its spread is a constant: pass the number itself"
+            )
+        for name, value in (("mean", mean), ("std", std), ("n", int(self.n))):
+            object.__setattr__(self, name, value)  # a float32 here would round everything computed from it
+
+
+def summary(values: Iterable[float]) -> Summary:
+    """Mean, sample standard deviation and Student-t 95 % interval of the mean.
+
+    Raises ValueError for no values, or for one that is not finite: a summary never hides a broken run.
+    """
+    numbers = finite(values, "a summary")
+    if len(numbers) == 1:
+        return Summary(1, numbers[0], None, None, None)
+    sample = _figures(numbers)
+    half = quantile(sample.n - 1) * standard_error(sample)
+    return Summary(sample.n, sample.mean, sample.std, sample.mean - half, sample.mean + half)
+
+
+def reported(values: Iterable[float], purpose: str = "a sample with a spread") -> Reported:
+    """Mean, std (ddof 1) and n of at least two values; purpose: what they are for, in the words of the error."""
+    return _figures(finite(values, purpose, least=2))
+
+
+def _figures(numbers: tuple[float, ...]) -> Reported:
+    """Exact summation, then clipped into the data: equal values have their own mean, and a std of 0, not 1e-17.
+
+    hypot scales before it squares: deviations of 1e-170 keep their std, where a sum of squares would be 0.
+    """
+    mean = min(max(math.fsum(numbers) / len(numbers), min(numbers)), max(numbers))
+    std = math.hypot(*(number - mean for number in numbers)) / math.sqrt(len(numbers) - 1)
+    return Reported(mean, std, len(numbers))
+
+
+def finite(values: Iterable[float], purpose: str, least: int = 1) -> tuple[float, ...]:
+    """The values as floats, or a ValueError: too few, not numbers, not finite, or a mapping (its keys are no values)."""
+    if isinstance(values, Mapping):
+        raise ValueError(f"{purpose} takes values, found a mapping {dict(values)!r}; pass its .values()")
+    found = tuple(values)
+    if len(found) < least:
+        needed = "one value" if least == 1 else f"{least} values"
+        raise ValueError(f"{purpose} needs at least {needed}, found {len(found) or 'none'}; train or select more seeds")
+    # float() first: a float32 would pull the limit down into its own range, where it is inf
+    wrong = [repr(value) for value in found if not (isinstance(value, Real) and abs(float(value)) <= LARGEST)]
+    if wrong:
+        raise ValueError(
+            f"{purpose} takes finite values up to {LARGEST:g}, found {', '.join(wrong[:5])} among {len(found)}; "
+            "leave a diverged run out by name, and say so"
+        )
+    return tuple(float(value) for value in found)
+
+
+def standard_error(sample: Reported) -> float:
+    """Of the mean: std/√n."""
+    return sample.std / math.sqrt(sample.n)
+
+
+def rounding(*numbers: float) -> float:
+    """What float64 cannot tell from 0 in a difference of these numbers; never 0, so it can be divided by."""
+    return max(4 * sys.float_info.epsilon * max(map(abs, numbers)), sys.float_info.min)
+
+
+def steady_error(raw: float, floor: float, n: int) -> tuple[float, str]:
+    """The standard error, never below rounding: 0.3 against 0.1 + 0.2 three times over is no win, and 0/0 no figure."""
+    return (raw, "") if raw > floor else (floor, NO_SPREAD.format(n=n))
+
+
+def quantile(df: float, confidence: float = CONFIDENCE) -> float:
+    """Student's t with df degrees of freedom lies within ± this with probability `confidence`."""
+    return float(special.stdtrit(df, (1 + confidence) / 2))
+
+
+def upper_tail(t: float, df: float) -> float:
+    """P(T ≥ t). From the lower tail of −t: 1 − P(T ≤ t) has no digits left beyond t ≈ 10."""
+    return float(special.stdtr(df, -t))

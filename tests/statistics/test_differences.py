@@ -1,0 +1,172 @@
+"""Paired and Welch differences against scipy and by hand; who beats whom, and when nobody may say so."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from fa_registry.statistics import compare, excludes, paired_difference, welch
+
+A, B = {0: 0.91, 1: 0.94, 2: 0.90, 3: 0.95}, {0: 0.88, 1: 0.90, 2: 0.89, 3: 0.90}
+SAMPLES = st.lists(st.integers(-1000, 1000).map(lambda count: count / 360), min_size=2, max_size=8)
+POINT = dict(rel=0, abs=1e-14)
+
+
+def test_the_paired_difference_is_scipys():
+    found, expected = paired_difference(A, B), stats.ttest_rel(list(A.values()), list(B.values()))
+    assert (found.p, found.df) == pytest.approx((expected.pvalue, expected.df), rel=1e-10)
+    assert (found.interval.low, found.interval.high) == pytest.approx(expected.confidence_interval(), rel=1e-10)
+    assert found.std == pytest.approx(np.std([A[seed] - B[seed] for seed in A], ddof=1))
+
+
+def test_the_paired_difference_by_hand():
+    """Differences 1, 2, 3: t = 2/(1/√3) = 3.4641 at 2 degrees; p = 1 − t/√(t² + 2) = 0.0742."""
+    found = paired_difference({1: 2, 2: 4, 3: 6}, {1: 1, 2: 2, 3: 3})
+    assert (found.mean, found.std, found.df, found.remark) == (2.0, 1.0, 2, "")
+    assert found.p == pytest.approx(1 - math.sqrt(12 / 14), rel=1e-9)
+    assert found.interval.low == pytest.approx(-0.48414, abs=1e-5)
+
+
+def test_pairs_are_made_by_seed_not_by_order_and_the_rest_is_named():
+    found = paired_difference({7: 0.7, 1: 0.9, 2: 0.8}, {2: 0.5, 9: 0.1, 1: 0.6, 4: 0.0})
+    assert (found.seeds, found.only_a, found.only_b) == ((1, 2), (7,), (4, 9))
+    assert found.mean == pytest.approx(0.3)
+
+
+def test_one_pair_is_provisional():
+    found = paired_difference({1: 0.9, 2: 0.8}, {1: 0.6})
+    assert (found.mean, found.std, found.interval, found.p, found.df) == (pytest.approx(0.3), None, None, None, None)
+    assert found.remark == "provisional: one pair has no interval"
+
+
+def test_no_common_seed_is_an_error_that_lists_both_sides():
+    with pytest.raises(ValueError, match=r"common seeds, found \[1, 2\] and \[3\]; train both .* or use welch"):
+        paired_difference({2: 0.5, 1: 0.5}, {3: 0.5})
+
+
+def test_a_broken_run_is_refused_even_without_a_partner():
+    with pytest.raises(ValueError, match="side b takes finite values.*found nan among 3"):
+        paired_difference({1: 0.5, 2: 0.6}, {1: 0.5, 2: 0.6, 3: math.nan})
+
+
+def test_values_without_seeds_cannot_be_paired():
+    with pytest.raises(ValueError, match=r"side a: expected a mapping of seed to value, found \[0.5, 0.6\]"):
+        paired_difference([0.5, 0.6], B)
+
+
+def test_equal_differences_have_the_interval_of_rounding_and_a_remark():
+    found = paired_difference({1: 0.5, 2: 0.7}, {1: 0.25, 2: 0.45})
+    assert (found.interval.low, found.interval.high) == pytest.approx((0.25, 0.25), **POINT)
+    assert found.p < 1e-10 and found.remark.startswith("no spread") and "2 values" in found.remark
+
+
+def test_rounding_is_no_difference():
+    left, right = {1: 0.3, 2: 0.3}, {1: 0.1 + 0.2, 2: 0.1 + 0.2}
+    for found in (paired_difference(left, right), welch(left.values(), right.values())):
+        assert found.mean != 0 and not excludes(found.interval, 0) and found.p > 0.5
+
+
+@pytest.mark.parametrize("value", [0.0, 0.9])
+def test_the_same_values_do_not_differ(value):
+    for found in (paired_difference({1: value, 2: value}, {1: value, 2: value}), welch([value] * 2, [value] * 3)):
+        assert (found.mean, found.p, excludes(found.interval, 0)) == (0.0, 1.0, False)
+
+
+def test_welch_is_scipys():
+    a, b = [0.91, 0.94, 0.90, 0.95], [0.80, 0.99, 0.70]
+    found, expected = welch(a, b), stats.ttest_ind(a, b, equal_var=False)
+    assert (found.p, found.df) == pytest.approx((expected.pvalue, expected.df), rel=1e-10)
+    assert (found.interval.low, found.interval.high) == pytest.approx(expected.confidence_interval(), rel=1e-10)
+    assert (found.n_a, found.n_b, found.remark) == (4, 3, "")
+
+
+def test_welch_by_hand():
+    """Variances 1 and 4 over 3 each: df = (1/3 + 4/3)² / ((1/9)/2 + (16/9)/2) = 50/17; error² = 5/3."""
+    found = welch([1, 2, 3], [2, 4, 6])
+    assert (found.mean, found.df) == pytest.approx((-2.0, 50 / 17))
+    assert found.interval.high - found.mean == pytest.approx(stats.t.ppf(0.975, 50 / 17) * math.sqrt(5 / 3))
+
+
+def test_welch_with_one_side_without_spread_has_the_degrees_of_the_other():
+    found = welch([1, 2, 3], [5, 5, 5, 5])
+    assert (found.df, found.remark) == (pytest.approx(2.0), "")
+    assert found.p == pytest.approx(stats.ttest_1samp([1, 2, 3], 5).pvalue)
+
+
+def test_welch_keeps_its_degrees_where_squared_variances_underflow():
+    small, large = [1e-100, 2e-100, 3e-100], [2e-100, 4e-100, 6e-100]
+    assert welch(small, large).df == pytest.approx(50 / 17)
+
+
+def test_welch_without_any_spread_takes_the_fewest_degrees():
+    found = welch([0.5, 0.5, 0.5], [0.25, 0.25])
+    assert (found.mean, found.df, found.remark[:9]) == (0.25, 1.0, "no spread")
+    assert found.p < 1e-10 and (found.interval.low, found.interval.high) == pytest.approx((0.25, 0.25), **POINT)
+
+
+def test_welch_needs_two_values_a_side():
+    with pytest.raises(ValueError, match=r"Welch's test \(side b\) needs at least 2 values, found 1"):
+        welch([0.5, 0.6], [0.5])
+
+
+@given(SAMPLES, SAMPLES)
+def test_swapping_the_sides_swaps_the_signs(left, right):
+    a, b = dict(enumerate(left)), dict(enumerate(right))
+    swaps = ((paired_difference(a, b), paired_difference(b, a)), (welch(left, right), welch(right, left)))
+    for there, back in swaps:
+        assert (there.mean, there.p) == (-back.mean, back.p)
+        assert (there.interval.low, there.interval.high) == (-back.interval.high, -back.interval.low)
+        assert math.isfinite(there.p) and 0 <= there.p <= 1
+    opposite = {"a beats b": "b beats a", "b beats a": "a beats b", "undecided": "undecided"}
+    assert compare(a, b).outcome == opposite[compare(b, a).outcome]
+
+
+@given(SAMPLES, SAMPLES)
+def test_the_interval_excludes_zero_where_p_is_below_five_percent(left, right):
+    for found in (paired_difference(dict(enumerate(left)), dict(enumerate(right))), welch(left, right)):
+        assert excludes(found.interval, 0.0) == (found.p < 0.05)
+
+
+def test_a_beats_b_only_by_the_paired_interval_when_seeds_are_shared():
+    """Seeds explain the spread: the pairs differ by 1 to 3 points, the samples overlap widely."""
+    a = {1: 0.52, 2: 0.71, 3: 0.93}
+    b = {1: 0.50, 2: 0.70, 3: 0.90}
+    found = compare({**a, 4: 0.60}, {**b, 5: 0.60})
+    assert (found.outcome, found.difference) == ("undecided", paired_difference({**a, 4: 0.6}, {**b, 5: 0.6}))
+    a[2] = 0.72
+    found = compare(a, b)
+    assert (found.outcome, excludes(welch(a.values(), b.values()).interval, 0)) == ("a beats b", False)
+    assert found.reason.startswith("95 % interval of a − b 0.0") and "paired over 3 seeds) excludes 0" in found.reason
+
+
+def test_without_a_shared_seed_the_comparison_is_welchs():
+    found = compare({1: 0.91, 2: 0.92, 3: 0.93}, {4: 0.81, 5: 0.82, 6: 0.83})
+    assert (found.outcome, found.difference) == ("a beats b", welch([0.91, 0.92, 0.93], [0.81, 0.82, 0.83]))
+    assert found.reason == "95 % interval of a − b 0.07733 to 0.1227 (Welch, no common seed) excludes 0"
+
+
+def test_a_higher_mean_alone_beats_nothing():
+    found = compare({1: 0.99, 2: 0.50}, {1: 0.50, 2: 0.49})
+    assert (found.outcome, found.difference.mean > 0.2) == ("undecided", True)
+    assert found.reason.endswith("contains 0")
+
+
+def test_two_values_a_side_are_enough_for_welch():
+    assert compare({1: 0.90, 2: 0.91}, {3: 0.50, 4: 0.51}).outcome == "a beats b"
+
+
+@pytest.mark.parametrize("b", [{1: 0.1}, {2: 0.1}, {2: 0.1, 3: 0.2}])
+def test_one_seed_is_provisional_however_large_the_difference(b):
+    found = compare({1: 0.9}, b)
+    assert found.outcome == "provisional" and "no interval" in found.reason
+
+
+@pytest.mark.parametrize("b", [{1: math.inf}, {}, [0.5]])
+def test_a_comparison_with_a_broken_side_is_refused(b):
+    with pytest.raises(ValueError, match="side b"):
+        compare({1: 0.9}, b)
