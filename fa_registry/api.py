@@ -43,7 +43,7 @@ class FAProtocol:
         d2_factor: float = 10.0,
         d3_margin_pp: float = 2.0,
     ):
-        _check_batch(x_eval, y_eval)
+        _check_batch(model, x_eval, y_eval)
         self.network = model if isinstance(model, (Network, Adapted)) else adapt(model)
         self.x_eval, self.y_eval = x_eval, y_eval
         limits = {"D1": d1_threshold, "D2": d2_eps * d2_factor, "D3": d3_margin_pp}
@@ -53,6 +53,7 @@ class FAProtocol:
 
     def run(self, frozen_baseline_acc: float | None = None, test_acc: float | None = None) -> dict[str, Any]:
         """Measure and judge. Accuracies are fractions of a whole test set; without both, D3 is None and nothing is PASS."""
+        _check_accuracies(test_acc=test_acc, frozen_baseline_acc=frozen_baseline_acc)
         measurements = self._measure(test_acc)
         frozen = _record(_accuracy_only(frozen_baseline_acc), "frozen") if frozen_baseline_acc is not None else None
         audit = judge(_record(measurements, "none"), frozen, self.edition)
@@ -133,7 +134,17 @@ def _record(measurements: Measurements, control: str) -> RunRecord:
     )
 
 
-def _check_batch(x_eval: Tensor, y_eval: Tensor) -> None:
+def _check_accuracies(**accuracies: float | None) -> None:
+    problems = [
+        f"{name}: expected a fraction of the test set in 0..1, found {value:g}"
+        for name, value in accuracies.items()
+        if value is not None and not 0 <= value <= 1  # nan is not in 0..1 either
+    ]
+    if problems:
+        raise InvalidFields("FAProtocol", problems)
+
+
+def _check_batch(model: nn.Module, x_eval: Tensor, y_eval: Tensor) -> None:
     problems = []
     if y_eval.dim() != 1 or y_eval.dtype != torch.int64:
         problems.append(
@@ -141,5 +152,9 @@ def _check_batch(x_eval: Tensor, y_eval: Tensor) -> None:
         )
     if len(x_eval) != len(y_eval) or len(y_eval) == 0:
         problems.append(f"x_eval: expected one row a label, found {len(x_eval)} rows for {len(y_eval)} labels")
+    weights = {weight.dtype for weight in model.parameters() if weight.is_floating_point()}
+    if x_eval.is_floating_point() and weights - {x_eval.dtype}:
+        found = ", ".join(sorted(str(dtype) for dtype in weights))
+        problems.append(f"x_eval: expected the dtype of the model's parameters ({found}), found {x_eval.dtype}")
     if problems:
         raise InvalidFields("FAProtocol", problems)

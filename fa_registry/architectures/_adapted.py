@@ -6,8 +6,10 @@ came to measure ViT and ResNet gradients on a wrong network.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,17 +17,18 @@ from torch import Tensor, nn
 from fa_registry.errors import UsageError
 
 SKIPS = ("outside", "inside")
-TOLERANCE = 1e-4  # relative; the model's own addition may be fused with another operation
+ROUNDINGS = 16  # of the largest value: the model's own addition may be fused; more would hide h beside an exploded f
 
 
 class Adapted(nn.Module):
     """Any model with a chain of blocks, observable at sites 0..L. Build it with `adapt`."""
 
-    def __init__(self, model: nn.Module, sites: Sequence[str], skip: str):
+    def __init__(self, model: nn.Module, sites: Sequence[str], skip: str, readout: str):
         super().__init__()
         self.model = model
         self.sites = tuple(sites)
         self.skip = skip
+        self.readout = readout
 
     def forward(self, x: Tensor, return_hidden: bool = False) -> Tensor | tuple[Tensor, list[Tensor], list[Tensor]]:
         """The model's own output; with return_hidden also the states h_0..h_L and the tensors to differentiate for them.
@@ -35,46 +38,187 @@ class Adapted(nn.Module):
         """
         if not return_hidden:
             return self.model(x)
-        flows: list[tuple[Tensor, Tensor]] = []
-        with ExitStack() as hooks:
-            for name in self.sites:
-                module = self.model.get_submodule(name)
-                handle = module.register_forward_hook(lambda _, inputs, output: flows.append((inputs[0], output)))
-                hooks.callback(handle.remove)
-            logits = self.model(x)
-        if len(flows) != len(self.sites):
+        flow = _Flow(self.sites, bypassed=self.skip == "outside")
+        with flow.watching(self.model, self.readout):
+            logits = self.model(x.clone())  # a model may write into its input, and a leaf cannot be written into
+        flow.check_runs()
+        states = _states(flow, self.sites, self.skip)
+        self._check(flow, states)
+        flow.check_in_place()
+        return logits, states, [flow.entry, *(flow.roots[name] for name in self.sites)]
+
+    def _check(self, flow: _Flow, states: Sequence[Tensor]) -> None:
+        """What goes into block l+1, and into the readout, must be the declared h_l."""
+        if len(self.sites) == 1 and not _seen_at_readout(flow, states[-1]):
             raise UsageError(
-                f"adapt: expected every site to run once in a forward pass, found {len(flows)} runs of {len(self.sites)} sites"
+                f"adapt: one site, and nothing shows whether skip={self.skip!r} is right: expected `readout` to name the "
+                f"module that receives h_1, found {self.readout or 'none'!r}"
             )
-        states = [flows[0][0]] + [into + out if self.skip == "outside" else out for into, out in flows]
-        self._check(states, [into for into, _ in flows[1:]])
-        return logits, states, [flows[0][0], *(out for _, out in flows)]
-
-    def _check(self, states: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-        """What goes into block l+1 must be the declared h_l."""
-        for block, (state, into) in enumerate(zip(states[1:-1], inputs, strict=True), start=1):
-            same = state.shape == into.shape and torch.allclose(state, into, rtol=TOLERANCE, equal_nan=True)
-            if not same:
-                raise UsageError(
-                    f"adapt: skip={self.skip!r} was declared, but what enters {self.sites[block]} is not h_{block} so computed; "
-                    f"declare skip={SKIPS[1 - SKIPS.index(self.skip)]!r}, or choose sites that follow each other on one stream"
-                )
+        misfit = _misfit(flow, self.sites, states, self.readout)
+        if misfit is None:
+            return
+        other = SKIPS[1 - SKIPS.index(self.skip)]
+        fits = _misfit(flow, self.sites, _states(flow, self.sites, other), self.readout) is None
+        raise UsageError(
+            f"adapt: skip={self.skip!r} was declared, but what enters {misfit[0]} is not h_{misfit[1]} so computed; "
+            + (f"declare skip={other!r}" if fits else "the sites are not one stream by either skip: choose sites that ")
+            + ("" if fits else "follow each other, and as `readout` the module that receives the last one's state")
+        )
 
 
-def adapt(model: nn.Module, sites: Sequence[str] = (), skip: str = "outside") -> Adapted:
+class _Flow:
+    """What flowed through the sites in one pass: values as copies, and the tensors to differentiate.
+
+    Every tensor kept here is out of the model's reach: blocks and model are handed clones, so that nothing they do in place
+    changes a figure. One cannot be: under a skip outside, h_0 also flows past block 1 (`bypassed`), so the tensor to
+    differentiate is the model's own, and its version tells whether it was written into.
+    """
+
+    def __init__(self, sites: Sequence[str], bypassed: bool):
+        self.sites = sites
+        self.bypassed = bypassed
+        self.inputs: dict[str, Tensor] = {}
+        self.outputs: dict[str, Tensor] = {}
+        self.roots: dict[str, Tensor] = {}
+        self.runs = dict.fromkeys(sites, 0)
+        self.handed: dict[str, tuple[Tensor, int]] = {}
+        self.entry: Tensor | None = None
+        self.entry_version = 0
+        self.readout: Tensor | None = None
+
+    @contextmanager
+    def watching(self, model: nn.Module, readout: str) -> Iterator[None]:
+        with ExitStack() as hooks:
+            # the readout first: it may be a site's own module, whose input must be seen before it is handed on
+            if readout:
+                watched = model.get_submodule(readout)
+                hooks.callback(watched.register_forward_pre_hook(self._at_readout).remove)
+            for name in self.sites:
+                module = model.get_submodule(name)
+                before = module.register_forward_pre_hook(partial(self._before, name), with_kwargs=True)
+                hooks.callback(before.remove)
+                hooks.callback(module.register_forward_hook(partial(self._after, name)).remove)
+            yield
+
+    def check_runs(self) -> None:
+        for name, runs in self.runs.items():
+            if runs != 1:
+                raise UsageError(f"adapt: {name}: expected one run in a forward pass, found {runs}")
+
+    def check_in_place(self) -> None:
+        """Raise if the stream itself was written into where no clone could stand between."""
+        advice = "write h = h + block(h) instead of h += block(h), and no in-place operation on the stream"
+        if not self.bypassed:
+            return
+        if self.entry._version != self.entry_version:
+            raise UsageError(
+                f"adapt: the input of {self.sites[0]} was changed in place after the block read it; {advice}"
+            )
+        for name, (handed, version) in self.handed.items():
+            if handed._version != version:
+                raise UsageError(f"adapt: {name} changes its input in place, and so the skip beside it; {advice}")
+
+    def _before(
+        self, name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
+        if not args or not isinstance(args[0], Tensor):
+            found = type(args[0]).__name__ if args else f"only keywords ({', '.join(kwargs) or 'none'})"
+            raise UsageError(f"adapt: {name}: expected a tensor as the first positional input, found {found}")
+        into = args[0]
+        self.inputs[name] = into.detach().clone()
+        if name == self.sites[0]:
+            self.entry = into if self.bypassed else into.clone()
+            self.entry_version = self.entry._version
+            into = self.entry
+        handed = into.clone()
+        self.handed[name] = (handed, handed._version)
+        return (handed, *args[1:]), kwargs
+
+    def _after(self, name: str, _: nn.Module, args: tuple[Any, ...], output: Any) -> Tensor:
+        if not isinstance(output, Tensor):
+            raise UsageError(f"adapt: {name}: expected a tensor as output, found {type(output).__name__}")
+        self.runs[name] += 1
+        self.outputs[name] = output.detach().clone()
+        self.roots[name] = output
+        return output.clone()
+
+    def _at_readout(self, _: nn.Module, args: tuple[Any, ...]) -> None:
+        if args and isinstance(args[0], Tensor):
+            self.readout = args[0].detach().clone()
+
+
+def adapt(model: nn.Module, sites: Sequence[str] = (), skip: str = "outside", readout: str = "") -> Adapted:
     """Make `model` observable at the blocks named by `sites` (module paths, in order of the stream; default: `.blocks`).
 
     skip: "outside" if a block returns its residual branch and the model adds the skip, "inside" if the block's output is the
-    new state (skip included, or no skip at all). Raises UsageError for unknown sites; a wrong `skip` shows at the first pass.
+    new state (skip included, or no skip at all). readout: the module that receives h_L, against which the last block is
+    checked (default: `out_ln`, else `out_head`, where the model has one). Raises UsageError for unknown names; a wrong `skip`,
+    sites that are not one stream and a stream changed in place show at the first pass.
     """
     if skip not in SKIPS:
         raise UsageError(f"adapt: skip: expected one of {', '.join(SKIPS)}, found {skip!r}")
     names = tuple(sites) or tuple(f"blocks.{index}" for index in range(len(getattr(model, "blocks", ()))))
     known = dict(model.named_modules())
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in (*names, *([readout] if readout else [])) if name not in known]
     if unknown or not names:
         raise UsageError(
             f"adapt: expected names of the model's modules, found {', '.join(unknown) or 'none and no .blocks'}; "
             f"known: {', '.join(name for name in known if name)}"
         )
-    return Adapted(model, names, skip)
+    if len(set(names)) < len(names):
+        raise UsageError(f"adapt: sites: expected every site once, found {', '.join(names)}")
+    return Adapted(model, names, skip, readout or _default_readout(known))
+
+
+def _default_readout(known: Mapping[str, nn.Module]) -> str:
+    return next((name for name in ("out_ln", "out_head") if name in known), "")
+
+
+def _states(flow: _Flow, sites: Sequence[str], skip: str) -> list[Tensor]:
+    """h_0..h_L as `skip` says, from the values at the time they flowed."""
+    pairs = [(flow.inputs[name], flow.outputs[name]) for name in sites]
+    if skip == "inside":
+        return [pairs[0][0], *(out for _, out in pairs)]
+    # a branch of another shape cannot be added to the stream: such a state equals nothing
+    added = (into + out if into.shape == out.shape else torch.full_like(out, torch.nan) for into, out in pairs)
+    return [pairs[0][0], *added]
+
+
+def _misfit(flow: _Flow, sites: Sequence[str], states: Sequence[Tensor], readout: str) -> tuple[str, int] | None:
+    """The first module that does not receive the state it should, and which state; None if all do."""
+    for site, name in enumerate(sites[1:], start=1):
+        if not _same(flow.inputs[name], states[site]):
+            return name, site
+    comparable = flow.readout is not None and (
+        flow.readout.shape == states[-1].shape or len(sites) == 1  # of one site the readout is the only witness
+    )
+    return (readout, len(sites)) if comparable and not _seen_as(flow.readout, states[-1]) else None
+
+
+def _seen_at_readout(flow: _Flow, state: Tensor) -> bool:
+    """Whether the readout receives something that can be compared with a state like this."""
+    return flow.readout is not None and any(flow.readout.shape == view.shape for view in _views(state))
+
+
+def _seen_as(received: Tensor, state: Tensor) -> bool:
+    return any(_same(received, view) for view in _views(state))
+
+
+def _views(state: Tensor) -> Iterator[Tensor]:
+    """The state and what readouts usually make of it: class token, mean over tokens or positions, one flat vector."""
+    yield state
+    if state.dim() == 3:
+        yield from (state[:, 0], state.mean(dim=1))
+    if state.dim() == 4:
+        pooled = state.mean(dim=(2, 3), keepdim=True)
+        yield from (pooled, pooled.flatten(1))
+    if state.dim() > 2:
+        yield state.flatten(1)
+
+
+def _same(found: Tensor, declared: Tensor) -> bool:
+    if found.shape != declared.shape:
+        return False
+    tolerance = ROUNDINGS * torch.finfo(declared.dtype).eps
+    largest = torch.nan_to_num(declared, 0.0, 0.0, 0.0).abs().max().item()
+    return torch.allclose(declared, found.to(declared.dtype), rtol=tolerance, atol=tolerance * largest, equal_nan=True)

@@ -13,9 +13,9 @@ from torch import nn
 from fa_registry.architectures._linear import Linear
 
 
-def linear(features_in: int, features_out: int, generator: torch.Generator, kind: type[Linear] = Linear) -> Linear:
+def linear(features_in: int, features_out: int, generator: torch.Generator, flatten: bool = False) -> Linear:
     """A Linear with weight and bias ~ U(±1/√features_in), as its default constructor draws them."""
-    layer = nn.utils.skip_init(kind, features_in, features_out)
+    layer = nn.utils.skip_init(Linear, features_in, features_out, flatten)
     bound = 1 / math.sqrt(features_in)
     with torch.no_grad():
         layer.weight.uniform_(-bound, bound, generator=generator)

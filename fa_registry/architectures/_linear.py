@@ -16,7 +16,15 @@ AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "
 
 
 class Linear(nn.Linear):
+    """flatten: turn (batch, …) into (batch, features) first, so that an embedding of images is one layer with one name."""
+
+    def __init__(self, features_in: int, features_out: int, flatten: bool = False, device: torch.device | None = None):
+        super().__init__(features_in, features_out, device=device)
+        self.flatten = flatten
+
     def forward(self, x: Tensor) -> Tensor:
+        if self.flatten:
+            x = x.flatten(1)
         if AVAILABLE and x.device.type == "cpu" and x.dtype == self.weight.dtype == torch.float32 and x.dim() == 2:
             return _OneDnnLinear.apply(x, self.weight, self.bias)
         return super().forward(x)

@@ -9,16 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.architectures._initialise import linear
-from fa_registry.architectures._linear import Linear
 from fa_registry.architectures.base import Architecture, ArchitectureCard, Network, Option
 from fa_registry.records import Scalar
-
-
-class FlatLinear(Linear):
-    """A Linear that flattens its input, so that the state dict says `embed.weight` as the published checkpoints do."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.flatten(1))  # (batch, pixels) -> (batch, hidden)
 
 
 class ResidualBranch(nn.Module):
@@ -57,7 +49,8 @@ class ResMLP(Architecture):
     ) -> Network:
         width = int(options["d_hidden"])
         return Network(
-            embed=linear(math.prod(image_shape), width, generator, FlatLinear),
+            # one layer that flattens: the state dict says `embed.weight` as the published checkpoints do
+            embed=linear(math.prod(image_shape), width, generator, flatten=True),
             blocks=[
                 ResidualBranch(width, float(options["w2_std"]), generator) for _ in range(int(options["num_blocks"]))
             ],

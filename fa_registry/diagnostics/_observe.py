@@ -26,11 +26,13 @@ def observe(
 
     A third list may follow: the tensors to differentiate for the states, where a state itself is not on the graph.
 
-    images (N, …), labels (N,). credit_rule(hidden, gradients, error, onehot) → credits, all (N, …); None if there is none,
-    and then no_credits says why. exact: per site, whether the credit is g by construction. double: also run in float64.
+    images (N, …), floating or integer (token ids); labels (N,). credit_rule(hidden, gradients, error, onehot) → credits, all
+    (N, …); None if there is none, and then no_credits says why. exact: per site, whether the credit is g by construction.
+    double: also run in float64.
     """
     with evaluating(network):
-        logits, hidden, gradients = _pass(network, images, labels, images.dtype)
+        precision = images.dtype if images.is_floating_point() else weight_dtype(network)
+        logits, hidden, gradients = _pass(network, images, labels, precision)
         doubled = _pass(network, images, labels, torch.float64)[2] if double else None
     states = [state.detach() for state in hidden]
     onehot = nn.functional.one_hot(labels, logits.shape[1]).to(logits.dtype)
@@ -47,6 +49,12 @@ def observe(
     )
 
 
+def weight_dtype(network: nn.Module) -> torch.dtype:
+    """Of the first floating parameter; torch's default where there is none."""
+    kinds = (weight.dtype for weight in network.parameters() if weight.is_floating_point())
+    return next(kinds, torch.get_default_dtype())
+
+
 def site_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor) -> list[Tensor]:
     """g_l = ∂(Σ_i ℓ_i)/∂h_l for every site; row i is sample i's own gradient."""
     loss = nn.functional.cross_entropy(logits, labels, reduction="sum")
@@ -59,12 +67,16 @@ def _pass(
     """Logits, states and their gradients, forward and backward in `precision`, with the network's weights cast to it.
 
     The weights do not require grad, so that no gradient of a weight is computed; the input does, to keep the states on a graph.
+    Integer inputs (token ids) cannot, so there the weights do.
     """
+    differentiable = images.is_floating_point()
     tensors = {
-        name: value.detach().to(precision) if value.is_floating_point() else value
+        name: value.detach().to(precision).requires_grad_(not differentiable and isinstance(value, nn.Parameter))
+        if value.is_floating_point()
+        else value
         for name, value in [*network.named_parameters(), *network.named_buffers()]
     }
-    inputs = images.detach().to(precision).requires_grad_()
+    inputs = images.detach().to(precision).requires_grad_() if differentiable else images
     logits, hidden, *roots = torch.func.functional_call(network, tensors, (inputs,), {"return_hidden": True})
     return logits, hidden, site_gradients(logits, roots[0] if roots else hidden, labels)
 

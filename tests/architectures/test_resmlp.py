@@ -42,6 +42,15 @@ def test_no_blocks_is_embedding_and_head():
     assert {name.split(".")[0] for name in network.state_dict()} == {"embed", "out_ln", "out_head"}
 
 
+def test_only_the_embedding_flattens():
+    network = build(num_blocks=1)
+    images = torch.rand(5, *SHAPE, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(network.embed(images), network.embed(images.flatten(1)))
+    assert network.embed(images).shape == (5, 256)
+    tokens = torch.rand(5, 3, 256, generator=torch.Generator().manual_seed(1))
+    assert network.blocks[0].w1(tokens).shape == (5, 3, 256)
+
+
 def test_terminal_layer_norm_is_an_option():
     assert isinstance(build().out_ln, nn.LayerNorm)
     assert build(terminal_ln=False).out_ln is None

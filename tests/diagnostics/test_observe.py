@@ -122,3 +122,32 @@ def test_maps_are_seen_as_their_mean_and_its_gradient():
     seen = observe(network, maps, labels)
     torch.testing.assert_close(seen.hidden[0], maps.detach().mean(dim=(2, 3)))
     torch.testing.assert_close(seen.gradients[0], seen.error @ network.out_head.weight.detach())
+
+
+class Reader(nn.Module):
+    """Token ids → embeddings → one residual step → the class token's logits, every weight frozen."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(9, 4)
+        self.block = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(5))
+        self.head = nn.Linear(4, 3)
+        self.requires_grad_(False)
+
+    def forward(self, ids: torch.Tensor, return_hidden: bool = False):
+        first = self.embed(ids)
+        last = first + self.block(first)
+        return self.head(last[:, 0]), [first, last]
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+def test_token_ids_are_no_place_for_a_gradient_but_states_have_one(precision):
+    torch.manual_seed(SEED)
+    network = Reader().to(precision)
+    ids, labels = torch.randint(9, (6, 5)), torch.arange(6) % 3
+    seen = observe(network, ids, labels)
+    assert seen.hidden[0].dtype == seen.error.dtype == precision
+    assert seen.gradients_double[0].dtype == torch.float64
+    torch.testing.assert_close(seen.gradients[1], seen.error @ network.head.weight, rtol=1e-5, atol=1e-7)
+    assert not any(tensor.requires_grad for tensor in (*seen.hidden, *seen.gradients, seen.error))
+    assert not any(weight.requires_grad or weight.grad is not None for weight in network.parameters())
