@@ -64,7 +64,11 @@ def main() -> None:
 )
 @click.option("--study", default="", help="Tag the run as part of a study.")
 @click.option(
-    "--threads", default=1, show_default=True, help="CPU threads; recorded, figures depend on it in the last bits."
+    "--threads",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="CPU threads; the last bits depend on it.",
 )
 @DEVICE
 @EXPERIMENT
@@ -103,11 +107,11 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 @FORCE
 @JSON
 @examples("study digits --jobs 2", "study digits --epochs 3 --seeds 42", "study my/study.toml --json")
-def study(name: str, jobs: int, as_json: bool, epochs: str, seeds: str, device: str, **arguments: Any) -> None:
+def study(name: str, jobs: str, as_json: bool, epochs: str, seeds: str, device: str, **arguments: Any) -> None:
     """Train every run of a study that the store does not hold yet."""
     from fa_registry.commands.study import run_study
 
-    result = run_study(name, output.overrides(epochs, seeds, device), processes=jobs, **arguments)
+    result = run_study(name, output.overrides(epochs, seeds, device), jobs=jobs, **arguments)
     sys.exit(output.studied(result, as_json))
 
 
@@ -146,20 +150,19 @@ def audit(exit_zero: bool, as_json: bool, epochs: str, seeds: str, device: str, 
 @STORE
 @JSON
 @examples("run digits", "run digits --epochs 3 --seeds 42 --out quick")
-def run(name: str, jobs: int, epochs: str, seeds: str, device: str, out: str, store: str, as_json: bool) -> None:
+def run(name: str, jobs: str, epochs: str, seeds: str, device: str, out: str, store: str, as_json: bool) -> None:
     """Study, audit and report in one go. Failed verdicts are results here: exit 0."""
     from fa_registry.commands.audit import AuditRequest, run_audit
     from fa_registry.commands.study import run_study
 
     overrides = output.overrides(epochs, seeds, device)
-    trained_all = run_study(name, overrides, store, processes=jobs)
-    if trained_all.exit_code or not as_json:
-        output.studied(trained_all, as_json)
-    if trained_all.exit_code:
-        sys.exit(trained_all.exit_code)
+    studied = run_study(name, overrides, store, jobs=jobs)
+    code = output.studied(studied, as_json=False, quiet=as_json)
+    if studied.stopped:
+        sys.exit(code)
     result = run_audit(AuditRequest(study=name, overrides=overrides, out=out, store=store, adopt=False))
     output.audited(result, as_json)
-    sys.exit(3 if result.exit_code == 3 else 0)
+    sys.exit(3 if result.exit_code == 3 else code)
 
 
 @main.command()
@@ -172,23 +175,14 @@ def run(name: str, jobs: int, epochs: str, seeds: str, device: str, out: str, st
 @STORE
 @JSON
 @examples("verify --study digits", "verify reports/audit.json")
-def verify(
-    report_file: str,
-    study: str,
-    run_ids: tuple[str, ...],
-    as_json: bool,
-    epochs: str,
-    seeds: str,
-    device: str,
-    store: str,
-) -> None:
+def verify(report_file: str, study: str, run_ids: tuple[str, ...], as_json: bool, store: str, **replaced: str) -> None:
     """Recompute runs from their artifacts, or check that an old audit.json still matches the store. Exit 3 if not."""
     from fa_registry.commands import verify as verifying
 
     if report_file:
         results = verifying.verify_report(output.existing(report_file), store)
     else:
-        results = verifying.verify_runs(study, run_ids, output.overrides(epochs, seeds, device), store)
+        results = verifying.verify_runs(study, run_ids, output.overrides(**replaced), store)
     output.verified(results, as_json)
     sys.exit(verifying.exit_code(results))
 
@@ -206,6 +200,19 @@ def report(report_file: str, out: str, templates: str, as_json: bool) -> None:
 
     pages = render_report(load_report(output.existing(report_file)), output.folder(out), output.folder(templates))
     output.rendered(pages, as_json)
+
+
+@main.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@JSON
+@click.option("--sarif", "as_sarif", is_flag=True, help="Print SARIF 2.1.0, as code hosts and editors read it.")
+@examples("lint .", "lint train.py analysis.ipynb --json", "lint src --sarif > pitfalls.sarif")
+def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool) -> None:
+    """Find protocol pitfalls in any code, without importing it. Exit 1: found some, 0: none, 2: nothing to read."""
+    from fa_registry import output_lint
+    from fa_registry.commands.lint import run_lint
+
+    sys.exit(output_lint.linted(run_lint(paths, as_json, as_sarif), as_json, as_sarif))
 
 
 @main.command("list")

@@ -16,6 +16,7 @@ DEVICE = click.option("--device", default="auto", show_default=True, help="auto,
 FORCE = click.option("--force", is_flag=True, help="Train again what is already complete.")
 EVERY = click.option(
     "--checkpoint-every",
+    type=click.IntRange(min=0),
     default=0,
     metavar="N",
     help="Also keep the weights of every Nth epoch [0: only first and last].",
@@ -24,7 +25,7 @@ EPOCHS = click.option("--epochs", default="", help="Epochs instead of the study'
 SEEDS = click.option("--seeds", default="", metavar="S,S,…", help="Seeds instead of the study's.")
 STUDY = click.option("--study", default="", metavar="NAME", help="All runs of a study, as its study.toml is now.")
 RUN = click.option("--run", "run_ids", multiple=True, metavar="ID", help="One run; may be repeated.")
-JOBS = click.option("--jobs", default=0, metavar="N", help="Processes at a time, one thread each [one a core].")
+JOBS = click.option("--jobs", default="0", metavar="N", help="Processes at a time, one thread each [one a core].")
 OUT = click.option("--out", default="reports", show_default=True, help="Folder for the pages.")
 TEMPLATES = click.option("--templates", default="", metavar="DIR", help="Your own templates, by file name, sandboxed.")
 EDITION = click.option("--edition", default="", help="Rules to judge by: a name, or the path of a .toml [the study's].")

@@ -91,7 +91,9 @@ def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
         "stopped": result.stopped,
     }
     if not quiet:
-        click.echo(f"study {result.study}: " + ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs))
+        click.echo(
+            f"study {result.study}: " + ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
+        )
     for name, error in result.failed.items():
         click.echo(f"\n{name} failed:\n{error}", err=True)
     if result.stopped:

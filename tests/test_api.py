@@ -192,7 +192,8 @@ def test_token_ids_into_an_embedding(frozen):
     gradients = torch.autograd.grad(nn.functional.cross_entropy(model.read(states[-1]), labels), states)
     model.requires_grad_(not frozen)
     found = figures(fa_registry.FAProtocol(model, ids, labels).run(), "D2_ref_validity")["bp_grad_norms"]
-    expected = [torch.quantile(gradient[:, 0].norm(dim=1), 0.5).item() for gradient in gradients]
+    norms = [gradient[:, 0].norm(dim=1) for gradient in gradients]  # fa: ok FA008 as published
+    expected = [torch.quantile(values, 0.5).item() for values in norms]
     assert found == pytest.approx(expected, rel=1e-4)
 
 

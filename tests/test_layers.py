@@ -20,9 +20,9 @@ LAYERS = (
     ("methods", "architectures", "datasets", "diagnostics"),
     ("training",),
     ("protocol", "tracking", "studies"),
-    ("reporting",),
+    ("reporting", "lint"),
     ("commands", "api", "testing"),
-    ("output", "options"),
+    ("output", "output_lint", "options"),
     ("cli",),
     ("__main__", "__init__"),
 )
@@ -34,7 +34,7 @@ ONLY = {
     "matplotlib": ("reporting",),
     "ray": ("studies",),
 }
-NO_TENSORS = ("protocol", "reporting", "records", "errors", "jsonio", "catalog", "statistics")
+NO_TENSORS = ("protocol", "reporting", "lint", "records", "errors", "jsonio", "catalog", "statistics")
 
 
 def rank(part: str) -> int:
@@ -87,6 +87,8 @@ def test_imports_point_down(path):
     ("part", "source"),
     [
         ("protocol", "import torch"),
+        ("lint", "import torch"),
+        ("lint", "from fa_registry.reporting.render import render_report"),
         ("training", "from fa_registry.tracking.base import Tracker"),
         ("training", "def late():\n    import mlflow"),
         ("methods", "from fa_registry.diagnostics.gamma import PLUGIN"),

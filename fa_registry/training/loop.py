@@ -131,7 +131,8 @@ def has_diverged(measurements: Measurements) -> bool:
     """Whether a loss, a state or its gradient came out as inf or nan."""
     watched = [measurements.scalars[name] for name in ("loss_train", "penalty") if name in measurements.scalars]
     return any(
-        reading.not_finite for reading in (*watched, *measurements.sites["h_norm"], *measurements.sites.get("g_norm", ()))
+        reading.not_finite
+        for reading in (*watched, *measurements.sites["h_norm"], *measurements.sites.get("g_norm", ()))
     )
 
 

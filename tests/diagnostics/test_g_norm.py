@@ -33,6 +33,6 @@ def test_the_papers_figure_is_the_gradient_of_the_mean_loss_over_128():
     labels = torch.zeros(128, dtype=torch.int64)
     logits, hidden = network(images, return_hidden=True)
     gradient = torch.autograd.grad(torch.nn.functional.cross_entropy(logits, labels), hidden[-1])[0]
-    norms = gradient.norm(dim=1).sort().values
+    norms = gradient.norm(dim=1).sort().values  # fa: ok FA008 the paper reports the mean-reduced figure
     measured = PLUGIN.measure(observe(network, images, labels))
     assert measured.sites["g_norm_mean_ce"][-1].value == pytest.approx(((norms[63] + norms[64]) / 2).item(), rel=1e-12)

@@ -35,14 +35,14 @@ def coverage(intervals, value: float) -> float:
     return float(np.mean([found.low <= value <= found.high for found in intervals]))
 
 
-def near_95(found: float) -> None:
+def assert_near_95(found: float) -> None:
     assert abs(found - 0.95) <= 0.015, f"coverage {found:.4f} at seed {SEED}"
 
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("make", [summary, t_interval, interval])
 def test_intervals_of_one_mean_cover_it(make, n):
-    near_95(coverage(map(make, draws(n)), MEAN))
+    assert_near_95(coverage(map(make, draws(n)), MEAN))
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -54,13 +54,13 @@ def test_paired_intervals_cover_the_difference_whatever_the_seeds_add(n):
         (dict(enumerate(np.add(seed, a).tolist())), dict(enumerate(np.add(seed, b).tolist())))
         for seed, a, b in zip(common, plus, minus, strict=True)
     )
-    near_95(coverage((paired_difference(a, b).interval for a, b in pairs), 0.03))
+    assert_near_95(coverage((paired_difference(a, b).interval for a, b in pairs), 0.03))
 
 
 @pytest.mark.parametrize(("n", "ratio"), [(3, 2), (3, 4), (5, 1), (5, 4), (10, 1), (10, 4)])
 def test_welch_intervals_cover_the_difference(n, ratio):
     pairs = zip(draws(n, shift=0.03, stream=4), draws(n, std=ratio * STD, stream=5), strict=True)
-    near_95(coverage((welch(a, b).interval for a, b in pairs), 0.03))
+    assert_near_95(coverage((welch(a, b).interval for a, b in pairs), 0.03))
 
 
 def test_welch_at_three_values_of_equal_spread_errs_to_the_safe_side():
@@ -74,7 +74,7 @@ def test_welch_at_three_values_of_equal_spread_errs_to_the_safe_side():
 def test_the_equivalence_intervals_cover_what_they_are_named_after(n):
     pairs = zip(draws(n, shift=0.03, stream=6), draws(n, std=2 * STD, stream=7), strict=True)
     found = [tost(a, reported(b), 0.05) for a, b in pairs]
-    near_95(coverage((each.interval_95 for each in found), 0.03))
+    assert_near_95(coverage((each.interval_95 for each in found), 0.03))
     inner = coverage((each.interval_90 for each in found), 0.03)
     assert abs(inner - 0.90) <= 0.02, f"coverage {inner:.4f} at seed {SEED}"
 
@@ -82,7 +82,7 @@ def test_the_equivalence_intervals_cover_what_they_are_named_after(n):
 def test_the_bootstrap_covers_at_the_least_size_it_accepts():
     samples = draws(20, stream=8, trials=1500)
     intervals = (bootstrap_interval(values, seed=index, resamples=599) for index, values in enumerate(samples))
-    near_95(coverage(intervals, MEAN))
+    assert_near_95(coverage(intervals, MEAN))
 
 
 def test_why_the_bootstrap_is_refused_a_percentile_interval_of_three_covers_75_percent():

@@ -1,0 +1,110 @@
+"""The linter's one pass: read each file, ask each rule, put aside what a comment silences."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from fa_registry.lint.base import Hit, LintFinding, LintReport, Place, Rule, RuleCard
+from fa_registry.lint.rules import all_rules
+from fa_registry.lint.sources import Source, Unreadable, python_files, read
+from fa_registry.lint.suppression import Silence, silences
+
+UNREADABLE = RuleCard(
+    code="FA900",
+    pitfall=0,
+    name="unreadable",
+    title="a file or cell that cannot be parsed",
+    why="nothing in it was checked",
+    fix="make it parse by this Python, or leave the file out of the paths",
+    cannot_see="",
+)
+BAD_SILENCE = RuleCard(
+    code="FA901",
+    pitfall=0,
+    name="silence-without-reason",
+    title="an `fa: ok` comment that silences nothing",
+    why="a pitfall put aside without a reason cannot be told from one that was overlooked",
+    fix="name the rule and say why it does not apply here",
+    cannot_see="",
+)
+
+
+def lint_paths(paths: Sequence[str]) -> LintReport:
+    """What all rules find under the paths; raises UsageError for a missing path or when there is no Python file."""
+    rules = all_rules()
+    files = python_files(paths)
+    found = [finding for path in files for finding in lint_source(read(path), rules)]
+    return LintReport(
+        files=len(files),
+        findings=tuple(one for one in found if not one.silenced),
+        silenced=tuple(one for one in found if one.silenced),
+        cards=(*(rule.card for rule in rules), UNREADABLE, BAD_SILENCE),
+    )
+
+
+def lint_source(source: Source, rules: Sequence[Rule]) -> list[LintFinding]:
+    """The findings of one file in the order of its lines, silenced ones among them."""
+    found = [_unreadable(source.path, one) for one in source.unreadable]
+    syntax = source.syntax
+    if syntax is not None:
+        comments = list(silences(syntax.text, {rule.card.code for rule in rules}))
+        found += [_bad_silence(source, comment) for comment in comments if comment.problem]
+        for rule in rules:
+            if rule.possible(syntax.text):
+                found += _judged(source, rule, comments)
+    return sorted(found, key=lambda one: (one.place.cell, one.place.line, one.place.column, one.code))
+
+
+def _judged(source: Source, rule: Rule, comments: Sequence[Silence]) -> list[LintFinding]:
+    """What one rule finds; that it could not look, where an expression nests deeper than Python recurses, is a finding too."""
+    try:
+        return [_finding(source, rule.card, hit, comments) for hit in _distinct(rule.hits(source.syntax))]
+    except RecursionError:
+        return [_unreadable(source.path, Unreadable(1, f"nested too deeply for {rule.card.code} to check"))]
+
+
+def _distinct(hits: Iterator[Hit]) -> list[Hit]:
+    return list({id(hit.node): hit for hit in hits}.values())
+
+
+def _finding(source: Source, card: RuleCard, hit: Hit, comments: Sequence[Silence]) -> LintFinding:
+    node = hit.node
+    reason = next(
+        (
+            comment.reason
+            for comment in comments
+            if not comment.problem and card.code in comment.codes and node.lineno <= comment.line <= node.end_lineno
+        ),
+        "",
+    )
+    return LintFinding(card.code, card.pitfall, _place(source, node), hit.what, card.why, card.fix, reason)
+
+
+def _place(source: Source, node: ast.AST) -> Place:
+    """Where a node stands. The tree counts columns in bytes of UTF-8, people count characters."""
+    lines = source.syntax.lines
+    cell, line = source.locate(node.lineno)
+    return Place(
+        source.path,
+        line,
+        _characters(lines[node.lineno - 1], node.col_offset),
+        source.locate(node.end_lineno)[1],
+        _characters(lines[node.end_lineno - 1], node.end_col_offset),
+        cell,
+    )
+
+
+def _characters(line: str, offset: int) -> int:
+    return len(line.encode()[:offset].decode(errors="replace")) + 1
+
+
+def _unreadable(path: str, one: Unreadable) -> LintFinding:
+    place = Place(path, one.line, 1, one.line, 1, one.cell)
+    return LintFinding(UNREADABLE.code, 0, place, one.problem, UNREADABLE.why, UNREADABLE.fix)
+
+
+def _bad_silence(source: Source, comment: Silence) -> LintFinding:
+    cell, line = source.locate(comment.line)
+    place = Place(source.path, line, comment.column, line, comment.end_column, cell)
+    return LintFinding(BAD_SILENCE.code, 0, place, f"this comment {comment.problem}", BAD_SILENCE.why, BAD_SILENCE.fix)

@@ -1,0 +1,194 @@
+"""A small reading of one function from top to bottom: which names hold a mean-reduced loss, which its gradients."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fa_registry.lint.names import SCOPES
+from fa_registry.lint.syntax import Syntax, argument, open_ended, words_in
+
+LOSS, GRADIENT, CRITERION = "mean loss", "gradient of a mean loss", "mean-reduced criterion"
+LOSSES = (
+    "cross_entropy",
+    "nll_loss",
+    "mse_loss",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+)
+CRITERIA = ("CrossEntropyLoss", "NLLLoss", "MSELoss", "BCELoss", "BCEWithLogitsLoss")
+SHAPES = ("flatten", "reshape", "view", "squeeze", "unsqueeze", "contiguous", "T", "mT", "transpose", "permute")
+SAME_VALUES = (*SHAPES, "detach", "clone", "cpu", "cuda", "float", "double", "to", "abs")
+PARAMETERS = {"parameters", "named_parameters", "weight", "bias", "weights", "params", "param", "p", "W", "w", "b"}
+
+
+class Flow:
+    """Kinds of expressions at one point of a function; `run` moves down its statements. seen: every expression with its kind."""
+
+    def __init__(self, syntax: Syntax, known: dict[str, str]):
+        self.syntax = syntax
+        self.kinds = dict(known)  # name, or "self.name" → kind
+        self.backward = False  # whether a mean loss has gone backward, so that .grad holds its gradients
+
+    def run(self, body: list[ast.stmt]) -> Iterator[ast.expr]:
+        """Every expression of the statements in order, each while the kinds are those of its place."""
+        for statement in body:
+            inner = [value for _, value in ast.iter_fields(statement)]
+            blocks = [one for one in inner if isinstance(one, list) and one and isinstance(one[0], ast.stmt)]
+            handlers = getattr(statement, "handlers", [])
+            if isinstance(statement, SCOPES):
+                continue  # read on its own
+            if isinstance(statement, (ast.For, ast.AsyncFor)):
+                self._bind_loop(statement.target, statement.iter)
+            yield from self._expressions(statement)
+            self._assign(statement)
+            for block in [*blocks, *(handler.body for handler in handlers)]:
+                yield from self.run(block)
+            for case in getattr(statement, "cases", []):
+                yield from self.run(case.body)
+
+    def kind(self, node: ast.AST | None) -> str:
+        """LOSS, GRADIENT, CRITERION, or empty. A product with anything but a number may undo the mean: empty."""
+        if isinstance(node, ast.Name):
+            return self.kinds.get(node.id, "")
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
+        if isinstance(node, (ast.Subscript, ast.Starred)):
+            return self.kind(node.value) if self.kind(node.value) == GRADIENT else ""
+        if isinstance(node, ast.BinOp):
+            return self._arithmetic(node)
+        if isinstance(node, (ast.GeneratorExp, ast.ListComp)):
+            return self._comprehension(node)
+        return ""
+
+    def _call(self, call: ast.Call) -> str:
+        name = self.syntax.resolve(call.func)
+        package, _, last = name.rpartition(".")
+        if package == "torch.nn.functional" and last in LOSSES:
+            return LOSS if _mean_reduced(call) and not _one_sample(call) else ""
+        if package in ("torch.nn", "torch.nn.modules.loss") and last in CRITERIA:
+            return CRITERION if _mean_reduced(call) else ""
+        if self.kind(call.func) == CRITERION:
+            return "" if _one_sample(call) else LOSS
+        if name == "torch.autograd.grad":
+            source, inputs = argument(call, 0, "outputs"), argument(call, 1, "inputs")
+            return GRADIENT if self.kind(source) == LOSS and inputs is not None and not _parameters(inputs) else ""
+        if isinstance(call.func, ast.Attribute) and call.func.attr in SAME_VALUES:
+            return self.kind(call.func.value)
+        if isinstance(call.func, ast.Name) and call.func.id in ("list", "tuple", "reversed") and call.args:
+            return self.kind(call.args[0])
+        return ""
+
+    def _attribute(self, node: ast.Attribute) -> str:
+        if isinstance(node.value, ast.Name) and node.value.id == "self" and f"self.{node.attr}" in self.kinds:
+            return self.kinds[f"self.{node.attr}"]
+        if node.attr == "grad":
+            return GRADIENT if self.backward and not _parameters(node.value) else ""
+        return self.kind(node.value) if node.attr in SAME_VALUES else ""
+
+    def _arithmetic(self, node: ast.BinOp) -> str:
+        left, right = self.kind(node.left), self.kind(node.right)
+        if isinstance(node.op, (ast.Add, ast.Sub)):
+            return left or right
+        if isinstance(node.op, (ast.Mult, ast.Div)):
+            constant = any(isinstance(side, ast.Constant) for side in (node.left, node.right))
+            return (left or right) if constant else ""
+        return ""
+
+    def _comprehension(self, node: ast.GeneratorExp | ast.ListComp) -> str:
+        outer = dict(self.kinds)
+        self._bind_generators(node)
+        found = self.kind(node.elt)
+        self.kinds = outer
+        return found
+
+    def _bind_generators(self, node: ast.AST) -> None:
+        for generator in getattr(node, "generators", []):
+            self._bind_loop(generator.target, generator.iter)
+
+    def _bind_loop(self, target: ast.expr, source: ast.expr) -> None:
+        """`for g in grads`, and the same through zip and enumerate."""
+        name = source.func.id if isinstance(source, ast.Call) and isinstance(source.func, ast.Name) else ""
+        several = isinstance(target, (ast.Tuple, ast.List))
+        if name == "zip" and several and len(target.elts) == len(source.args):
+            for one, argument_ in zip(target.elts, source.args, strict=True):
+                self._bind(one, self.kind(argument_))
+        elif name == "enumerate" and several and len(target.elts) == 2 and source.args:
+            self._bind(target.elts[0], "")
+            self._bind_loop(target.elts[1], source.args[0])
+        else:
+            kind = self.kind(source)
+            self._bind(target, kind if kind == GRADIENT else "")
+
+    def _expressions(self, statement: ast.stmt) -> Iterator[ast.expr]:
+        """Expressions of one statement, not of the blocks in it; a comprehension's with its targets bound."""
+        waiting = [child for child in ast.iter_child_nodes(statement) if isinstance(child, (ast.expr, ast.withitem))]
+        while waiting:
+            node = waiting.pop()
+            outer = None
+            if isinstance(node, (ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)):
+                outer = dict(self.kinds)
+                self._bind_generators(node)
+            if isinstance(node, ast.Call):
+                self._notice_backward(node)
+            if isinstance(node, ast.expr):
+                yield node
+            inner = [child for child in ast.iter_child_nodes(node) if not isinstance(node, ast.Lambda)]
+            if outer is None:
+                waiting.extend(inner)
+            else:
+                yield from (one for child in inner for one in ast.walk(child) if isinstance(one, ast.expr))
+                self.kinds = outer
+
+    def _notice_backward(self, call: ast.Call) -> None:
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "backward" and not self.syntax.resolve(call.func):
+            self.backward = self.kind(call.func.value) == LOSS
+
+    def _assign(self, statement: ast.stmt) -> None:
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            for target in targets:
+                self._bind(target, self.kind(statement.value))
+        elif isinstance(statement, ast.AugAssign):
+            whole = ast.BinOp(left=statement.target, op=statement.op, right=statement.value)
+            self._bind(statement.target, self._arithmetic(whole))
+
+    def _bind(self, target: ast.AST, kind: str) -> None:
+        """Several names at once hold gradients if what they unpack does."""
+        if isinstance(target, ast.Name):
+            self.kinds[target.id] = kind
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for one in target.elts:
+                self._bind(one, kind if kind == GRADIENT else "")
+        elif isinstance(target, ast.Starred):
+            self._bind(target.value, kind)
+        elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+            self.kinds[f"self.{target.attr}"] = kind
+
+
+def _mean_reduced(call: ast.Call) -> bool:
+    """No reduction is given, or "mean" is. size_average and reduce are the old spelling: not decided."""
+    named = {keyword.arg: keyword.value for keyword in call.keywords}
+    if open_ended(call) or named.keys() & {"size_average", "reduce"}:
+        return False
+    reduction = named.get("reduction")
+    return reduction is None or (isinstance(reduction, ast.Constant) and reduction.value == "mean")
+
+
+def _one_sample(call: ast.Call) -> bool:
+    """Whether an argument is visibly a batch of one (x[None], x.unsqueeze(0)): then the mean is the sample's own loss."""
+    for argument_ in call.args:
+        if isinstance(argument_, ast.Call) and getattr(argument_.func, "attr", "") == "unsqueeze":
+            return True
+        if isinstance(argument_, ast.Subscript) and any(
+            isinstance(one, ast.Constant) and one.value is None for one in ast.walk(argument_.slice)
+        ):
+            return True
+    return False
+
+
+def _parameters(node: ast.AST) -> bool:
+    """Whether an expression names parameters: their gradients have no sample axis."""
+    return bool(words_in(node) & PARAMETERS)

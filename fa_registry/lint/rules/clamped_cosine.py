@@ -1,0 +1,58 @@
+"""Pitfall 2: the cosine that clamps small norms."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.syntax import Syntax, argument, open_ended
+
+# Dotted name → position of eps among the arguments.
+COSINES = {
+    "torch.nn.functional.cosine_similarity": 3,
+    "torch.cosine_similarity": 3,
+    "torch.nn.CosineSimilarity": 1,
+    "torch.nn.modules.CosineSimilarity": 1,
+    "torch.nn.modules.distance.CosineSimilarity": 1,
+}
+PARTIALS = ("functools.partial",)
+DEFAULT = 1e-8
+HARMLESS_BELOW = 1e-10  # gradients of 1e-10 are what a deep network really has
+
+
+class ClampedCosine(Rule):
+    """Fires on torch's cosine with the default eps, or one of at least 1e-10. An eps the tree cannot evaluate is trusted."""
+
+    card = RuleCard(
+        code="FA002",
+        pitfall=2,
+        name="clamped-cosine",
+        title="cosine_similarity clamps both norms at eps",
+        why="each norm is replaced by eps = 1e-8 where it is smaller: between gradients of 1e-10 the cosine comes out "
+        "up to 10⁴ times too small, and reads as a loss of alignment",
+        fix="divide by the norms yourself in float64 (and say N/A where one is 0), or pass an eps below 1e-10, e.g. eps=1e-30",
+        cannot_see="how small the vectors are; an eps that is computed; a cosine handed on without being called",
+    )
+    words = (("cosine_similarity", "CosineSimilarity"),)
+
+    def hits(self, syntax: Syntax) -> Iterator[Hit]:
+        """Calls of a cosine, or functools.partial of one, whose eps is a number of at least 1e-10."""
+        for call, name in syntax.calls():
+            target, shift = name, 0
+            if name in PARTIALS and call.args:
+                target, shift = syntax.resolve(call.args[0]), 1
+            if target not in COSINES or open_ended(call):
+                continue
+            written = argument(call, COSINES[target] + shift, "eps")
+            eps = DEFAULT if written is None else syntax.number(written)
+            if eps is not None and eps >= HARMLESS_BELOW:
+                yield Hit(call, _what(syntax, call, written, eps))
+
+
+def _what(syntax: Syntax, call: ast.Call, written: ast.AST | None, eps: float) -> str:
+    origin = "its default" if written is None else "its"
+    return f"`{syntax.snippet(call)}` clamps norms at {origin} eps = {eps:g}"
+
+
+RULE = ClampedCosine()

@@ -1,0 +1,124 @@
+"""Pitfall 3: gradients in float16."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.syntax import FUNCTIONS, Syntax, argument, open_ended
+
+HALF = ("torch.float16", "torch.half", "torch.HalfTensor", "torch.cuda.HalfTensor")
+AUTOCASTS = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
+CUDA_AUTOCASTS = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")  # float16 unless told otherwise
+DEFAULTS = ("torch.set_default_dtype", "torch.set_default_tensor_type")
+GRADIENTS = ("torch.autograd.grad", "torch.autograd.backward", "torch.func.grad", "torch.func.vjp", "torch.func.jacrev")
+NO_GRADIENT = ("torch.no_grad", "torch.inference_mode", "torch.autograd.grad_mode.no_grad")
+
+
+class HalfGradients(Rule):
+    """Fires where a module computes in float16 and also takes gradients that no GradScaler has scaled.
+
+    A loss that goes through scaler.scale(…) (or apex's scale_loss) is exempt: scaling is what keeps small gradients above
+    the underflow. One unscaled backward in the same module, and every cast stands. Casts under no_grad do not count.
+    """
+
+    card = RuleCard(
+        code="FA003",
+        pitfall=3,
+        name="half-gradients",
+        title="gradients in float16",
+        why="float16 has no number below 6e-8: smaller gradients become exactly 0, and the reference of every cosine with them",
+        fix="use torch.bfloat16 or float32; in training, scale the loss by a GradScaler for every backward",
+        cannot_see="precision set elsewhere (a Trainer's option, a configuration file, a dtype in a variable)",
+    )
+    words = (("half", "float16", "autocast", "HalfTensor"), ("backward", "grad", "vjp", "jacrev"))
+
+    def hits(self, syntax: Syntax) -> Iterator[Hit]:
+        """The casts of a text, if it also takes gradients that nothing has scaled."""
+        casts = [(call, what) for call, name in syntax.calls() if (what := _cast(syntax, call, name))]
+        casts = [(call, what) for call, what in casts if not _without_gradient(syntax, call)]
+        taken = _unscaled_gradient(syntax) if casts else None
+        if taken is not None:
+            for call, what in casts:
+                yield Hit(
+                    call, f"`{syntax.snippet(call)}` {what}, and `{syntax.snippet(taken)}` takes gradients unscaled"
+                )
+
+
+def _cast(syntax: Syntax, call: ast.Call, name: str) -> str:
+    """What makes a call one to float16; empty if it is none."""
+    if name in (*AUTOCASTS, *CUDA_AUTOCASTS):
+        return _autocast(syntax, call, name)
+    method = call.func.attr if isinstance(call.func, ast.Attribute) and not name else ""
+    if method == "half" and not call.args and not call.keywords:
+        return "casts to float16"
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if (method in ("to", "type") or name in DEFAULTS) and any(syntax.resolve(value) in HALF for value in values):
+        return "casts to float16"
+    return ""
+
+
+def _autocast(syntax: Syntax, call: ast.Call, name: str) -> str:
+    cuda_only = name in CUDA_AUTOCASTS
+    device = argument(call, 0, "device_type")
+    dtype = argument(call, 1, "dtype", "fast_dtype")
+    enabled = argument(call, 0 if cuda_only else 2, "enabled")
+    if open_ended(call) or (isinstance(enabled, ast.Constant) and enabled.value is False):
+        return ""
+    if dtype is not None:
+        return "computes in float16" if syntax.resolve(dtype) in HALF else ""
+    on_cuda = cuda_only or (isinstance(device, ast.Constant) and str(device.value).startswith("cuda"))
+    return "computes in float16, CUDA's default" if on_cuda else ""
+
+
+def _without_gradient(syntax: Syntax, node: ast.AST) -> bool:
+    for above in syntax.ancestors(node):
+        guards: list[ast.expr] = []
+        if isinstance(above, (ast.With, ast.AsyncWith)):
+            guards = [item.context_expr for item in above.items]
+        elif isinstance(above, FUNCTIONS) and not isinstance(above, ast.Lambda):
+            guards = above.decorator_list
+        for guard in guards:
+            if syntax.resolve(guard.func if isinstance(guard, ast.Call) else guard) in NO_GRADIENT:
+                return True
+    return False
+
+
+def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
+    """The first call that takes gradients of something no scaler has scaled."""
+    scaled = _scaled_names(syntax)
+    taken = []
+    for call, name in syntax.calls():
+        if name in GRADIENTS:
+            source = call.args[0] if call.args else None
+        elif isinstance(call.func, ast.Attribute) and call.func.attr == "backward" and not name:
+            source = call.func.value
+        else:
+            continue
+        if not (isinstance(source, ast.Name) and source.id in scaled) and not _scales(source):
+            taken.append(call)
+    return min(taken, key=lambda call: call.lineno, default=None)
+
+
+def _scaled_names(syntax: Syntax) -> set[str]:
+    """Names set to scaler.scale(loss), and those of `with scale_loss(loss, optimizer) as name`."""
+    found = set()
+    for node in syntax.every(ast.Assign):
+        if _scales(node.value):
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    for item in syntax.every(ast.withitem):
+        if _scales(item.context_expr) and isinstance(item.optional_vars, ast.Name):
+            found.add(item.optional_vars.id)
+    return found
+
+
+def _scales(node: ast.AST | None) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("scale", "scale_loss")
+    )
+
+
+RULE = HalfGradients()

@@ -1,0 +1,82 @@
+"""Pitfall 8: per-sample norms of a gradient that the mean has divided by the batch size."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.rules._flow import CRITERION, GRADIENT, Flow
+from fa_registry.lint.rules._modules import is_own
+from fa_registry.lint.syntax import FUNCTIONS, Syntax, argument, number
+
+NORMS = ("torch.norm", "torch.functional.norm", "torch.linalg.norm", "torch.linalg.vector_norm")
+
+
+class MeanReduced(Rule):
+    """Fires on a norm along the sample's axes of a gradient of a mean-reduced loss, all within one function.
+
+    Gradients of parameters have no sample axis and do not count, nor does a norm along axis 0, nor a batch of one. A
+    product with anything but a number may give the factor N back, and ends the trail.
+    """
+
+    card = RuleCard(
+        code="FA008",
+        pitfall=8,
+        name="mean-reduced",
+        title="per-sample norms of a mean-reduced gradient",
+        why="the mean over N samples divides every sample's gradient by N: the figure depends on the batch size, and no floor "
+        "or comparison holds at another one",
+        fix='differentiate the sum (reduction="sum"), or multiply by the number of samples',
+        cannot_see="a loss or a norm in another function, a hook, gradients multiplied back later, norms written out by hand",
+    )
+    words = (
+        ("norm",),
+        ("autograd", ".grad"),
+        ("entropy", "Entropy", "nll_loss", "NLLLoss", "mse_loss", "MSELoss", "BCE"),
+    )
+
+    def hits(self, syntax: Syntax) -> Iterator[Hit]:
+        """Norms along sample axes of what each function computes as the gradient of a mean."""
+        module = Flow(syntax, {})
+        yield from _in(module, syntax.tree.body)
+        shared = {name: kind for name, kind in module.kinds.items() if kind == CRITERION} | _criteria(syntax)
+        for function in syntax.parents:
+            if isinstance(function, FUNCTIONS) and not isinstance(function, ast.Lambda):
+                own = {argument_.arg for argument_ in ast.walk(function.args) if isinstance(argument_, ast.arg)}
+                yield from _in(Flow(syntax, {n: k for n, k in shared.items() if n not in own}), function.body)
+
+
+def _in(flow: Flow, body: list[ast.stmt]) -> Iterator[Hit]:
+    for node in flow.run(body):
+        tensor = _per_sample_norm(flow.syntax, node) if isinstance(node, ast.Call) else None
+        if tensor is not None and flow.kind(tensor) == GRADIENT:
+            yield Hit(node, f"`{flow.syntax.snippet(node)}` is per sample, but the loss is the mean over the batch")
+
+
+def _per_sample_norm(syntax: Syntax, call: ast.Call) -> ast.expr | None:
+    """The tensor whose norm a call takes along literal axes other than 0."""
+    name = syntax.resolve(call.func)
+    if name in NORMS:
+        tensor, axes = argument(call, 0, "input", "A", "x"), argument(call, 2, "dim", "axis")
+    elif not name and isinstance(call.func, ast.Attribute) and call.func.attr == "norm":
+        tensor, axes = call.func.value, argument(call, 1, "dim", "axis")
+    else:
+        return None
+    written = axes.elts if isinstance(axes, (ast.Tuple, ast.List)) else [axes]
+    numbers = [number(one) for one in written]
+    return tensor if numbers and None not in numbers and 0 not in numbers else None
+
+
+def _criteria(syntax: Syntax) -> dict[str, str]:
+    """self.criterion = nn.CrossEntropyLoss() of any class, as "self.criterion"."""
+    flow = Flow(syntax, {})
+    return {
+        f"self.{target.attr}": CRITERION
+        for node in syntax.every(ast.Assign)
+        for target in node.targets
+        if is_own(target) and flow.kind(node.value) == CRITERION
+    }
+
+
+RULE = MeanReduced()

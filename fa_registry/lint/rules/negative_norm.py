@@ -1,0 +1,78 @@
+"""Pitfall 1: a −1 meant as the dimension is taken as p."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+
+from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.syntax import Syntax, argument, number, open_ended
+
+# Dotted name → the negative orders that are meant there: a matrix has a smallest singular value (−2).
+FUNCTIONS = {
+    "torch.norm": (),
+    "torch.functional.norm": (),
+    "torch.Tensor.norm": (),
+    "torch.linalg.vector_norm": (),
+    "torch.linalg.norm": (-2,),
+}
+HARMLESS = sys.stdlib_module_names | {"", "numpy"}  # "" is a relative import
+NOT_TENSORS = ("sympy", "sage", "mpmath", "flint", "numpy", "scipy", "jax", "tensorflow", "cupy")
+
+
+class NegativeNorm(Rule):
+    """Fires on a negative whole number passed by position as the order of a torch norm, without a dimension.
+
+    `p=-1` by name is someone who wants that order; −1.0 can be no dimension; `x.norm(-1, 0)` shows that its author
+    knows where the dimension goes. numpy's norm(x, -1) is a matrix norm of its own and no tensor.
+    """
+
+    card = RuleCard(
+        code="FA001",
+        pitfall=1,
+        name="negative-norm",
+        title="norm(-1) is the L₋₁ norm of the whole tensor",
+        why="the first argument of norm is the order p, not the dimension: the result is a single number, "
+        "(Σ|x|⁻¹)⁻¹ over all elements, near zero and silent about it",
+        fix="norm(dim=-1)",
+        cannot_see="a −1 that arrives in a variable or by *args; a receiver that is no tensor but has a method norm; "
+        "a file that imports other libraries and not torch",
+    )
+    words = (("norm(", "norm as", "import norm", "torch.norm", "linalg.norm"), ("-1", "-2", "-3"))
+
+    def hits(self, syntax: Syntax) -> Iterator[Hit]:
+        """Calls of a torch norm with a negative whole number as its order and no dimension."""
+        for call, name in syntax.calls():
+            allowed = FUNCTIONS.get(name)
+            first = 1 if allowed is not None else 0
+            if allowed is None and not _is_tensor_method(syntax, call, name):
+                continue
+            order = number(argument(call, first))
+            if type(order) is not int or order >= 0 or order in (allowed or ()) or open_ended(call):
+                continue
+            if argument(call, first + 1, "dim", "axis") is None:
+                yield Hit(call, f"`{syntax.snippet(call)}` takes {order} as the order p, over the whole tensor")
+
+
+def _is_tensor_method(syntax: Syntax, call: ast.Call, name: str) -> bool:
+    """Whether this may be Tensor.norm: an unknown object's method, neither a module's function nor self's own."""
+    function = call.func
+    if name or not isinstance(function, ast.Attribute) or function.attr != "norm":
+        return False
+    root = function.value
+    while isinstance(root, (ast.Attribute, ast.Call, ast.Subscript)):
+        root = root.func if isinstance(root, ast.Call) else root.value
+    if syntax.resolve(root).split(".")[0] in NOT_TENSORS:
+        return False
+    if isinstance(function.value, ast.Name) and function.value.id in ("self", "cls"):
+        return False  # its class's own method or layer called norm
+    return _about_tensors(syntax.names.packages)
+
+
+def _about_tensors(packages: frozenset[str]) -> bool:
+    """Whether an unknown object may be a tensor: torch is imported, or only what has no objects with a norm of their own."""
+    return "torch" in packages or packages <= HARMLESS
+
+
+RULE = NegativeNorm()

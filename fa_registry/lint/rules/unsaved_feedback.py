@@ -1,0 +1,101 @@
+"""Pitfall 7: feedback that no checkpoint holds, and the Γ of 1.0 that hides it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.rules._feedback import draws, filled_in_place, is_feedback, on_fourier_features
+from fa_registry.lint.rules._gamma_default import gamma_defaults
+from fa_registry.lint.rules._modules import assignments, is_own, saved_names, torch_modules, transient, wrapped
+from fa_registry.lint.syntax import Syntax, argument
+
+
+class UnsavedFeedback(Rule):
+    """Fires on a random feedback matrix that is a plain attribute of an nn.Module, and on a Γ of 1.0 for missing feedback.
+
+    A class that registers anything under a computed name, or brings its own state_dict, is left alone.
+    """
+
+    card = RuleCard(
+        code="FA007",
+        pitfall=7,
+        name="unsaved-feedback",
+        title="feedback that is not in the state dict",
+        why="Γ is a cosine with the B of the training; once that B is lost no later Γ means anything, and a default of 1.0 "
+        "reports perfect alignment for a run that cannot be measured",
+        fix='self.register_buffer("B", torch.randn(…)) so that it is saved, moved and hashed; Γ without it is N/A with a reason',
+        cannot_see="feedback outside of an nn.Module, under another name, saved by hand, or drawn again from a kept seed",
+    )
+    words = (
+        ("torch", "eedback", "dfa", "DFA"),
+        ("rand", "normal", "uniform", "bernoulli", "init.", "1.0", "1.)"),
+    )
+
+    def hits(self, syntax: Syntax) -> Iterator[Hit]:
+        """Plain attributes of modules first, then the defaults of Γ."""
+        for owner in torch_modules(syntax):
+            saved = saved_names(syntax, owner)
+            if saved is not None and not on_fourier_features(syntax):
+                yield from _plain_attributes(syntax, owner, saved)
+        yield from gamma_defaults(syntax)
+
+
+def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> Iterator[Hit]:
+    """Random matrices with a feedback's name that the class keeps outside of its state dict."""
+    drawn = _drawn_locals(syntax, owner)
+    filled = {one.attr for one in _filled(syntax, owner) if is_own(one)}
+    for target, value in _set(owner):
+        name = _attribute(owner, target)
+        local = isinstance(value, ast.Name) and (syntax.function_of(target), value.id) in drawn
+        random = draws(syntax, value) or local or name in filled
+        if name and is_feedback(name) and name not in saved and random and not wrapped(value):
+            yield Hit(
+                target, f"`{syntax.snippet(target)}` of {owner.name} is random and a plain attribute, in no state dict"
+            )
+    for call in ast.walk(owner):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            yield from _calls(syntax, owner, call, saved)
+
+
+def _calls(syntax: Syntax, owner: ast.ClassDef, call: ast.Call, saved: set[str]) -> Iterator[Hit]:
+    """self.B.append(torch.randn(…)) and self.register_buffer("B", …, persistent=False)."""
+    target, method = call.func.value, call.func.attr
+    if method == "append" and is_own(target) and is_feedback(target.attr) and target.attr not in saved and call.args:
+        if draws(syntax, call.args[0]) and not wrapped(call.args[0]):
+            yield Hit(call, f"`{syntax.snippet(call)}` of {owner.name} puts a random matrix into a plain list")
+    elif method == "register_buffer" and transient(call):
+        name = argument(call, 0, "name")
+        if isinstance(name, ast.Constant) and is_feedback(str(name.value)):
+            yield Hit(call, f"`{syntax.snippet(call)}` of {owner.name} keeps the feedback out of the state dict")
+
+
+def _set(owner: ast.ClassDef) -> Iterator[tuple[ast.expr, ast.expr]]:
+    for node in ast.walk(owner):
+        yield from assignments(node)
+
+
+def _drawn_locals(syntax: Syntax, owner: ast.ClassDef) -> set[tuple[ast.AST, str]]:
+    """(function, name) of local variables that hold random numbers, drawn or filled in."""
+    drawn = [target for target, value in _set(owner) if draws(syntax, value) and not wrapped(value)]
+    found = [one for one in (*drawn, *_filled(syntax, owner)) if isinstance(one, ast.Name)]
+    return {(syntax.function_of(one), one.id) for one in found}
+
+
+def _attribute(owner: ast.ClassDef, target: ast.expr) -> str:
+    """NAME of self.NAME, self.NAME[…] or, in the class body, NAME; empty for anything else."""
+    target = target.value if isinstance(target, ast.Subscript) else target
+    if is_own(target):
+        return target.attr
+    in_body = any(target is one for node in owner.body for one, _ in assignments(node))
+    return target.id if in_body and isinstance(target, ast.Name) else ""
+
+
+def _filled(syntax: Syntax, owner: ast.ClassDef) -> list[ast.AST]:
+    """What the class fills with random numbers in place."""
+    calls = (node for node in ast.walk(owner) if isinstance(node, ast.Call))
+    return [target for target in (filled_in_place(syntax, call) for call in calls) if target is not None]
+
+
+RULE = UnsavedFeedback()

@@ -1,0 +1,134 @@
+"""One parsed text with what every rule asks of it: nodes by kind, parents, resolved names, literals."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TypeVar
+
+from fa_registry.lint.names import FUNCTIONS, Names
+
+Node = TypeVar("Node", bound=ast.AST)
+
+
+class Syntax:
+    """text: the source. tree: its syntax tree; what a rule needs beyond it is worked out once, when first asked for."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.tree = parse(text)
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """Every node but the module → the node that holds it, in source order."""
+        found: dict[ast.AST, ast.AST] = {}
+        waiting: list[ast.AST] = [self.tree]
+        while waiting:  # a loop, as generated code may nest deeper than Python recurses
+            node = waiting.pop()
+            children = list(ast.iter_child_nodes(node))
+            found.update(dict.fromkeys(children, node))
+            waiting.extend(reversed(children))
+        return found
+
+    @cached_property
+    def names(self) -> Names:
+        return Names(self.tree, self.parents)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """Lines as the tree counts them: a form feed ends none of them, unlike str.splitlines."""
+        return self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+    def every(self, kind: type[Node]) -> Iterator[Node]:
+        """All nodes of a kind."""
+        return (node for node in self.parents if isinstance(node, kind))
+
+    def calls(self) -> Iterator[tuple[ast.Call, str]]:
+        """Every call with the dotted name of what is called, empty where no import leads to it."""
+        return ((call, self.resolve(call.func)) for call in self.every(ast.Call))
+
+    def resolve(self, node: ast.AST) -> str:
+        return self.names.resolve(node)
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    def function_of(self, node: ast.AST) -> ast.AST:
+        """The innermost function around a node, or the module."""
+        return next((above for above in self.ancestors(node) if isinstance(above, FUNCTIONS)), self.tree)
+
+    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        return next((above for above in self.ancestors(node) if isinstance(above, ast.ClassDef)), None)
+
+    def number(self, node: ast.AST | None) -> float | None:
+        """The number a node writes, also by a constant of the module (`EPS = 1e-30`); None if the tree does not say."""
+        if isinstance(node, ast.Name):
+            node = self._constants.get(node.id)
+        return number(node)
+
+    def snippet(self, node: ast.AST, limit: int = 60) -> str:
+        """The source of a node on one line, shortened."""
+        written = " ".join((ast.get_source_segment(self.text, node) or "").split())
+        return written if len(written) <= limit else written[: limit - 1] + "…"
+
+    @cached_property
+    def _constants(self) -> dict[str, ast.expr | None]:
+        found: dict[str, ast.expr | None] = {}
+        for node in self.every(ast.Name):
+            if isinstance(node.ctx, ast.Store):
+                parent = self.parents[node]
+                once = node.id not in found and isinstance(parent, ast.Assign) and parent in self.tree.body
+                found[node.id] = parent.value if once else None
+        for node in self.every(ast.arg):
+            found[node.arg] = None  # a parameter of that name somewhere: which one is meant is not worth guessing
+        return found
+
+
+def parse(text: str) -> ast.Module:
+    """The tree of a text; warnings about its escapes are its own affair (and would be errors under -W error)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
+
+
+def number(node: ast.AST | None) -> float | None:
+    """The number a literal writes, its sign included; None for anything else, True and False too."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+        value = number(node.operand)
+        return -value if value is not None and isinstance(node.op, ast.USub) else value
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return node.value
+    return None
+
+
+def argument(call: ast.Call, position: int, *keywords: str) -> ast.expr | None:
+    """The argument a call passes at a position or by one of the keywords; None if it passes none that can be seen."""
+    for keyword in call.keywords:
+        if keyword.arg in keywords:
+            return keyword.value
+    before = call.args[: position + 1]
+    if len(before) <= position or any(isinstance(one, ast.Starred) for one in before):
+        return None
+    return before[position]
+
+
+def open_ended(call: ast.Call) -> bool:
+    """Whether a call unpacks *args or **kwargs, so that the tree does not say what it passes."""
+    return any(isinstance(one, ast.Starred) for one in call.args) or any(one.arg is None for one in call.keywords)
+
+
+def words_in(node: ast.AST) -> set[str]:
+    """Every name, attribute and text inside a node."""
+    found = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name):
+            found.add(inner.id)
+        elif isinstance(inner, ast.Attribute):
+            found.add(inner.attr)
+        elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            found.add(inner.value)
+    return found

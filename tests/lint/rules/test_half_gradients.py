@@ -1,0 +1,61 @@
+"""Pitfall 3 fires where float16 meets a gradient that nothing has scaled."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.lint.samples import codes
+
+BACKWARD = "\nloss.backward()"
+FIRES = [
+    "import torch\nmodel.half()" + BACKWARD,
+    "import torch\nx.to(torch.float16)" + BACKWARD,
+    "import torch\nx.to(device, dtype=torch.half)" + BACKWARD,
+    "import torch\nx.type(torch.HalfTensor)" + BACKWARD,
+    "import torch\ntorch.set_default_dtype(torch.float16)" + BACKWARD,
+    "import torch\ntorch.autocast('cuda')" + BACKWARD,
+    "import torch\ntorch.autocast(device, torch.float16)" + BACKWARD,
+    "from torch.cuda.amp import autocast\nautocast()" + BACKWARD,
+    "from torch.amp import autocast as a\nfrom torch import float16 as f16\na('cpu', dtype=f16)" + BACKWARD,
+    "import torch\nmodel.half()\ntorch.autograd.grad(loss, h)",
+    "from torch.autograd import grad\nmodel.half()\ngrad(loss, h)",
+    "from torch import func\nmodel.half()\nfunc.grad(f)(x)",
+    "import torch\nmodel.half()\nscaler.scale(loss).backward()\nother.backward()",
+    "import torch\nmodel.half()\nx = scaler.scale(loss)\nloss.backward()",
+]
+SILENT = [
+    "import torch\nmodel.half()",
+    "import torch\nmodel.half()\nclass F(torch.autograd.Function):\n    def backward(ctx, g):\n        return g",
+    "import torch\nmodel.half()\nscaler.scale(loss).backward()",
+    "import torch\nmodel.half()\nscaled = self.scaler.scale(loss)\nscaled.backward()",
+    "import torch\nmodel.half()\nwith amp.scale_loss(loss, o) as scaled:\n    scaled.backward()",
+    "import torch\nmodel.half()\ntorch.autograd.grad(scaler.scale(loss), h)",
+    "import torch\nwith torch.no_grad():\n    y = model.half()(x)" + BACKWARD,
+    "import torch\n@torch.inference_mode()\ndef f(model):\n    return model.half()" + BACKWARD,
+    "import torch\nmodel.to(torch.bfloat16)\nmodel.bfloat16()" + BACKWARD,
+    "import torch\ntorch.autocast('cuda', dtype=torch.bfloat16)" + BACKWARD,
+    "import torch\ntorch.autocast('cuda', enabled=False)" + BACKWARD,
+    "import torch\ntorch.autocast('cpu')\ntorch.autocast(device)" + BACKWARD,
+    "from torch.cuda.amp import autocast\nautocast(False)" + BACKWARD,
+    "import numpy as np\nx.astype(np.float16)" + BACKWARD,
+    "import torch\nscreen.half(3)" + BACKWARD,
+]
+
+
+@pytest.mark.parametrize("text", FIRES)
+def test_fires(text):
+    assert codes(text) == ["FA003"]
+
+
+@pytest.mark.parametrize("text", SILENT)
+def test_does_not_fire(text):
+    assert codes(text) == []
+
+
+def test_what_the_card_says_is_so():
+    small = torch.tensor([2e-8], dtype=torch.float32)
+    assert small.half().item() == 0
+    assert torch.tensor([7e-8]).half().item() > 0
+    assert small.bfloat16().item() > 0
+    assert torch.get_autocast_dtype("cuda") is torch.float16 and torch.get_autocast_dtype("cpu") is torch.bfloat16

@@ -1,0 +1,74 @@
+"""One text a pitfall, and how the tests lint a text."""
+
+from __future__ import annotations
+
+import json
+
+from fa_registry.lint.base import LintFinding
+from fa_registry.lint.engine import lint_source
+from fa_registry.lint.rules import all_rules
+from fa_registry.lint.sources import Source
+from fa_registry.lint.syntax import Syntax
+
+NEGATIVE_NORM = """\
+import torch
+
+def lengths(x):
+    return x.norm(-1)
+"""
+CLAMPED_COSINE = """\
+from torch.nn.functional import cosine_similarity as cs
+
+def alignment(credit, gradient):
+    return cs(credit, gradient, dim=1)
+"""
+HALF_GRADIENTS = """\
+import torch
+
+def step(model, x, y):
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = model(x).sub(y).square().sum()
+    loss.backward()
+"""
+UNSAVED_FEEDBACK = """\
+import torch
+from torch import nn
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.B = torch.randn(10, 128)
+"""
+MEAN_REDUCED = """\
+import torch
+import torch.nn.functional as F
+
+def g_norms(model, h, y):
+    loss = F.cross_entropy(model(h), y)
+    (gradient,) = torch.autograd.grad(loss, h)
+    return gradient.norm(dim=1)
+"""
+PITFALLS = {
+    "FA001": NEGATIVE_NORM,
+    "FA002": CLAMPED_COSINE,
+    "FA003": HALF_GRADIENTS,
+    "FA007": UNSAVED_FEEDBACK,
+    "FA008": MEAN_REDUCED,
+}
+
+
+def found(text: str) -> list[LintFinding]:
+    """Everything the rules find in a text, silenced or not."""
+    return lint_source(Source("sample.py", Syntax(text)), all_rules())
+
+
+def codes(text: str) -> list[str]:
+    return [one.code for one in found(text)]
+
+
+def notebook(*cells: str, language: str = "python") -> bytes:
+    """A notebook that starts with a Markdown cell, so that its first code cell is cell 2."""
+    written = [{"cell_type": "markdown", "source": ["# x.norm(-1)"]}]
+    written += [{"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in cells]
+    metadata = {"kernelspec": {"language": language}}
+    return json.dumps({"cells": written, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}).encode()
