@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -11,9 +12,10 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.end_to_end.conftest import BIN
 
 
-def test_a_study_can_be_stopped_and_goes_on(command, workplace):
+def start(command, workplace, epochs):
+    """A study with two workers, once its first run is in the store; (process, tracker, arguments)."""
     path = workplace / "tiny" / "study.toml"
-    path.write_text(path.read_text().replace("epochs = 2", "epochs = 40"))
+    path.write_text(path.read_text().replace("epochs = 2", f"epochs = {epochs}"))
     arguments = ["study", "tiny", "--jobs", "2", "--device", "cpu"]
     process = subprocess.Popen(
         [str(BIN / "fa-registry"), *arguments],
@@ -27,6 +29,11 @@ def test_a_study_can_be_stopped_and_goes_on(command, workplace):
     deadline = time.monotonic() + 120
     while not tracker.search({schema.TAG_KIND: "run"}) and time.monotonic() < deadline:
         time.sleep(0.2)
+    return process, tracker, arguments
+
+
+def test_a_study_can_be_stopped_and_goes_on(command, workplace):
+    process, tracker, arguments = start(command, workplace, epochs=40)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
@@ -38,3 +45,14 @@ def test_a_study_can_be_stopped_and_goes_on(command, workplace):
     complete = tracker.search({schema.TAG_KIND: "run", schema.TAG_STATUS: "complete"})
     assert len({run.tags[schema.TAG_SPEC] for run in complete}) == 4
     assert not list((workplace / ".fa_registry" / "resume").glob("*"))
+
+
+def test_a_worker_that_is_killed_leaves_no_run_running(command, workplace):
+    """As the kernel does when memory runs out: the worker cannot end its run, so the study must."""
+    process, tracker, _ = start(command, workplace, epochs=400)
+    (run, *_) = tracker.search({schema.TAG_KIND: "run"})
+    os.kill(int(run.tags[schema.TAG_PROCESS].split(":")[1]), signal.SIGKILL)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1, errors
+    assert "the worker process died" in errors
+    assert "RUNNING" not in {one.state for one in tracker.search({})}

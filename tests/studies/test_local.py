@@ -77,6 +77,19 @@ def test_the_first_signal_asks_the_second_interrupts():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def die_or_wait(job, stop, report):
+    report(os.getpid())
+    return die(job, stop, report) if job == "die" else until_stopped(job, stop, report)
+
+
+def test_a_worker_that_dies_takes_the_others_to_their_safe_point():
+    began = time.monotonic()
+    events = collect(["wait", "die", "wait"], die_or_wait, 2)
+    assert sorted(event.kind for event in events if event.kind != "progress") == ["failed"] * 3
+    assert time.monotonic() - began < 40, "the pool waited for a worker that waits for the pool"
+    assert not multiprocessing.active_children()
+
+
 def test_a_terminate_signal_to_the_whole_group_stops_workers_at_a_safe_point():
     """systemd, docker and timeout signal the group: the workers must leave it to the parent, as with Ctrl-C."""
     events = []

@@ -6,10 +6,13 @@ A stop request (Ctrl-C) lets every running job end at its next safe point; jobs 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Empty
@@ -18,6 +21,7 @@ from typing import Any
 from fa_registry.errors import Interrupted
 
 POLL_SECONDS = 0.1
+GRACE_SECONDS = 10.0  # for an epoch to end in the workers that outlive one that was killed
 
 Work = Callable[[Any, Callable[[], bool], Callable[[Any], None]], Any]
 
@@ -46,8 +50,8 @@ def _run_in_processes(
     jobs: Sequence[Any], work: Work, processes: int, stop: Callable[[], bool], tell: Callable[[JobEvent], None]
 ) -> None:
     context = multiprocessing.get_context("spawn")  # a forked torch keeps its parent's thread pool in a broken state
-    stopping, news = context.Event(), context.Queue()
-    with ProcessPoolExecutor(processes, context, _start_worker, (stopping, news)) as pool:
+    stopping, broken, news = context.Event(), context.Event(), context.Queue()
+    with ProcessPoolExecutor(processes, context, _start_worker, (stopping, broken, news)) as pool:
         running: dict[Future, int] = {
             pool.submit(_in_worker, index, job, work): index for index, job in enumerate(jobs)
         }
@@ -57,8 +61,24 @@ def _run_in_processes(
             done, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
             for event in _drain(news):
                 tell(event)
+            if not broken.is_set() and any(isinstance(future.exception(), BrokenProcessPool) for future in done):
+                stopping.set()
+                broken.set()
+                _end_workers()
             for future in done:
                 tell(_result(future, running.pop(future)))
+
+
+def _end_workers() -> None:
+    """After one worker died: let the others end their job at its next safe point and leave, then make sure of it.
+
+    The pool asks them with SIGTERM, which they leave to the parent, and then waits for them for ever.
+    """
+    deadline = time.monotonic() + GRACE_SECONDS
+    while multiprocessing.active_children() and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    for worker in multiprocessing.active_children():
+        worker.kill()
 
 
 def _result(future: Future, index: int) -> JobEvent:
@@ -88,16 +108,19 @@ def _attempt(index: int, job: Any, work: Work, stop: Callable[[], bool], tell: C
 _worker: dict[str, Any] = {}  # a pool hands events and queues to its workers through their initializer only
 
 
-def _start_worker(stopping: Any, news: Any) -> None:
+def _start_worker(stopping: Any, broken: Any, news: Any) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # they reach the whole group: the parent decides what they mean
         signal.signal(number, signal.SIG_IGN)
-    _worker.update(stopping=stopping, news=news)
+    _worker.update(stopping=stopping, broken=broken, news=news)
 
 
 def _in_worker(index: int, job: Any, work: Work) -> JobEvent:
     if _worker["stopping"].is_set():
         return JobEvent(index, "stopped")
-    return _attempt(index, job, work, _worker["stopping"].is_set, _worker["news"].put)
+    end = _attempt(index, job, work, _worker["stopping"].is_set, _worker["news"].put)
+    if _worker["broken"].is_set():
+        os._exit(0)  # the pool is gone and nobody takes the result; the job has ended at a safe point
+    return end
 
 
 @contextmanager
