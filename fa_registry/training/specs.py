@@ -92,7 +92,7 @@ def whole_number(value: Any, least: float | None) -> int:
 def _number(value: Any, least: float | None) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"expected a number, found {value!r}") from None
     if not math.isfinite(number) or isinstance(value, bool):
         raise ValueError(f"expected a finite number, found {value!r}")

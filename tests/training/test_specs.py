@@ -133,3 +133,14 @@ def test_the_message_names_its_subject():
 
 def test_bp_may_have_no_blocks():
     assert tiny_spec(method="bp", architecture_options={"num_blocks": 0}).architecture_options["num_blocks"] == 0
+
+
+def test_minus_zero_is_the_same_specification_as_zero():
+    fields = {"method": "dfa", "architecture": "resmlp", "dataset": "digits", "seed": 1, "epochs": 1}
+    assert parse_spec(fields | {"penalty": "-0"}).identity == parse_spec(fields | {"penalty": 0}).identity
+
+
+def test_a_number_too_large_for_a_float_is_one_problem():
+    fields = {"method": "dfa", "architecture": "resmlp", "dataset": "digits", "seed": 1, "epochs": 1}
+    with pytest.raises(InvalidFields, match="penalty: expected a number"):
+        parse_spec(fields | {"penalty": 10**400})
