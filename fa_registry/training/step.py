@@ -46,8 +46,9 @@ class OutputError:
         return cls(log_probabilities, log_probabilities.exp() - onehot, onehot)
 
     def sums(self, labels: Tensor, penalty: Tensor) -> StepSums:
-        loss = -self.log_probabilities.gather(1, labels.unsqueeze(1)).sum()
-        return StepSums(loss, (self.log_probabilities.argmax(dim=1) == labels).sum(), penalty)
+        of_label = self.log_probabilities.gather(1, labels.unsqueeze(1)).squeeze(1)  # (batch,)
+        right = (self.log_probabilities.argmax(dim=1) == labels) & of_label.isfinite()  # argmax of nan is class 0
+        return StepSums(-of_label.sum(), right.sum(), penalty)
 
 
 def exact_step(network: Network, images: Tensor, labels: Tensor, penalty: float) -> StepSums:

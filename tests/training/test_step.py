@@ -172,3 +172,10 @@ def test_output_error_needs_no_second_softmax():
 
 def test_dfa_without_graph_state_is_the_catalogs():
     assert tiny_task(method="dfa").method is DFA
+
+
+def test_a_sample_whose_logits_are_nan_is_not_counted_as_right():
+    """argmax of nan is class 0: a diverged run would score a tenth of ten classes."""
+    logits = torch.tensor([[float("nan")] * 3, [3.0, 1.0, 0.0]])
+    labels = torch.tensor([0, 0])
+    assert OutputError.of(logits, labels).sums(labels, torch.zeros(())).correct.item() == 1
