@@ -15,6 +15,7 @@ from fa_registry.methods._replaced import (
     replaced_credits,
     sign_concordant,
 )
+from fa_registry.methods._sources import LIAO_2016
 from fa_registry.methods.base import (
     CreditInputs,
     Method,
@@ -32,11 +33,7 @@ class BatchMagnitudeSignFeedback(Method, ReplacesWeights, UpdatesFeedback):
         name="brsf",
         rule="backpropagation in which every layer's error goes back through |M| ⊙ sign(W), M redrawn for each batch",
         citation="Liao, Leibo & Poggio 2016",
-        bibtex="""@inproceedings{liao2016important,
-  title={How important is weight symmetry in backpropagation?},
-  author={Liao, Qianli and Leibo, Joel Z. and Poggio, Tomaso},
-  booktitle={Proceedings of the AAAI Conference on Artificial Intelligence}, volume={30}, number={1}, year={2016}
-}""",
+        bibtex=LIAO_2016,
         equations="y = x Wᵀ + b forward, dx = dy B back with B = |M| ⊙ sign(W), in every Linear of blocks and head",
         deviations=(
             "M ~ N(0, 1/out), so that B has the second moment of weight_fa's; the scale is chosen here",

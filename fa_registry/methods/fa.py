@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from fa_registry.methods._sources import LILLICRAP_2016
 from fa_registry.methods.base import CreditInputs, FixedMatrices, Method, MethodCard, NetworkShape
 from fa_registry.records import Scalar
 
@@ -16,11 +17,7 @@ class BlockFeedbackAlignment(Method):
         name="fa",
         rule="c_L = g_L exactly; c_{l-1} = c_l B_l, B_l fixed and random",
         citation="Lillicrap, Cownden, Tweed & Akerman 2016",
-        bibtex="""@article{lillicrap2016random,
-  title={Random synaptic feedback weights support error backpropagation for deep learning},
-  author={Lillicrap, Timothy P. and Cownden, Daniel and Tweed, Douglas B. and Akerman, Colin J.},
-  journal={Nature Communications}, volume={7}, pages={13276}, year={2016}
-}""",
+        bibtex=LILLICRAP_2016,
         equations="c_{l-1} = c_l B_l, B_l (D_l, D_{l-1}) with entries N(0, 1/D_l)",
         deviations=(
             "one matrix replaces a block's whole Jacobian I + ∂f_l/∂h, so the exact skip is lost; "

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._replaced import SUPPORTED, UNSUPPORTED, LayerMatrices, gaussian, replaced_credits
+from fa_registry.methods._sources import AKROUT_2019
 from fa_registry.methods.base import (
     CreditInputs,
     LearnsByLoss,
@@ -29,12 +30,9 @@ class KolenPollack(Method, ReplacesWeights, LearnsByLoss):
   title={Backpropagation without weight transport},
   author={Kolen, John F. and Pollack, Jordan B.},
   booktitle={Proceedings of the IEEE International Conference on Neural Networks}, volume={3}, pages={1375--1380}, year={1994}
-}
-@inproceedings{akrout2019deep,
-  title={Deep learning without weight transport},
-  author={Akrout, Mohamed and Wilson, Collin and Humphreys, Peter C. and Lillicrap, Timothy and Tweed, Douglas B.},
-  booktitle={Advances in Neural Information Processing Systems}, volume={32}, year={2019}
-}""",
+}"""
+        + "\n"
+        + AKROUT_2019,
         equations="dx = dy B back; W ← (1 − ηλ) W − η u, B ← (1 − ηλ) B − η u with u = u(∇W), so W − B ← (1 − ηλ)(W − B)",
         deviations=(
             "B stands in W's orientation (out, in), so that it receives W's update itself and not its transpose",

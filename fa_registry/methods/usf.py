@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._replaced import SUPPORTED, UNSUPPORTED, layer_weights, replaced_credits
+from fa_registry.methods._sources import LIAO_2016
 from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, ReplacesWeights, Stream
 from fa_registry.records import Scalar
 
@@ -25,11 +26,7 @@ class UniformSignFeedback(Method, ReplacesWeights):
         name="usf",
         rule="backpropagation in which every layer's error goes back through s·sign(W) instead of W",
         citation="Liao, Leibo & Poggio 2016",
-        bibtex="""@inproceedings{liao2016important,
-  title={How important is weight symmetry in backpropagation?},
-  author={Liao, Qianli and Leibo, Joel Z. and Poggio, Tomaso},
-  booktitle={Proceedings of the AAAI Conference on Artificial Intelligence}, volume={30}, number={1}, year={2016}
-}""",
+        bibtex=LIAO_2016,
         equations="y = x Wᵀ + b forward, dx = dy B back with B = out^(-1/2) sign(W), in every Linear of blocks and head",
         deviations=(
             "s = out^(-1/2), the second moment of weight_fa's B; the source has s = 1",

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._replaced import SUPPORTED, UNSUPPORTED, LayerMatrices, gaussian, replaced_credits
+from fa_registry.methods._sources import LILLICRAP_2016
 from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, ReplacesWeights, Stream
 from fa_registry.records import Scalar
 
@@ -17,11 +18,7 @@ class WeightFeedbackAlignment(Method, ReplacesWeights):
         name="weight_fa",
         rule="backpropagation in which every layer's error goes back through a fixed random B instead of W",
         citation="Lillicrap, Cownden, Tweed & Akerman 2016",
-        bibtex="""@article{lillicrap2016random,
-  title={Random synaptic feedback weights support error backpropagation for deep learning},
-  author={Lillicrap, Timothy P. and Cownden, Daniel and Tweed, Douglas B. and Akerman, Colin J.},
-  journal={Nature Communications}, volume={7}, pages={13276}, year={2016}
-}""",
+        bibtex=LILLICRAP_2016,
         equations="y = x Wᵀ + b forward, dx = dy B back, in every Linear of blocks and head; c_l is what arrives at h_l",
         deviations=(
             "B ~ N(0, 1/out), which keeps an error's expected norm; the source draws uniformly and tunes the range",
