@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import torch
 from torch import Tensor
 
 NORM_EPS = 1e-6  # the paper's recipe: c / (rms over features + 1e-6)
@@ -11,10 +14,6 @@ def scales(credit: Tensor, kind: str) -> Tensor | float:
     """What norm(c) divides by, (N, 1, …): rms over features + 1e-6 for "rms", 1 for "none"."""
     if kind == "none":
         return 1.0
-    scale = credit.flatten(1).square().mean(dim=1).sqrt() + NORM_EPS
+    rows = credit.flatten(1)
+    scale = torch.linalg.vector_norm(rows, dim=1) / math.sqrt(rows.shape[1]) + NORM_EPS  # one pass, no square kept
     return scale.reshape(-1, *[1] * (credit.dim() - 1))
-
-
-def normalise(credit: Tensor, kind: str) -> Tensor:
-    """norm(c), of the credit's shape."""
-    return credit if kind == "none" else credit / scales(credit, kind)

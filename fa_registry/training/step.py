@@ -24,7 +24,7 @@ from fa_registry.terminal_loss import is_regression, output_error, sample_losses
 from fa_registry.training.asking import credits_of, teach
 from fa_registry.training.chained import chained_backward, top_credit
 from fa_registry.training.controls import learns
-from fa_registry.training.norms import normalise
+from fa_registry.training.norms import scales
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _backward(
     """Hand every branch, and the embedding, the gradient of its J."""
     count = len(embedded)
     with torch.no_grad():
-        roots = [normalise(credit, credit_norm) / count for credit in credits]
+        roots = [credit / (scales(credit, credit_norm) * count) for credit in credits]  # norm(c_l)/N
         if penalty:
             roots[1:] = [
                 root + branch * (2 * penalty / count) for root, branch in zip(roots[1:], branches, strict=True)

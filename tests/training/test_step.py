@@ -10,7 +10,7 @@ from torch import nn
 
 from fa_registry.methods.dfa import PLUGIN as DFA
 from fa_registry.training.controls import trainable_parameters
-from fa_registry.training.step import OutputError, exact_step, local_step, normalise
+from fa_registry.training.step import OutputError, exact_step, local_step
 from tests.helpers.small import double, tiny_task
 
 LAMBDA = 0.05
@@ -146,21 +146,6 @@ def test_credits_are_of_the_summed_loss_whatever_the_batch_size():
     step(listening, count=1)
     torch.testing.assert_close(told[0].output_gradient[:1], told[1].output_gradient, rtol=1e-12, atol=1e-15)
     assert all(inputs.gradients is None for inputs in told)
-
-
-def test_rms_norm_is_per_sample_and_over_features():
-    credit = torch.tensor([[3.0, 4.0], [0.0, 0.0], [-30.0, 40.0]], dtype=torch.float64)
-    found = normalise(credit, "rms")
-    rms = 12.5**0.5
-    assert found[0].tolist() == pytest.approx([3 / (rms + 1e-6), 4 / (rms + 1e-6)], rel=1e-12)
-    assert found[1].tolist() == [0.0, 0.0]
-    assert found[2].tolist() == pytest.approx([-30 / (10 * rms + 1e-6), 40 / (10 * rms + 1e-6)], rel=1e-12)
-    assert normalise(credit, "none") is credit
-
-
-def test_rms_norm_of_a_map_is_over_all_its_entries():
-    credit = torch.full((2, 3, 4, 5), 7.0)
-    torch.testing.assert_close(normalise(credit, "rms"), torch.ones(2, 3, 4, 5))
 
 
 def test_output_error_needs_no_second_softmax():

@@ -1,0 +1,19 @@
+"""norm(c) = c / scales(c): what a credit is divided by before it acts."""
+
+import pytest
+import torch
+
+from fa_registry.training.norms import scales
+
+
+def test_rms_norm_is_per_sample_and_over_features():
+    credit = torch.tensor([[3.0, 4.0], [0.0, 0.0], [-30.0, 40.0]], dtype=torch.float64)
+    rms = 12.5**0.5
+    assert scales(credit, "rms").flatten().tolist() == pytest.approx([rms + 1e-6, 1e-6, 10 * rms + 1e-6], rel=1e-12)
+    assert (credit / scales(credit, "rms"))[1].tolist() == [0.0, 0.0]
+    assert scales(credit, "none") == 1
+
+
+def test_rms_norm_of_a_map_is_over_all_its_entries():
+    credit = torch.full((2, 3, 4, 5), 7.0)
+    torch.testing.assert_close(credit / scales(credit, "rms"), torch.ones(2, 3, 4, 5))
