@@ -9,7 +9,7 @@ import hashlib
 
 import torch
 
-STREAMS = ("init", "feedback", "data_order", "augmentation", "noise", "method", "evaluation")
+STREAMS = ("init", "feedback", "data_order", "augmentation", "noise", "method", "evaluation", "targets")
 
 
 def derive(seed: int, stream: str) -> int:

@@ -1,6 +1,18 @@
 """Data sets as tensors, one file each."""
 
 from fa_registry.catalog import Catalog
-from fa_registry.datasets.base import Dataset
+from fa_registry.datasets.base import Dataset, DatasetFamily
+from fa_registry.errors import UnknownName
 
 CATALOG = Catalog("datasets", "data set", Dataset)
+
+
+def get(name: str) -> Dataset:
+    """The data set called `name` or `family:argument`; its `card.name` is the one spelling of it. UnknownName otherwise."""
+    family, colon, argument = name.partition(":")
+    member = CATALOG.get(family)
+    if isinstance(member, DatasetFamily):
+        return member.of(argument)
+    if colon:
+        raise UnknownName("data set", name, CATALOG.names())
+    return member

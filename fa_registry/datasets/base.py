@@ -13,10 +13,23 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
+class SourceFile:
+    """A file as its makers publish it. path: below the data root, with /. md5: the published one, of that very file.
+
+    unpacked_md5: of its content, where path ends in .gz and the unpacked file beside it will do as well.
+    """
+
+    path: str
+    md5: str
+    unpacked_md5: str = ""
+
+
+@dataclass(frozen=True)
 class DatasetCard:
     """sha256: digest of the source arrays as this package reads them; loading anything else is an integrity error.
 
-    Empty for synthetic sets, which have no source. classes: of the labels, or how many values a target has."""
+    Empty for synthetic sets, which have no source, and for sets that are read from `files`, each known by its MD5.
+    classes: of the labels, or how many values a target has."""
 
     name: str
     line: str
@@ -29,6 +42,7 @@ class DatasetCard:
     classes: int
     train_samples: int
     sha256: str
+    files: tuple[SourceFile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,7 +51,7 @@ class Splits:
     task has no classes its target values, float32 (samples, classes).
 
     `augment(images, generator)` maps a training batch to what the network sees, on the device, without a loop over samples.
-    `digest`: SHA-256 over the tensors below, recorded with every run.
+    `digest`: SHA-256 that tells these tensors from any others, recorded with every run.
     """
 
     train_images: Tensor
@@ -52,8 +66,21 @@ class Dataset(abc.ABC):
     card: DatasetCard
 
     @abc.abstractmethod
-    def load(self, device: torch.device, root: Path | None = None) -> Splits:
-        """The splits on `device`; root is where files of data sets that need some are found."""
+    def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
+        """The splits on `device`; always called with all three.
+
+        root: where files of data sets that need some are found; None: `data_root` in _files.py says where then.
+        seed: the run's. Only a set that belongs to a run, such as permuted labels, may depend on it; what is
+        drawn for all runs alike comes from a seed of the set's own, so that runs of several seeds are comparable.
+        """
+
+
+class DatasetFamily(Dataset):
+    """Sets that differ in one argument, asked for as `name:argument`."""
+
+    @abc.abstractmethod
+    def of(self, argument: str) -> Dataset:
+        """The member for `argument`, "" where none was given; UnknownName with the choices. Its card bears the full name."""
 
 
 def tensors_digest(*tensors: Tensor) -> str:
@@ -63,3 +90,8 @@ def tensors_digest(*tensors: Tensor) -> str:
         digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
+
+
+def unaugmented(images: Tensor, generator: torch.Generator) -> Tensor:
+    """The augmentation of sets that have none: the batch as it is."""
+    return images

@@ -33,7 +33,7 @@ class Digits(Dataset):
         sha256=SHA256,
     )
 
-    def load(self, device: torch.device, root: Path | None = None) -> Splits:
+    def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
         images, labels = scans(self.card.sha256)
         train, test = split(len(images))
         padded = nn.functional.pad(images / 16, [2 * SHIFT] * 4)  # 8 + 2·4 = 16 wide: cropping 12 of it shifts by ±2

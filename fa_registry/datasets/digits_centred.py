@@ -9,10 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from fa_registry.datasets._uci_digits import LICENCE, SHA256, SOURCE, SPLITS, scans, split
-from fa_registry.datasets.base import Dataset, DatasetCard, Splits, tensors_digest
+from fa_registry.datasets.base import Dataset, DatasetCard, Splits, tensors_digest, unaugmented
 
 
 class DigitsCentred(Dataset):
@@ -30,18 +29,13 @@ class DigitsCentred(Dataset):
         sha256=SHA256,
     )
 
-    def load(self, device: torch.device, root: Path | None = None) -> Splits:
+    def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
         images, labels = scans(self.card.sha256)
         train, test = split(len(images))
         images = images / 16
         images = (images - images[train].mean()) / images[train].std()
         parts = (images[train], labels[train], images[test], labels[test])
-        return Splits(*(part.to(device) for part in parts), augment=unmoved, digest=tensors_digest(*parts))
-
-
-def unmoved(images: Tensor, generator: torch.Generator) -> Tensor:
-    """No augmentation: the batch as it is."""
-    return images
+        return Splits(*(part.to(device) for part in parts), augment=unaugmented, digest=tensors_digest(*parts))
 
 
 PLUGIN = DigitsCentred()

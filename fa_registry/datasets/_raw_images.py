@@ -1,0 +1,120 @@
+"""Decoded images before any arithmetic: uint8 tensors, kept in one safetensors file below the data root.
+
+Decoding needs torchvision and seconds; the cache needs neither. It carries the MD5 of the files it was made of and a
+digest of its own tensors, and is refused when either does not fit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from fa_registry import jsonio
+from fa_registry.datasets.base import DatasetCard, tensors_digest
+from fa_registry.errors import IntegrityError, UsageError
+
+FOLDER = "fa_registry"  # below the data root
+FORMAT = "fa_registry images 1"
+
+
+@dataclass(frozen=True)
+class RawImages:
+    """images: uint8 (samples, channels, height, width); labels: int64 (samples,)."""
+
+    train_images: Tensor
+    train_labels: Tensor
+    test_images: Tensor
+    test_labels: Tensor
+
+    @property
+    def parts(self) -> dict[str, Tensor]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    @property
+    def digest(self) -> str:
+        return tensors_digest(*self.parts.values())
+
+
+def cache_path(root: Path, name: str) -> Path:
+    return root / FOLDER / f"{name}.safetensors"
+
+
+def cached(root: Path, card: DatasetCard, decode: Callable[[], RawImages]) -> RawImages:
+    """The card's images from their cache, which `decode` fills the first time; IntegrityError when either does not fit.
+
+    Several processes may ask at once: one decodes, the others wait. A cache that is there is complete: it was renamed there.
+    """
+    path = cache_path(root, card.name)
+    if not path.is_file():
+        try:
+            path.parent.mkdir(exist_ok=True)
+            with FileLock(f"{path}.lock"):
+                if not path.is_file():
+                    _write(path, card, decode())
+        except PermissionError as error:
+            raise UsageError(
+                f"{path}: expected to write the decoded {card.name} here once, found: {error}; allow it, "
+                "or copy the data root to where you may write"
+            ) from error
+    return read_cache(path, card)
+
+
+def _write(path: Path, card: DatasetCard, raw: RawImages) -> None:
+    _check(card, raw, "the source files")
+    partial = path.with_suffix(".partial")
+    metadata = {"format": FORMAT, "sources": _sources(card), "tensors": raw.digest}
+    save_file({name: part.contiguous() for name, part in raw.parts.items()}, partial, metadata)
+    os.replace(partial, path)
+
+
+def read_cache(path: Path, card: DatasetCard) -> RawImages:
+    """The images in a cache of `card`; IntegrityError when it is torn, altered, or made of other files."""
+    names = [field.name for field in dataclasses.fields(RawImages)]
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            raw = RawImages(**{name: file.get_tensor(name) for name in names})
+    except SafetensorError as error:
+        raise IntegrityError(_stale(path, "the cache that was written", f"a torn file: {error}")) from error
+    for field, expected in (("format", FORMAT), ("sources", _sources(card)), ("tensors", raw.digest)):
+        if metadata.get(field) != expected:
+            raise IntegrityError(_stale(path, f"{field} {expected}", str(metadata.get(field))))
+    _check(card, raw, str(path))
+    return raw
+
+
+def _sources(card: DatasetCard) -> str:
+    return jsonio.canonical({source.path: source.md5 for source in card.files})
+
+
+def _stale(path: Path, expected: str, found: str) -> str:
+    return f"{path}: expected {expected}, found {found}; delete it, and it is written afresh from the source files"
+
+
+def _check(card: DatasetCard, raw: RawImages, where: str) -> None:
+    """IntegrityError naming everything in which the arrays are not those of the card."""
+    problems = []
+    for split in ("train", "test"):
+        images, labels = raw.parts[f"{split}_images"], raw.parts[f"{split}_labels"]
+        if len(images) != len(labels):
+            problems.append(
+                f"{split}: expected one label an image, found {len(images)} images and {len(labels)} labels"
+            )
+        if tuple(images.shape[1:]) != card.image_shape:
+            problems.append(f"{split}_images: expected shape {card.image_shape}, found {tuple(images.shape[1:])}")
+        if len(labels) and (labels.min() < 0 or labels.max() >= card.classes):
+            found = f"{labels.min()} to {labels.max()}"
+            problems.append(f"{split}_labels: expected classes 0 to {card.classes - 1}, found {found}")
+    if len(raw.train_images) != card.train_samples:
+        problems.append(f"train: expected {card.train_samples:,} images, found {len(raw.train_images):,}")
+    if problems:
+        mend = "these are not the published files"
+        raise IntegrityError("\n".join([f"data set {card.name}, {where}: {mend}", *(f"  - {one}" for one in problems)]))

@@ -1,0 +1,87 @@
+"""From uint8 images to what a network sees: normalisation, padding, and random crops and flips."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fa_registry.datasets._crop import random_crop_and_flip
+from fa_registry.datasets._raw_images import RawImages
+from fa_registry.datasets.base import Splits, unaugmented
+
+LEVELS = 256
+CHUNK = 1_000  # images normalised at a time
+
+
+@dataclass(frozen=True)
+class CropAndFlip:
+    """Training augmentation: (batch, channels, size + 2·padding, …) → (batch, channels, size, size)."""
+
+    size: int
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        return random_crop_and_flip(images, self.size, generator)
+
+
+@dataclass(frozen=True)
+class Transform:
+    """mean, std: of each channel, of pixels in 0..1; without them those of the training images, counted exactly.
+
+    padding: pixels of black round every training image, out of which a window of the image's size is cropped and
+    mirrored at random; 0 augments nothing.
+    """
+
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    padding: int = 0
+
+    def splits(self, raw: RawImages, device: torch.device) -> Splits:
+        """The order is the published one: black is added to the raw pixels, so that normalisation moves it too.
+
+        All arithmetic is on the CPU, one true division after the other as ToTensor and Normalize do it: a GPU may
+        multiply by the reciprocal instead, and the last bits would depend on the device.
+        """
+        moments = (self.mean, self.std) if self.mean else channel_moments(raw.train_images)
+        mean, std = (torch.tensor(values, dtype=torch.float32).view(-1, 1, 1) for values in moments)
+        train = normalised(raw.train_images, mean, std, self.padding)
+        test = normalised(raw.test_images, mean, std)
+        parts = (train, raw.train_labels, test, raw.test_labels)
+        how = f"{raw.digest} {moments} {self.padding}"
+        return Splits(
+            *(part.to(device) for part in parts),
+            augment=CropAndFlip(test.shape[-1]) if self.padding else unaugmented,
+            digest=hashlib.sha256(how.encode()).hexdigest(),
+        )
+
+
+UNCHANGED = Transform()
+
+
+def normalised(images: Tensor, mean: Tensor, std: Tensor, padding: int = 0) -> Tensor:
+    """float32 (pixels / 255 − mean) / std of uint8 images in a black frame of `padding` pixels; mean, std: (channels, 1, 1).
+
+    By chunks, so that no second copy of a whole data set is ever held.
+    """
+    samples, channels, height, width = images.shape
+    framed = torch.empty(samples, channels, height + 2 * padding, width + 2 * padding)
+    rows, columns = slice(padding, padding + height), slice(padding, padding + width)
+    for chunk, target in zip(images.split(CHUNK), framed.split(CHUNK), strict=True):
+        target.copy_(-mean / std)  # black, as it is normalised
+        target[:, :, rows, columns] = chunk.float().div_(LEVELS - 1).sub_(mean).div_(std)
+    return framed
+
+
+def channel_moments(images: Tensor) -> tuple[Sequence[float], Sequence[float]]:
+    """Mean and standard deviation of every channel of uint8 images, in 0..1: of pixel counts, so no order of summing shows."""
+    levels = torch.arange(LEVELS, dtype=torch.float64) / (LEVELS - 1)
+    means, deviations = [], []
+    for channel in images.unbind(1):
+        share = torch.bincount(channel.flatten(), minlength=LEVELS).double() / channel.numel()  # (256,)
+        mean = (share * levels).sum()
+        means.append(mean.item())
+        deviations.append((share * (levels - mean).square()).sum().sqrt().item())
+    return tuple(means), tuple(deviations)

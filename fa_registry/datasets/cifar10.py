@@ -1,0 +1,38 @@
+"""cifar10: the paper's main data set, 32×32 colour photographs of ten kinds of things."""
+
+from __future__ import annotations
+
+from fa_registry.datasets._cifar_batches import CifarBatches
+from fa_registry.datasets._image_files import ImageFiles
+from fa_registry.datasets._transform import Transform
+from fa_registry.datasets.base import DatasetCard, SourceFile
+
+FOLDER = "cifar-10-batches-py"
+CARD = DatasetCard(
+    name="cifar10",
+    line="CIFAR-10, 60,000 colour photographs of 32×32 pixels in 10 classes; needs files",
+    source="Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009; the python version, read by torchvision",
+    licence="none stated; its page asks for the citation",
+    splits="as published: 50,000 train, 10,000 test",
+    normalisation="mean (.4914, .4822, .4465) and deviation (.2470, .2435, .2616) of the channels, as in arXiv 2606.21126",
+    augmentation="train: 4 black pixels all round, a random 32×32 window, mirrored with probability ½; test: none",
+    image_shape=(3, 32, 32),
+    classes=10,
+    train_samples=50_000,
+    sha256="",
+    files=(
+        SourceFile(f"{FOLDER}/data_batch_1", "c99cafc152244af753f735de768cd75f"),
+        SourceFile(f"{FOLDER}/data_batch_2", "d4bba439e000b95fd0a9bffe97cbabec"),
+        SourceFile(f"{FOLDER}/data_batch_3", "54ebc095f3ab1f0389bbae665268c751"),
+        SourceFile(f"{FOLDER}/data_batch_4", "634d18415352ddfa80567beed471001a"),
+        SourceFile(f"{FOLDER}/data_batch_5", "482c414d41f54cd18b22e5b47cb7c3cb"),
+        SourceFile(f"{FOLDER}/test_batch", "40351d587109b95175f43aff81a1287e"),
+        SourceFile(f"{FOLDER}/batches.meta", "5ff9c542aee3614f3951f8cda6e48888"),
+    ),
+)
+
+PLUGIN = ImageFiles(
+    card=CARD,
+    format=CifarBatches("CIFAR10", "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
+    transform=Transform(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616), padding=4),
+)

@@ -1,0 +1,72 @@
+"""cifar_shaped: random pixels in CIFAR's shape and number. Nothing can be learned from it; it is there to time a step.
+
+Pixels are padded, cropped, mirrored and normalised exactly as those of cifar10. `cifar_shaped:SAMPLES` has fewer of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fa_registry.datasets import cifar10
+from fa_registry.datasets._raw_images import RawImages
+from fa_registry.datasets.base import Dataset, DatasetCard, DatasetFamily, Splits
+from fa_registry.errors import UnknownName
+
+SHAPE, CLASSES = cifar10.CARD.image_shape, cifar10.CARD.classes
+TRAIN = cifar10.CARD.train_samples
+PER_TEST = 5  # training images a test image, as CIFAR has them
+LEAST = 1_000
+SEED = 0
+
+
+@dataclass(frozen=True)
+class CifarShaped(DatasetFamily):
+    samples: int = TRAIN
+
+    @property
+    def card(self) -> DatasetCard:
+        """The card of this many samples."""
+        return DatasetCard(
+            name="cifar_shaped" if self.samples == TRAIN else f"cifar_shaped:{self.samples}",
+            line=f"random pixels and labels in the shape of CIFAR-10, for benchmarks only: {self.samples:,} for training "
+            "(`cifar_shaped:SAMPLES`)",
+            source="drawn here from a fixed seed; no accuracy on it means anything",
+            licence="none needed: synthetic",
+            splits=f"{self.samples:,} train, {self.samples // PER_TEST:,} test, independent draws",
+            normalisation=cifar10.CARD.normalisation,
+            augmentation=cifar10.CARD.augmentation,
+            image_shape=SHAPE,
+            classes=CLASSES,
+            train_samples=self.samples,
+            sha256="",
+        )
+
+    def of(self, argument: str) -> Dataset:
+        """argument: training samples, at least LEAST; a fifth as many are for testing."""
+        if argument and not (argument.isdecimal() and LEAST <= int(argument) <= TRAIN):
+            raise UnknownName("number of samples of cifar_shaped", argument, [f"{LEAST} to {TRAIN}"])
+        return CifarShaped(int(argument or TRAIN))
+
+    def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
+        draw = torch.Generator().manual_seed(SEED)
+        train, test = self.samples, self.samples // PER_TEST
+        raw = RawImages(_pixels(train, draw), _classes(train, draw), _pixels(test, draw), _classes(test, draw))
+        return cifar10.PLUGIN.transform.splits(raw, device)
+
+
+def _pixels(samples: int, draw: torch.Generator) -> Tensor:
+    """uint8 (samples, *SHAPE): eight pixels a draw, a fraction of what a draw a pixel costs."""
+    channels, height, width = SHAPE
+    words = torch.randint(-(2**63), 2**63 - 1, (samples, channels, height, width // 8), generator=draw)
+    return words.view(torch.uint8)  # (samples, channels, height, width)
+
+
+def _classes(samples: int, draw: torch.Generator) -> Tensor:
+    return torch.randint(CLASSES, (samples,), generator=draw)
+
+
+PLUGIN = CifarShaped()

@@ -1,0 +1,65 @@
+"""random_targets:NAME: any data set with its labels shuffled, so that nothing about an image tells its class.
+
+What still trains on it fits by heart. The test labels are shuffled too: every measurement looks at test samples, and with
+their true labels it would measure gradients of a task that nobody trained. Test accuracy is chance by construction.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from fa_registry import datasets
+from fa_registry.datasets import digits
+from fa_registry.datasets.base import Dataset, DatasetCard, DatasetFamily, Splits, tensors_digest
+from fa_registry.errors import UnknownName
+from fa_registry.seeding import generator
+
+NAME = "random_targets"
+STREAM = "targets"
+
+
+@dataclass(frozen=True)
+class RandomTargets(DatasetFamily):
+    """source: whose images, and whose labels before they are shuffled. name: of its card."""
+
+    source: Dataset
+    name: str
+
+    @property
+    def card(self) -> DatasetCard:
+        """The source's card, with what the shuffling changes."""
+        card = self.source.card
+        return dataclasses.replace(
+            card,
+            name=self.name,
+            line=f"{card.name} with its labels permuted, once a seed (`{NAME}:NAME` of any data set)",
+            source=f"{card.source}; labels permuted here",
+            splits=f"{card.splits}; the labels of each split permuted within it by the run's seed",
+        )
+
+    def of(self, argument: str) -> Dataset:
+        """argument: the name of any other data set, with its own argument if it takes one."""
+        if not argument or argument.partition(":")[0] == NAME:
+            raise UnknownName(f"data set of {NAME}:NAME", argument, set(datasets.CATALOG.names()) - {NAME})
+        source = datasets.get(argument)
+        return RandomTargets(source, f"{NAME}:{source.card.name}")
+
+    def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
+        """Every label stays in its split and every class keeps its count; drawn on the CPU, so that devices agree."""
+        splits = self.source.load(device, root, seed)
+        draw = generator(seed, STREAM)
+        orders = [torch.randperm(len(labels), generator=draw) for labels in (splits.train_labels, splits.test_labels)]
+        train, test = (order.to(device) for order in orders)
+        return dataclasses.replace(
+            splits,
+            train_labels=splits.train_labels[train],
+            test_labels=splits.test_labels[test],
+            digest=tensors_digest(torch.tensor(list(bytes.fromhex(splits.digest))), *orders),
+        )
+
+
+PLUGIN = RandomTargets(digits.PLUGIN, NAME)  # stands for the family; `of` makes those that are trained on

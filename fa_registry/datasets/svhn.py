@@ -1,0 +1,66 @@
+"""svhn: house numbers photographed in streets, cropped to one digit each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fa_registry.datasets._image_files import ImageFiles
+from fa_registry.datasets._raw_images import RawImages
+from fa_registry.datasets._torchvision import torchvision_datasets
+from fa_registry.datasets.base import DatasetCard, SourceFile
+
+SPLITS = ("train", "test")  # of torchvision's class; its third, `extra`, is not used
+CARD = DatasetCard(
+    name="svhn",
+    line="Street View House Numbers, 99,289 colour digits of 32×32 pixels; needs files",
+    source="Netzer et al., Reading Digits in Natural Images, 2011; the cropped digits as .mat files, read by torchvision",
+    licence="non-commercial use only, as its page says",
+    splits="as published, without the easier `extra`: 73,257 train, 26,032 test",
+    normalisation="pixels / 255, then the mean and deviation of each channel of the training images, counted when loading",
+    augmentation="none: a mirrored digit is none, and the neighbours in the picture leave a crop no room",
+    image_shape=(3, 32, 32),
+    classes=10,
+    train_samples=73_257,
+    sha256="",
+    files=(
+        SourceFile("train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
+        SourceFile("test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class MatFiles:
+    """The .mat files of the cropped digits; label 10 of the file is the digit 0."""
+
+    packed: str = ""
+    packed_md5: str = ""
+
+    def decode(self, root: Path, found: Mapping[SourceFile, Path]) -> RawImages:
+        """The images of both files, as torchvision reads them after its own check."""
+        kind = _expecting(tuple(found))
+        parts = []
+        for split in SPLITS:
+            read = kind(str(root), split=split)
+            parts += [torch.from_numpy(read.data).contiguous(), torch.from_numpy(read.labels)]
+        return RawImages(*parts)
+
+    def download(self, root: Path, sources: tuple[SourceFile, ...]) -> None:
+        for url, name, md5 in _expecting(sources).split_list.values():
+            torchvision_datasets().utils.download_url(url, str(root), name, md5)
+
+
+def _expecting(sources: tuple[SourceFile, ...]) -> Any:
+    """torchvision's class, demanding the MD5 of `sources`."""
+    published = torchvision_datasets().SVHN
+    md5 = {source.path: source.md5 for source in sources}
+    demands = {split: [url, name, md5[name]] for split in SPLITS for url, name, _ in [published.split_list[split]]}
+    return type(published.__name__, (published,), {"split_list": demands})
+
+
+PLUGIN = ImageFiles(card=CARD, format=MatFiles())

@@ -1,0 +1,91 @@
+"""teacher_student: Gaussian inputs, labelled by a fixed random network whose non-linearity has a dial.
+
+The teacher's activation is φ_α(z) = (1−α)z + α·tanh z, as the student's (architecture student_net): at α = 0 the task is a
+linear classification, at α = 1 the teacher is a tanh network. All sizes are chosen here; the published task's are unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fa_registry.datasets.base import Dataset, DatasetCard, DatasetFamily, Splits, tensors_digest, unaugmented
+from fa_registry.errors import UnknownName
+
+ALPHAS = (0.0, 0.25, 0.5, 1.0)
+TRAIN, TEST = 25_600, 2_560  # 100 steps of 256 an epoch, as lq
+SHAPE = (1, 8, 16)  # 128 features, the student's D; the shape means nothing
+FEATURES, CLASSES = 128, 10
+HIDDEN_LAYERS = 2
+GAIN = 2.0  # of every layer: units of the first stand at ±2, where tanh is no longer a line
+SEED = 0  # of teacher and inputs: one task for all runs, so that seeds differ in the student only
+
+
+@dataclass(frozen=True)
+class TeacherStudent(DatasetFamily):
+    alpha: float = 1.0
+
+    @property
+    def card(self) -> DatasetCard:
+        """The card of this α."""
+        return DatasetCard(
+            name="teacher_student" if self.alpha == 1 else f"teacher_student:{self.alpha:g}",
+            line=f"synthetic: {FEATURES} Gaussian features, classes by a random network of activation φ_α, α = {self.alpha:g} "
+            f"(`teacher_student:ALPHA`, {', '.join(f'{alpha:g}' for alpha in ALPHAS)})",
+            source="drawn here from a fixed seed; arXiv 2606.21126 names the task, α and the 10 classes, sizes are chosen here: "
+            f"{HIDDEN_LAYERS} hidden layers of {FEATURES}, weights N(0, {GAIN:g}²/{FEATURES})",
+            licence="none needed: synthetic",
+            splits=f"{TRAIN:,} train, {TEST:,} test, independent draws",
+            normalisation="none: standard normal already",
+            augmentation="none",
+            image_shape=SHAPE,
+            classes=CLASSES,
+            train_samples=TRAIN,
+            sha256="",
+        )
+
+    def of(self, argument: str) -> Dataset:
+        """argument: α as any text of one of the numbers in ALPHAS; "" is 1."""
+        named = {f"{alpha:g}": alpha for alpha in ALPHAS}
+        try:
+            text = f"{float(argument or 1):g}"
+        except ValueError:
+            text = argument
+        if text not in named:
+            raise UnknownName("α of teacher_student", argument, named)
+        return TeacherStudent(named[text])
+
+    def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
+        draw = torch.Generator().manual_seed(SEED)
+        inputs = torch.randn(TRAIN + TEST, FEATURES, generator=draw)
+        labels = teach(inputs, self.alpha, draw)
+        images = inputs.view(-1, *SHAPE)
+        parts = (images[:TRAIN], labels[:TRAIN], images[TRAIN:], labels[TRAIN:])
+        return Splits(*(part.to(device) for part in parts), augment=unaugmented, digest=tensors_digest(*parts))
+
+
+def teach(inputs: Tensor, alpha: float, draw: torch.Generator) -> Tensor:
+    """The teacher's class of each input (samples, features); its weights come from `draw`, the same ones for every α.
+
+    In float64, so that no label hangs on the order in which a machine adds.
+    """
+    state = inputs.double()
+    for _ in range(HIDDEN_LAYERS):
+        state = activation(state @ _weight(FEATURES, draw), alpha)  # (samples, features)
+    return (state @ _weight(CLASSES, draw)).argmax(dim=1)
+
+
+def activation(z: Tensor, alpha: float) -> Tensor:
+    """φ_α(z) = (1−α)z + α·tanh z."""
+    return (1 - alpha) * z + alpha * z.tanh()
+
+
+def _weight(units: int, draw: torch.Generator) -> Tensor:
+    """(features, units), scaled so that unit inputs give outputs of deviation GAIN."""
+    return torch.randn(FEATURES, units, generator=draw).double() * (GAIN / FEATURES**0.5)
+
+
+PLUGIN = TeacherStudent()

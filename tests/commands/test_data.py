@@ -1,0 +1,201 @@
+"""data list, where, fetch, check: what is here, what is missing, and how to mend it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from urllib.error import URLError
+
+import pytest
+
+from fa_registry import datasets
+from fa_registry.datasets import _torchvision, cifar10, mnist
+from fa_registry.datasets._raw_images import cache_path
+from tests.datasets import official_files as official
+
+PARTS = ("--set", "architecture.d_hidden=16,architecture.num_blocks=1,batch_size=4", "--device", "cpu")
+TRAIN = ("train", "--method", "bp", "--seed", "1", "--epochs", "1", *PARTS)
+
+
+@pytest.fixture
+def catalog(monkeypatch):
+    """Put a data set into the catalog under its own name, for this test."""
+
+    def put(plugin):
+        get = datasets.CATALOG.get
+        monkeypatch.setattr(datasets.CATALOG, "get", lambda name: plugin if name == plugin.card.name else get(name))
+        return plugin
+
+    return put
+
+
+@pytest.fixture
+def small(workplace, catalog):
+    """mnist, expecting the small files that lie in ./data."""
+    official.write_idx(Path("data"), "MNIST")
+    return catalog(official.shrunk(mnist.PLUGIN, Path("data")))
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    def refuse(*arguments, **options):
+        raise URLError("no network")
+
+    loaded = _torchvision.torchvision_datasets()
+    monkeypatch.setattr(loaded.utils, "_get_redirect_url", refuse)
+    monkeypatch.setattr(loaded.utils, "_urlretrieve", refuse)
+
+
+def rows(result):
+    return {row["name"]: row for row in json.loads(result.stdout)}
+
+
+def test_list_says_of_every_set_what_it_needs_and_what_is_here(registry, small):
+    listed = rows(registry("data", "list", "--json"))
+    assert set(listed) == set(datasets.CATALOG.names())
+    assert listed["digits"]["files"] == listed["teacher_student"]["files"] == 0
+    assert (listed["cifar10"]["files"], listed["cifar10"]["missing"]) == (7, 7)
+    assert (listed["mnist"]["files"], listed["mnist"]["missing"], listed["mnist"]["decoded"]) == (4, 0, False)
+    text = registry("data", "list").stdout
+    assert "7 of 7 files missing" in text and "files present, not decoded yet" in text
+    small.raw(Path("data").absolute())
+    assert rows(registry("data", "list", "mnist", "--json"))["mnist"]["decoded"]
+    assert "ready" in registry("data", "list", "mnist").stdout
+
+
+def test_where_gives_absolute_paths_and_md5(registry, workplace):
+    text = registry("data", "where", "cifar10", "--data-root", "elsewhere").stdout
+    for source in cifar10.CARD.files:
+        assert f"{workplace / 'elsewhere' / source.path} (source, MD5 {source.md5}): not there" in text
+    assert f"{workplace / 'elsewhere' / 'cifar-10-python.tar.gz'} (or archive, then fetch, MD5 c58f30108f718f92" in text
+    found = json.loads(registry("data", "where", "random_targets:mnist", "--json").stdout)
+    assert [row["kind"] for row in found[:2]] == ["source", "or unpacked"]
+    assert found[0]["path"] == str(workplace / "data" / mnist.CARD.files[0].path) and not found[0]["present"]
+    assert registry("data", "where", "digits").stdout == "needs no files\n"
+
+
+def test_fetch_without_a_network_names_every_missing_file_and_its_place(registry, workplace, offline):
+    for name in ("cifar10", "mnist", "svhn"):
+        result = registry("data", "fetch", name, "--data-root", "files")
+        assert result.exit_code == 3
+        for source in datasets.get(name).card.files:
+            line = f"{workplace / 'files' / source.path}: expected MD5 {source.md5}, found no such file"
+            assert line in result.stderr
+        assert "the download failed: " in result.stderr and "no network" in result.stderr
+        assert "put these files there by hand" in result.stderr
+    message = registry("data", "fetch", "cifar10", "--data-root", "files").stderr
+    assert f"or cifar-10-python.tar.gz (MD5 c58f30108f718f92721af3b95e74349a) into {workplace / 'files'}" in message
+
+
+def test_fetch_needs_a_name(registry):
+    result = registry("data", "fetch")
+    assert result.exit_code == 2 and "expected a NAME, one of cifar10, cifar100" in result.stderr
+
+
+def test_fetch_unpacks_an_archive_that_was_put_there(registry, workplace, catalog, offline):
+    import tarfile
+
+    official.write_cifar10(Path("made"))
+    small = official.shrunk(cifar10.PLUGIN, Path("made"))
+    Path("files").mkdir()
+    packed = Path("files") / small.format.packed
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add("made/cifar-10-batches-py", "cifar-10-batches-py")
+    layout = dataclasses.replace(small.format, packed_md5=official.md5(packed.read_bytes()))
+    catalog(dataclasses.replace(small, format=layout))
+    result = registry("data", "fetch", "cifar10", "--data-root", "files", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert all(row["ok"] for row in found) and "20 train, 6 test" in found[-1]["found"]
+    assert cache_path(Path("files"), "cifar10").is_file()
+
+
+def test_fetch_downloads_only_what_is_not_as_published(registry, small, monkeypatch):
+    path = Path("data") / small.card.files[1].path
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3])
+    fetched = []
+
+    def serve(url, file, chunk_size=0):
+        fetched.append(url)
+        Path(file).write_bytes(whole)
+
+    loaded = _torchvision.torchvision_datasets()
+    monkeypatch.setattr(loaded.utils, "_get_redirect_url", lambda url, max_hops: url)
+    monkeypatch.setattr(loaded.utils, "_urlretrieve", serve)
+    result = registry("data", "fetch", "mnist")
+    assert result.exit_code == 0, result.output
+    assert [url.rpartition("/")[2] for url in fetched] == ["train-labels-idx1-ubyte.gz"]
+
+
+def test_check_reports_files_counts_and_cache(registry, small):
+    result = registry("data", "check", "--json")
+    found = json.loads(result.stdout)
+    assert result.exit_code == 0 and {row["name"] for row in found} == {"mnist"}
+    assert [row["found"] for row in found[:-1]] == ["as published"] * 4
+    assert found[-1]["found"].startswith("20 train, 6 test, digest ")
+    (Path("data") / small.card.files[0].path).unlink()
+    again = json.loads(registry("data", "check", "mnist", "--json").stdout)
+    assert again[0]["ok"] and "not needed: decoded already" in again[0]["found"]
+
+
+def test_check_exits_3_on_a_broken_file_and_on_a_broken_cache(registry, small):
+    root = Path("data").absolute()
+    path = root / small.card.files[2].path
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    result = registry("data", "check", "mnist", "--json")
+    bad = [row for row in json.loads(result.stdout) if not row["ok"]]
+    assert result.exit_code == 3 and [row["what"] for row in bad] == [str(path), "images"]
+    assert bad[0]["found"].startswith(f"expected MD5 {small.card.files[2].md5}, found ")
+    path.write_bytes(whole)
+    small.raw(root)
+    cache = cache_path(root, "mnist")
+    cache.write_bytes(cache.read_bytes()[:-1])
+    result = registry("data", "check")
+    assert result.exit_code == 3 and "NOT OK" in result.stdout and "torn file" in result.stdout
+
+
+def test_check_of_a_bundled_set_needs_no_folder_and_of_files_it_does(registry):
+    assert "1,437 train, 360 test" in registry("data", "check", "digits").stdout
+    result = registry("data", "check", "mnist")
+    assert result.exit_code == 2 and "data: expected a folder, found nothing; make it" in result.stderr
+    Path("data").mkdir()
+    assert "nothing to check" in registry("data", "check").stdout
+    assert registry("data", "check", "mnits").exit_code == 2
+
+
+def test_training_on_files_that_are_not_there_ends_before_a_run_is_made(registry, workplace):
+    result = registry(*TRAIN, "--dataset", "cifar10")
+    assert result.exit_code == 2 and f"data root {workplace / 'data'}: expected a folder" in result.stderr
+    Path("data").mkdir()
+    result = registry(*TRAIN, "--dataset", "random_targets:mnist")
+    assert result.exit_code == 3 and "data set mnist: 4 of 4 files missing" in result.stderr
+    assert "Traceback" not in result.stderr and "training 1 epochs" not in result.stderr
+    study = Path("tiny/study.toml")
+    study.write_text(study.read_text(encoding="utf-8").replace('["digits"]', '["cifar10", "digits"]'), encoding="utf-8")
+    result = registry("study", "tiny", "--device", "cpu")
+    assert result.exit_code == 3 and "data set cifar10: 7 of 7 files missing" in result.stderr
+
+
+def test_a_run_on_files_is_trained_and_audited(registry, small):
+    result = registry(*TRAIN, "--dataset", "mnist", "--json")
+    assert result.exit_code == 0, result.output
+    assert "mnist: decoding" in result.stderr
+    run_id = json.loads(result.stdout)["run_id"]
+    audit = json.loads(registry("audit", "--run", run_id, "--data-root", "data", "--json").stdout)["report"]
+    assert audit["runs"][0]["record"]["integrity"]["state"] == "verified"
+
+
+def test_a_set_with_an_argument_has_one_identity_and_its_card_in_the_audit(registry):
+    large = (*TRAIN, "--set", "batch_size=2560")
+    first = registry(*large, "--dataset", "teacher_student:.50", "--json")
+    again = registry(*large, "--dataset", "teacher_student:0.5", "--json")
+    run_id = json.loads(first.stdout)["run_id"]
+    assert json.loads(again.stdout)["run_id"] == run_id
+    audit = json.loads(registry("audit", "--run", run_id, "--json").stdout)["report"]
+    assert audit["cards"]["datasets/teacher_student:0.5"]["classes"] == 10
+    assert json.loads(registry("card", "teacher_student:0.5", "--json").stdout)["name"] == "teacher_student:0.5"
+    wrong = registry(*TRAIN, "--dataset", "teacher_student:0.3")
+    assert wrong.exit_code == 2 and "dataset: unknown α of teacher_student '0.3'" in wrong.stderr

@@ -1,0 +1,198 @@
+"""The five published sets: the real loaders on small official files, the cache, and every way a file can be wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+from pathlib import Path
+
+import pytest
+import torch
+
+from fa_registry.datasets import _torchvision, cifar10, cifar100, fashion_mnist, mnist, svhn
+from fa_registry.datasets._raw_images import cache_path
+from fa_registry.errors import IntegrityError, UsageError
+from tests.datasets import official_files as official
+
+CPU = torch.device("cpu")
+KINDS = {
+    "cifar10": (cifar10.PLUGIN, official.write_cifar10),
+    "cifar100": (cifar100.PLUGIN, official.write_cifar100),
+    "mnist": (mnist.PLUGIN, lambda root: official.write_idx(root, "MNIST")),
+    "fashion_mnist": (fashion_mnist.PLUGIN, lambda root: official.write_idx(root, "FashionMNIST")),
+    "svhn": (svhn.PLUGIN, official.write_svhn),
+}
+
+
+@pytest.fixture(params=KINDS)
+def small(request, tmp_path):
+    """A data set that expects the small files below tmp_path."""
+    plugin, write = KINDS[request.param]
+    write(tmp_path)
+    return official.shrunk(plugin, tmp_path)
+
+
+@pytest.fixture
+def no_torchvision(monkeypatch):
+    def refuse(name):
+        raise ModuleNotFoundError(name="torchvision")
+
+    monkeypatch.setattr(_torchvision.importlib, "import_module", refuse)
+
+
+def test_pixels_and_labels_are_those_of_the_files(small, tmp_path):
+    raw, card = small.raw(tmp_path), small.card
+    for images, labels, samples, seed in (
+        (raw.train_images, raw.train_labels, official.TRAIN, 1),
+        (raw.test_images, raw.test_labels, official.TEST, 2),
+    ):
+        expected = torch.from_numpy(official.pixels(samples, card.image_shape, seed))
+        assert images.dtype == torch.uint8 and torch.equal(images, expected)
+        assert labels.dtype == torch.int64 and labels.tolist() == official.classes(samples, card.classes)
+
+
+def test_the_second_load_needs_neither_the_files_nor_torchvision(small, tmp_path, request):
+    first = small.load(CPU, tmp_path)
+    for source in small.card.files:
+        (tmp_path / source.path).unlink()
+    request.getfixturevalue("no_torchvision")
+    second = small.load(CPU, tmp_path, seed=5)
+    assert first.digest == second.digest
+    for name in ("train_images", "train_labels", "test_images", "test_labels"):
+        assert torch.equal(getattr(first, name), getattr(second, name))
+
+
+def test_splits_have_the_shape_of_the_card(small, tmp_path):
+    splits, shape = small.load(CPU, tmp_path), small.card.image_shape
+    assert splits.test_images.shape == (official.TEST, *shape) and splits.test_images.dtype == torch.float32
+    batch = splits.augment(splits.train_images[:4], torch.Generator().manual_seed(0))
+    assert batch.shape == (4, *shape)
+    assert (small.card.augmentation[:4] == "none") == torch.equal(batch, splits.train_images[:4])
+
+
+def test_every_file_that_is_missing_is_named_with_its_md5(small, tmp_path):
+    for source in small.card.files[:2]:
+        (tmp_path / source.path).unlink()
+    with pytest.raises(IntegrityError) as refused:
+        small.load(CPU, tmp_path)
+    message = str(refused.value)
+    assert f"2 of {len(small.card.files)} files missing or not as published" in message
+    for source in small.card.files[:2]:
+        assert f"{tmp_path / source.path}: expected MD5 {source.md5}, found no such file" in message
+    assert f"`fa-registry data fetch {small.card.name} --data-root {tmp_path}`" in message
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-10], lambda content: content[:-1] + b"?"])
+def test_a_truncated_or_altered_file_is_refused(small, tmp_path, damage):
+    path = tmp_path / small.card.files[0].path
+    content = damage(path.read_bytes())
+    path.write_bytes(content)
+    found = f"{path}: expected MD5 {small.card.files[0].md5}, found {official.md5(content)}: {len(content):,} bytes"
+    with pytest.raises(IntegrityError) as refused:
+        small.load(CPU, tmp_path)
+    assert found in str(refused.value) and not cache_path(tmp_path, small.card.name).exists()
+
+
+def test_a_data_root_that_is_not_there(small, tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match="nowhere: expected a folder, found nothing; make it"):
+        small.load(CPU, tmp_path / "nowhere")
+    monkeypatch.setenv("FA_REGISTRY_DATA", str(tmp_path / "elsewhere"))
+    with pytest.raises(UsageError, match="elsewhere: expected a folder"):
+        small.load(CPU)
+    monkeypatch.setenv("FA_REGISTRY_DATA", str(tmp_path))
+    assert len(small.load(CPU).train_labels) == official.TRAIN
+
+
+def test_without_torchvision_the_error_says_what_to_install(small, tmp_path, no_torchvision):
+    with pytest.raises(UsageError, match=r'pip install "fa_registry\[images\]"'):
+        small.load(CPU, tmp_path)
+
+
+def test_a_label_too_few_is_refused_though_every_digest_fits(tmp_path):
+    official.write_idx(tmp_path, "MNIST", train_labels=official.TRAIN - 1)
+    with pytest.raises(IntegrityError, match="train: expected one label an image, found 20 images and 19 labels"):
+        official.shrunk(mnist.PLUGIN, tmp_path).load(CPU, tmp_path)
+
+
+def test_a_label_that_is_no_class_is_refused(tmp_path):
+    official.write_cifar10(tmp_path, labels=[0, 1, 2, 12])
+    with pytest.raises(IntegrityError, match="train_labels: expected classes 0 to 9, found 0 to 12"):
+        official.shrunk(cifar10.PLUGIN, tmp_path).load(CPU, tmp_path)
+
+
+def test_another_number_of_images_than_the_card_says_is_refused(tmp_path):
+    official.write_svhn(tmp_path)
+    with pytest.raises(IntegrityError, match="train: expected 73,257 images, found 20"):
+        official.shrunk(svhn.PLUGIN, tmp_path, train=73_257).load(CPU, tmp_path)
+
+
+def unpack(path: Path) -> None:
+    path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+    path.unlink()
+
+
+def test_unpacked_idx_files_will_do_and_are_checked_too(tmp_path):
+    official.write_idx(tmp_path, "MNIST")
+    small = official.shrunk(mnist.PLUGIN, tmp_path)
+    for source in small.card.files:
+        unpack(tmp_path / source.path)
+    assert small.raw(tmp_path).train_labels.tolist() == official.classes(official.TRAIN)
+    cache_path(tmp_path, "mnist").unlink()
+    path = (tmp_path / small.card.files[0].path).with_suffix("")
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(IntegrityError, match=f"{path}: expected MD5 {small.card.files[0].unpacked_md5}, found"):
+        small.raw(tmp_path)
+
+
+def test_what_torchvision_would_prefer_to_the_checked_files_is_not_read(tmp_path):
+    official.write_idx(tmp_path, "MNIST")
+    small = official.shrunk(mnist.PLUGIN, tmp_path)
+    processed = tmp_path / "MNIST" / "processed"
+    processed.mkdir()
+    for name in ("training.pt", "test.pt"):
+        torch.save((torch.zeros(1, 28, 28, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64)), processed / name)
+    assert len(small.raw(tmp_path).train_labels) == official.TRAIN
+
+
+def test_no_pickle_is_opened_before_its_digest_fits(tmp_path):
+    official.write_cifar10(tmp_path)
+    small = official.shrunk(cifar10.PLUGIN, tmp_path)
+    trap = tmp_path / "opened"
+    evil = f"cposix\nsystem\n(S'touch {trap}'\ntR.".encode()
+    (tmp_path / small.card.files[-1].path).write_bytes(evil)
+    with pytest.raises(IntegrityError, match=r"batches\.meta"):
+        small.raw(tmp_path)
+    found = {source: tmp_path / source.path for source in small.card.files}  # as if our own check had passed it
+    with pytest.raises(RuntimeError, match="corrupted"):
+        small.format.decode(tmp_path, found)
+    assert not trap.exists()
+
+
+def published_md5() -> dict[str, str]:
+    """Path → MD5 as torchvision has them."""
+    loaded = _torchvision.torchvision_datasets()
+    table = {name: md5 for _, name, md5 in loaded.SVHN.split_list.values()}
+    for kind in (loaded.CIFAR10, loaded.CIFAR100):
+        lists = [*kind.train_list, *kind.test_list, (kind.meta["filename"], kind.meta["md5"])]
+        table |= {f"{kind.base_folder}/{name}": md5 for name, md5 in lists}
+        table[kind.filename] = kind.tgz_md5
+    for kind in (loaded.MNIST, loaded.FashionMNIST):
+        table |= {f"{kind.__name__}/raw/{name}": md5 for name, md5 in kind.resources}
+    return table
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_cards_md5_are_torchvisions(name):
+    plugin, published = KINDS[name][0], published_md5()
+    assert {source.path: source.md5 for source in plugin.card.files}.items() <= published.items()
+    assert not plugin.format.packed or published[plugin.format.packed] == plugin.format.packed_md5
+
+
+def test_cifar_is_normalised_with_the_papers_constants():
+    assert dataclasses.asdict(cifar10.PLUGIN.transform) == {
+        "mean": (0.4914, 0.4822, 0.4465),
+        "std": (0.2470, 0.2435, 0.2616),
+        "padding": 4,
+    }
+    assert cifar100.PLUGIN.transform.mean == (0.5071, 0.4867, 0.4408)
+    assert cifar100.PLUGIN.transform.std == (0.2675, 0.2565, 0.2761)
