@@ -16,7 +16,7 @@ PACKAGE = Path(fa_registry.__file__).parent
 # Modules of one row never import each other; a row imports only from the rows above it.
 LAYERS = (
     ("records", "errors", "jsonio", "resources"),
-    ("catalog", "seeding", "provenance", "statistics", "terminal_loss"),
+    ("catalog", "seeding", "provenance", "statistics", "terminal_loss", "positions"),
     ("methods", "architectures", "datasets", "diagnostics"),
     ("training",),
     ("protocol", "tracking", "studies"),

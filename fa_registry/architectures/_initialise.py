@@ -6,18 +6,31 @@ torch's own constructors draw from the global generator, which would tie a run's
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 import torch
 from torch import nn
 
+from fa_registry.architectures._conv import Conv
 from fa_registry.architectures._linear import Linear
+
+Layer = TypeVar("Layer", Linear, Conv)
 
 
 def linear(features_in: int, features_out: int, generator: torch.Generator, flatten: bool = False) -> Linear:
     """A Linear with weight and bias ~ U(±1/√features_in), as its default constructor draws them."""
-    layer = nn.utils.skip_init(Linear, features_in, features_out, flatten)
-    bound = 1 / math.sqrt(features_in)
+    return _drawn(nn.utils.skip_init(Linear, features_in, features_out, flatten), generator)
+
+
+def conv(channels_in: int, channels_out: int, generator: torch.Generator, bias: bool = True) -> Conv:
+    """A 3×3 Conv with weight and bias ~ U(±1/√(9 · channels_in)), as its default constructor draws them."""
+    return _drawn(nn.utils.skip_init(Conv, channels_in, channels_out, bias), generator)
+
+
+def _drawn(layer: Layer, generator: torch.Generator) -> Layer:
+    bound = 1 / math.sqrt(layer.weight[0].numel())
     with torch.no_grad():
         layer.weight.uniform_(-bound, bound, generator=generator)
-        layer.bias.uniform_(-bound, bound, generator=generator)
+        if layer.bias is not None:
+            layer.bias.uniform_(-bound, bound, generator=generator)
     return layer

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fa_registry.positions import spread
 from fa_registry.records import Option, Scalar
 
 
@@ -57,6 +58,10 @@ class Network(nn.Module):
     def step(self, state: Tensor, branch: Tensor) -> Tensor:
         """h_l from h_{l-1} and f_l(h_{l-1})."""
         return state + branch if self.residual else branch
+
+    def spread(self, credit: Tensor, state: Tensor) -> Tensor:
+        """A credit (N, D) as one of the state's shape, over all positions alike."""
+        return spread(credit, state)
 
     def readout(self, state: Tensor) -> Tensor:
         """Logits (batch, classes) from h_L."""

@@ -10,15 +10,16 @@ from torch import Tensor, nn
 
 from fa_registry.methods._nets import perceptron
 from fa_registry.methods.base import CreditInputs, NetworkShape
+from fa_registry.positions import averaged, features
 from fa_registry.records import Option
 
 CITATION = "arXiv 2606.21126"
 BIBTEX = """@misc{arxiv2606_21126,
   note={arXiv preprint arXiv:2606.21126}, eprint={2606.21126}, archivePrefix={arXiv}, year={2026}
 }"""
-ARCHITECTURES = ("resmlp", "linear_lq")
-UNSUPPORTED = (
-    "one net is asked at every site, so each state must be one row of features, of the same width at every site"
+ONE_NET = (
+    "one net is asked at every site: tokens and maps enter by their position average, a state narrower than the widest site's "
+    "is padded with zeros"
 )
 HIDDEN = 256
 EPSILON = 1e-12  # a state of zeros stays zero
@@ -64,7 +65,7 @@ class ValueNet(nn.Module):
 
     def __init__(self, shape: NetworkShape, conditioning: str, weight: float, layers: int, generator: torch.Generator):
         super().__init__()
-        self.net = SiteNet(shape.sites[-1], shape.classes, conditioning, layers, 1, generator)
+        self.net = SiteNet(max(shape.sites), shape.classes, conditioning, layers, 1, generator)
         self.weight = weight
         self.register_buffer("scales", torch.ones(len(shape.sites)))
 
@@ -78,8 +79,8 @@ class ValueNet(nn.Module):
         return self.net.told(inputs)
 
     def rescale(self, hidden: Sequence[Tensor]) -> None:
-        """Take over the root mean square of every site's states, (N, D) each."""
-        self.scales.copy_(torch.stack([state.square().mean().sqrt() for state in hidden]) + EPSILON)
+        """Take over the root mean square of what enters of every site's states."""
+        self.scales.copy_(torch.stack([averaged(state).square().mean().sqrt() for state in hidden]) + EPSILON)
 
 
 def embedded(times: Tensor) -> Tensor:
@@ -95,7 +96,19 @@ def site_times(inputs: CreditInputs) -> Tensor:
     return torch.linspace(0, 1, len(inputs.hidden), device=top.device, dtype=top.dtype)
 
 
+def site_rows(inputs: CreditInputs) -> list[Tensor]:
+    """h_0..h_L as the net reads them: one row a sample, all as wide as the widest."""
+    width = max(features(state) for state in inputs.hidden)
+    return [nn.functional.pad(averaged(state), (0, width - features(state))) for state in inputs.hidden]
+
+
 def all_sites(inputs: CreditInputs, told: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """h, t and s of all sites below each other, site after site: one batch of (L+1)·N rows."""
     sites, count = len(inputs.hidden), len(told)
-    return torch.cat(list(inputs.hidden)), site_times(inputs).repeat_interleave(count), told.repeat(sites, 1)
+    return torch.cat(site_rows(inputs)), site_times(inputs).repeat_interleave(count), told.repeat(sites, 1)
+
+
+def by_site(slopes: Tensor, inputs: CreditInputs) -> list[Tensor]:
+    """Slopes at the rows of `all_sites` as one credit (N, D_l) a site; what was padded falls away."""
+    rows = slopes.split(len(inputs.error))
+    return [row[:, : features(state)] for row, state in zip(rows, inputs.hidden, strict=True)]

@@ -19,11 +19,8 @@ from fa_registry.architectures.base import Noisy
 from fa_registry.methods.base import CreditInputs, Stream
 from fa_registry.terminal_loss import sample_losses
 
-SUPPORTED = ("resmlp", "mlp", "linear_lq")
-UNSUPPORTED = (
-    "states relax sample by sample, so nothing in a block may couple samples (BatchNorm), and how a state with positions relaxes "
-    "has no agreed form"
-)
+SUPPORTED = ("resmlp", "mlp", "linear_lq", "student_net", "vit_mini", "small_cnn")
+UNSUPPORTED = "states relax sample by sample, so nothing in a block may couple samples, as BatchNorm does"
 
 
 def relax(inputs: CreditInputs, nudge: float, steps: int, step_size: float) -> tuple[list[Tensor], list[Tensor]]:

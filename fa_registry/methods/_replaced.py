@@ -5,7 +5,8 @@ Skips, norms and activations stay exact. Methods of this family differ only in w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -14,10 +15,10 @@ from torch import Tensor, nn
 from fa_registry.methods.base import CreditInputs, NetworkShape, Stream
 from fa_registry.terminal_loss import sample_losses
 
-SUPPORTED = ("resmlp", "mlp")
+SUPPORTED = ("resmlp", "mlp", "student_net", "vit_mini", "small_cnn", "small_resnet")
 UNSUPPORTED = (
-    "B stands in for W inside single layers, so the architecture must be built of the registry's own Linear, "
-    "which can carry an error back through another matrix"
+    "B stands in for W inside single layers, so the architecture must be built of the registry's own Linear and Conv, "
+    "which can carry an error back through other weights"
 )
 
 
@@ -46,7 +47,10 @@ def replaced_credits(inputs: CreditInputs, matrices: Mapping[str, Tensor]) -> li
 
 
 class LayerMatrices(nn.Module):
-    """One matrix a layer, (out, in) as its weight: buffers, or parameters where they learn. Named after the layer."""
+    """One matrix a layer, of its weight's shape (out, in) or (out, in, 3, 3): buffers, or parameters where they learn.
+
+    Named after the layer.
+    """
 
     def __init__(self, matrices: Mapping[str, Tensor], learn: bool = False):
         super().__init__()
@@ -68,8 +72,13 @@ def key(layer: str) -> str:
 
 
 def gaussian(shape: NetworkShape, generator: torch.Generator) -> dict[str, Tensor]:
-    """N(0, 1/out) for every layer: an error row keeps its expected norm on the way back."""
-    return {name: torch.randn(size, generator=generator) / size[0] ** 0.5 for name, size in shape.weights.items()}
+    """N(0, 1/out) for every layer, 1/(9·out) of a 3×3 kernel: an error keeps its expected norm on the way back."""
+    return {name: torch.randn(size, generator=generator) * backward_std(size) for name, size in shape.weights.items()}
+
+
+def backward_std(size: Sequence[int]) -> float:
+    """1/√(outputs that an input feeds), of a weight (out, in) or (out, in, height, width)."""
+    return (size[0] * math.prod(size[2:])) ** -0.5
 
 
 def layer_weights(network: Stream, names: tuple[str, ...]) -> dict[str, Tensor]:

@@ -1,8 +1,9 @@
 """The contract of a training method: it turns what a step knows into one credit a site. It never owns a loop.
 
 Notation (N samples, D features, C classes, sites 0..L): error e = softmax(z) − onehot(y), shape (N, C), of the *sum* of the
-samples' cross entropies, no 1/N. The credit c_l has the state's shape, gradient sign (a descent step moves along −c_l) and
-the scale of g_l = ∂Σ_i ℓ_i/∂h_l. Block l, from site l−1 to l, learns from c_l, the credit at its *output*.
+samples' cross entropies, no 1/N. The credit c_l has the state's shape (or, where a state has positions, (N, D): that of the
+position average), gradient sign (a descent step moves along −c_l) and the scale of g_l = ∂Σ_i ℓ_i/∂h_l. Block l, from site
+l−1 to l, learns from c_l, the credit at its *output*.
 
 A method whose feedback learns says how by one of the small classes below: by a loss (LearnsByLoss), by a rule of its own
 (UpdatesFeedback). One that replaces the weights an error travels back through says which (ReplacesWeights).
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from fa_registry.errors import PluginError
 from fa_registry.methods._card import EXACT_SITES, GAMMA_REFERENCES, MethodCard
+from fa_registry.positions import features
 from fa_registry.records import Scalar
 
 __all__ = [
@@ -45,13 +47,13 @@ class NetworkShape:
     """What a feedback state is sized by.
 
     sites: features D of every site 0..L; classes: C. image: shape of one input. weights: name of every replaceable layer of the
-    blocks and the head (`blocks.0.w1`) → the shape (out, in) of its weight.
+    blocks and the head (`blocks.0.w1`) → the shape of its weight, (out, in) or a kernel's (out, in, height, width).
     """
 
     sites: tuple[int, ...]
     classes: int
     image: tuple[int, ...] = ()
-    weights: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    weights: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def blocks(self) -> int:
@@ -59,13 +61,18 @@ class NetworkShape:
 
 
 class Stream(Protocol):
-    """The network as a method sees it: block l is `step(h, blocks[l−1](h))`. Its weights are held: no gradient reaches them."""
+    """The network as a method sees it: block l is `step(h, blocks[l−1](h))`, the head reads `pool(h_L)`, (N, D_L).
+
+    Its weights are held: no gradient reaches them.
+    """
 
     embed: nn.Module
     blocks: nn.ModuleList
     residual: bool
 
     def step(self, state: Tensor, branch: Tensor) -> Tensor: ...
+
+    def pool(self, state: Tensor) -> Tensor: ...
 
     def readout(self, state: Tensor) -> Tensor: ...
 
@@ -76,7 +83,8 @@ class Stream(Protocol):
 class CreditInputs:
     """What a step knows, detached: everything a credit may depend on.
 
-    hidden: h_0..h_L, each (N, D_l). error, onehot: (N, C). output_gradient: g_L (N, D_L), exact, from the head alone.
+    hidden: h_0..h_L, each (N, D_l), tokens (N, T, D_l) or maps (N, D_l, H, W): see fa_registry.positions. error, onehot: (N, C).
+    output_gradient: g_L, of h_L's shape, exact, from the head alone.
     gradients: g_0..g_L where someone already ran the exact backward pass (measuring); None while training locally.
     images (N, …), labels (N,), losses ℓ_i (N,). network: see Stream. The two below are for learning feedback, never for a credit:
     generator, on the images' device; progress: share of the training that is done, 0 to 1.
@@ -110,7 +118,10 @@ class Method(abc.ABC):
 
     @abc.abstractmethod
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """c_0 .. c_L, each of its state's shape. Called without grad mode; a rule that differentiates switches it on inside."""
+        """c_0 .. c_L, each of its state's shape or (N, D_l).
+
+        Called without grad mode; a rule that differentiates switches it on inside.
+        """
 
 
 class LearnsByLoss(abc.ABC):
@@ -173,7 +184,9 @@ def check_credits(name: str, credits: Sequence[Tensor], hidden: Sequence[Tensor]
             f"method {name!r} returned {len(credits)} credits for {len(hidden)} sites (0..{len(hidden) - 1})"
         )
     for site, (credit, state) in enumerate(zip(credits, hidden, strict=True)):
-        if credit.shape != state.shape:
+        fits = list(dict.fromkeys([tuple(state.shape), (len(state), features(state))]))
+        if tuple(credit.shape) not in fits:
+            expected = " or ".join(map(str, fits))
             raise PluginError(
-                f"method {name!r}, site {site}: credit of shape {tuple(credit.shape)}, expected {tuple(state.shape)}"
+                f"method {name!r}, site {site}: credit of shape {tuple(credit.shape)}, expected {expected}"
             )

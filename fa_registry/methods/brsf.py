@@ -11,6 +11,7 @@ from fa_registry.methods._replaced import (
     SUPPORTED,
     UNSUPPORTED,
     LayerMatrices,
+    backward_std,
     gaussian,
     replaced_credits,
     sign_concordant,
@@ -34,7 +35,7 @@ class BatchMagnitudeSignFeedback(Method, ReplacesWeights, UpdatesFeedback):
         rule="backpropagation in which every layer's error goes back through |M| ⊙ sign(W), M redrawn for each batch",
         citation="Liao, Leibo & Poggio 2016",
         bibtex=LIAO_2016,
-        equations="y = x Wᵀ + b forward, dx = dy B back with B = |M| ⊙ sign(W), in every Linear of blocks and head",
+        equations="y = x Wᵀ + b forward, dx = dy B back with B = |M| ⊙ sign(W), in every Linear and Conv of blocks and head",
         deviations=(
             "M ~ N(0, 1/out), so that B has the second moment of weight_fa's; the scale is chosen here",
             "weights learn by the common recipe: no Batch Normalization and no Batch Manhattan update, which the source needs",
@@ -53,7 +54,7 @@ class BatchMagnitudeSignFeedback(Method, ReplacesWeights, UpdatesFeedback):
 
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
         for magnitude in feedback.matrices().values():
-            magnitude.normal_(0.0, len(magnitude) ** -0.5, generator=inputs.generator)
+            magnitude.normal_(0.0, backward_std(magnitude.shape), generator=inputs.generator)
 
     def backward_weights(self, feedback: nn.Module, network: Stream) -> Mapping[str, Tensor]:
         return sign_concordant(network, feedback.matrices())

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods import _bridge
-from fa_registry.methods._bridge import ValueNet, all_sites, site_times
+from fa_registry.methods._bridge import ValueNet, all_sites, by_site, site_rows, site_times
 from fa_registry.methods._direct import direct_credits, direct_matrices
 from fa_registry.methods.base import (
     Bridge,
@@ -21,6 +21,7 @@ from fa_registry.methods.base import (
     NetworkShape,
     UpdatesFeedback,
 )
+from fa_registry.positions import summed
 from fa_registry.records import Option, Scalar
 
 LAYERS = 3
@@ -58,13 +59,13 @@ class CreditBridge(Method, LearnsByLoss, UpdatesFeedback, Bridge):
             "sample i of a batch teaches the recursion at the sites l ≡ i modulo 4 (thinning) alone: the same mean, as batches are "
             "shuffled, at a quarter of the cost",
             "the first step after the warm-up still has DFA's credit: the state learns of the progress after a step",
+            _bridge.ONE_NET,
             "with s = e, ℓ = ½‖s‖² on the toy LQ task is a function of s alone: its value asks for no slope at all, against the "
             "gradient matching. s = y (conditioning=target) has no such conflict",
             "tried on the toy LQ task without a clear gain: 16 time features or t itself, SiLU, a rate of 3e-3; tanh and the mean "
             "over features in the gradient matching were worse",
         ),
-        architectures=_bridge.ARCHITECTURES,
-        unsupported=_bridge.UNSUPPORTED,
+        architectures=("any",),
         gamma_reference="bp",
         exact_sites="none",
         feedback="weights and biases of V_φ ~ U(±1/√inputs), then learned; its moving average; DFA's B_l ~ N(0, 1/C), fixed",
@@ -92,7 +93,7 @@ class CreditBridge(Method, LearnsByLoss, UpdatesFeedback, Bridge):
             (slopes,) = torch.autograd.grad(feedback.value(states.requires_grad_(), times, told).sum(), states)
         warming = feedback.progress < feedback.options["warmup"]
         direct = direct_credits(feedback.direct, inputs.error, inputs.hidden)
-        pairs = zip(direct, slopes.split(len(inputs.error)), strict=True)
+        pairs = zip(direct, by_site(slopes, inputs), strict=True)
         return [torch.where(warming, *pair) for pair in pairs]
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
@@ -100,10 +101,11 @@ class CreditBridge(Method, LearnsByLoss, UpdatesFeedback, Bridge):
         # a sample must teach somewhere: with fewer blocks than `thinning`, at one of them
         thinning = min(feedback.options["thinning"], len(inputs.hidden) - 1)
         recursion = _recursion_errors(feedback, inputs, thinning)
-        top = inputs.hidden[-1].detach().clone().requires_grad_()
+        top = site_rows(inputs)[-1].detach().clone().requires_grad_()
         value = _top_value(feedback, inputs, top)
         (slope,) = torch.autograd.grad(value.sum(), top, create_graph=True)
-        mismatch = ((slope - inputs.output_gradient) * feedback.value.scales[-1]).square().sum(dim=1)
+        wanted = summed(inputs.output_gradient)  # (batch, hidden)
+        mismatch = ((slope[:, : wanted.shape[1]] - wanted) * feedback.value.scales[-1]).square().sum(dim=1)
         terminal = (value - inputs.losses).square() + feedback.options["gradient_weight"] * mismatch
         return recursion.square().mean() + terminal.mean()
 
@@ -116,12 +118,12 @@ class CreditBridge(Method, LearnsByLoss, UpdatesFeedback, Bridge):
 
     def bridge_residuals(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         below = _recursion_errors(feedback, inputs, 1).split(len(inputs.error))
-        return [*below, _top_value(feedback, inputs, inputs.hidden[-1]) - inputs.losses]
+        return [*below, _top_value(feedback, inputs, site_rows(inputs)[-1]) - inputs.losses]
 
 
 def _recursion_errors(feedback: ValueState, inputs: CreditInputs, thinning: int) -> Tensor:
     """V_φ(h_l) − sg softmin_l, (rows,): sites l < L below each other, of each the samples i with i ≡ l modulo `thinning`."""
-    told, hidden, times = feedback.value.told(inputs), inputs.hidden, site_times(inputs)
+    told, hidden, times = feedback.value.told(inputs), site_rows(inputs), site_times(inputs)
     blocks = len(hidden) - 1
     chosen = [slice(site % thinning, None, thinning) for site in range(blocks)]
     at = [times[site].expand(len(told[rows])) for site, rows in enumerate(chosen)]

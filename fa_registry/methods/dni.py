@@ -59,7 +59,7 @@ class DecoupledNeuralInterfaces(Method, LearnsByLoss):
             "M_l learns at the recipe's rate, 1e-3; the source uses 3e-5 over half a million steps",
             "all blocks wait for the forward pass of the whole network: the credit is decoupled, the schedule is not",
         ),
-        architectures=("resmlp", "mlp", "linear_lq"),
+        architectures=("resmlp", "mlp", "linear_lq", "student_net"),
         unsupported="a synthetic gradient is a row of features predicted from a row, so states must be (samples, features)",
         gamma_reference="bp",
         exact_sites="last",

@@ -51,7 +51,7 @@ class DifferenceTargetPropagation(Method, LearnsByLoss):
             "σ = 0.3 in units of the states, which are about one at first and grow",
             "inverses and network learn in one step, from the weights before it; the source updates the inverses first",
         ),
-        architectures=("resmlp", "mlp", "linear_lq"),
+        architectures=("resmlp", "mlp", "linear_lq", "student_net"),
         unsupported="an inverse is a net from one row of features to another, so states must be (samples, features)",
         gamma_reference="gauss_newton",
         exact_sites="last",

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from fa_registry.methods._sources import LILLICRAP_2016
 from fa_registry.methods.base import CreditInputs, FixedMatrices, Method, MethodCard, NetworkShape
+from fa_registry.positions import summed
 from fa_registry.records import Scalar
 
 
@@ -23,6 +24,7 @@ class BlockFeedbackAlignment(Method):
             "one matrix replaces a block's whole Jacobian I + ∂f_l/∂h, so the exact skip is lost; "
             "the source replaces the transpose of every weight (that is weight_fa, another method)",
             "the published code shares B_1 between the embedding and block 1 and reports Γ one site too early; here neither",
+            "tokens and maps: below site L the credit is one row a sample, that of the position average, c_L summed over positions",
         ),
         architectures=("any",),
         gamma_reference="bp",
@@ -37,8 +39,12 @@ class BlockFeedbackAlignment(Method):
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         credits = [inputs.output_gradient]
+        row = summed(
+            inputs.output_gradient
+        )  # (batch, hidden): B carries one row a sample, whatever positions there are
         for block in range(len(inputs.hidden) - 1, 0, -1):
-            credits.append(credits[-1] @ feedback.matrix(block))  # (batch, above) -> (batch, below)
+            row = row @ feedback.matrix(block)  # (batch, above) -> (batch, below)
+            credits.append(row)
         return credits[::-1]
 
 

@@ -26,7 +26,7 @@ class FixedMagnitudeSignFeedback(Method, ReplacesWeights):
         rule="backpropagation in which every layer's error goes back through |M| ⊙ sign(W), M fixed and random",
         citation="Liao, Leibo & Poggio 2016",
         bibtex=LIAO_2016,
-        equations="y = x Wᵀ + b forward, dx = dy B back with B = |M| ⊙ sign(W), in every Linear of blocks and head",
+        equations="y = x Wᵀ + b forward, dx = dy B back with B = |M| ⊙ sign(W), in every Linear and Conv of blocks and head",
         deviations=(
             "M ~ N(0, 1/out), so that B has the second moment of weight_fa's; the scale is chosen here",
             "weights learn by the common recipe: no Batch Normalization and no Batch Manhattan update, which the source needs",

@@ -45,7 +45,7 @@ class ErrorDrivenInputModulation(Method):
             "the difference is taken in the precision of the network: of an error below about 1e-5, float32 leaves rounding alone",
             "no dropout, weight decay and rate of the registry's recipe; pixels are standardised as the data set's card says",
         ),
-        architectures=("resmlp", "mlp"),
+        architectures=("resmlp", "mlp", "student_net"),
         unsupported="the source modulates images before fully connected or convolutional layers; it gives no form for attention, "
         "and a block with process noise would draw other noise in the second pass",
         gamma_reference="bp",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods import _bridge
-from fa_registry.methods._bridge import SiteNet, all_sites
+from fa_registry.methods._bridge import SiteNet, all_sites, by_site
 from fa_registry.methods.base import CreditInputs, LearnsByLoss, Method, MethodCard, NetworkShape
 from fa_registry.records import Scalar
 from fa_registry.terminal_loss import sample_losses
@@ -30,10 +30,10 @@ class StateBridge(Method, LearnsByLoss):
             "the embedding of t is sin and cos of t and of t/100; the net reads (h, embedding, s) as one row",
             "G is a plain net, not h_l plus a net: on the toy LQ task G = h_l alone, untrained, is near the costate already",
             "G is asked at site L too, as the equation says: c_L is not g_L there, and no site is exact",
+            _bridge.ONE_NET + "; G predicts what the readout pools of h_L",
             "the loss is the mean over sites 0..L, ε = 1e-6; ψ learns under the network's own optimiser, rate and decay",
         ),
-        architectures=_bridge.ARCHITECTURES,
-        unsupported=_bridge.UNSUPPORTED,
+        architectures=("any",),
         gamma_reference="bp",
         exact_sites="none",
         feedback="weights and biases of G_ψ ~ U(±1/√inputs), then learned beside the network",
@@ -43,21 +43,29 @@ class StateBridge(Method, LearnsByLoss):
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
-        return SiteNet(shape.sites[-1], shape.classes, str(options["conditioning"]), LAYERS, shape.sites[-1], generator)
+        return SiteNet(
+            max(shape.sites), shape.classes, str(options["conditioning"]), LAYERS, shape.sites[-1], generator
+        )
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         states, times, told = all_sites(inputs, feedback.told(inputs))
         labels = torch.cat([inputs.labels] * len(inputs.hidden))
         with torch.enable_grad():
             states.requires_grad_()
-            logits = inputs.network.readout(feedback(states, times, told))
-            (credits,) = torch.autograd.grad(sample_losses(logits, labels).sum(), states)
-        return list(credits.split(len(inputs.error)))
+            predicted = one_position(feedback(states, times, told), inputs.hidden[-1])
+            losses = sample_losses(inputs.network.readout(predicted), labels)
+            (credits,) = torch.autograd.grad(losses.sum(), states)
+        return by_site(credits, inputs)
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
         predicted = feedback(*all_sites(inputs, feedback.told(inputs)))
-        top = torch.cat([inputs.hidden[-1]] * len(inputs.hidden))
+        top = torch.cat([inputs.network.pool(inputs.hidden[-1])] * len(inputs.hidden))
         return ((predicted - top).square().sum(dim=1) / (top.square().sum(dim=1) + EPSILON)).mean()
+
+
+def one_position(rows: Tensor, like: Tensor) -> Tensor:
+    """Rows (R, D) as states of one position, tokens or maps as `like` is: what a readout pools of them is the row itself."""
+    return rows if like.dim() == 2 else rows[:, None] if like.dim() == 3 else rows[:, :, None, None]
 
 
 PLUGIN = StateBridge()

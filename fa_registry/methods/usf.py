@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fa_registry.methods._replaced import SUPPORTED, UNSUPPORTED, layer_weights, replaced_credits
+from fa_registry.methods._replaced import SUPPORTED, UNSUPPORTED, backward_std, layer_weights, replaced_credits
 from fa_registry.methods._sources import LIAO_2016
 from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, ReplacesWeights, Stream
 from fa_registry.records import Scalar
@@ -27,7 +27,7 @@ class UniformSignFeedback(Method, ReplacesWeights):
         rule="backpropagation in which every layer's error goes back through s·sign(W) instead of W",
         citation="Liao, Leibo & Poggio 2016",
         bibtex=LIAO_2016,
-        equations="y = x Wᵀ + b forward, dx = dy B back with B = out^(-1/2) sign(W), in every Linear of blocks and head",
+        equations="y = x Wᵀ + b forward, dx = dy B back with B = out^(-1/2) sign(W), in every Linear and Conv of blocks and head",
         deviations=(
             "s = out^(-1/2), the second moment of weight_fa's B; the source has s = 1",
             "weights learn by the common recipe: no Batch Normalization and no Batch Manhattan update, which the source needs",
@@ -45,7 +45,7 @@ class UniformSignFeedback(Method, ReplacesWeights):
 
     def backward_weights(self, feedback: nn.Module, network: Stream) -> Mapping[str, Tensor]:
         weights = layer_weights(network, feedback.layers)
-        return {name: weight.sign() * len(weight) ** -0.5 for name, weight in weights.items()}
+        return {name: weight.sign() * backward_std(weight.shape) for name, weight in weights.items()}
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         return replaced_credits(inputs, self.backward_weights(feedback, inputs.network))

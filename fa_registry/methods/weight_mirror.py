@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._replaced import (
-    SUPPORTED,
-    UNSUPPORTED,
     LayerMatrices,
     gaussian,
     layer_weights,
@@ -51,8 +49,9 @@ class WeightMirror(Method, ReplacesWeights, UpdatesFeedback):
             "d = 0.01 and n = 128 are chosen here: with W at rest ‖B − W‖²/‖W‖² settles at d/(2 − d)·(in + 1)/n",
             "B starts at N(0, 1/out), as weight_fa's, and so wider than W",
         ),
-        architectures=SUPPORTED,
-        unsupported=UNSUPPORTED,
+        architectures=("resmlp", "mlp", "student_net", "vit_mini"),
+        unsupported="noise vectors are sent through weight matrices one by one; the source gives no form for a kernel that many "
+        "positions share, and only the registry's own Linear can carry an error back through another matrix",
         gamma_reference="bp",
         exact_sites="none",
         feedback="B (out, in) of every layer, at first independent entries N(0, 1/out); learned",

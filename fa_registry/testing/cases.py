@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fa_registry import architectures
 from fa_registry.architectures.base import Architecture, Network
 from fa_registry.diagnostics import evaluating
-from fa_registry.methods.base import CreditInputs, Method, NetworkShape
+from fa_registry.methods.base import CreditInputs, Method, NetworkShape, check_credits
 from fa_registry.records import Recipe, Scalar
 from fa_registry.seeding import derive, generator
 from fa_registry.training.asking import credits_of, update
@@ -23,7 +23,7 @@ CLASSES = 5
 SAMPLES = 128
 DEPTHS = (1, 2)
 # Wide second weights: at the default 0.01 every branch is nearly zero, all sites look alike and an index error hides.
-SMALL: Mapping[str, Scalar] = {"d_hidden": 16, "num_blocks": 3, "w2_std": 0.5, "learn": True}
+SMALL: Mapping[str, Scalar] = {"d_hidden": 16, "width": 8, "num_blocks": 3, "w2_std": 0.5, "learn": True}
 
 Gradients = dict[str, Tensor]
 
@@ -72,7 +72,9 @@ class Case:
 
     def credits(self, inputs: CreditInputs) -> list[Tensor]:
         with evaluating(self.network):
-            return credits_of(self.method, self.feedback, inputs)
+            credits = credits_of(self.method, self.feedback, inputs)
+        check_credits(self.method.card.name, credits, inputs.hidden)
+        return [self.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
 
     def step(self, penalty: float = 0.0, credit_norm: str = "none") -> Gradients:
         """Fill every .grad as the training loop does; returns parameter name → gradient."""

@@ -7,7 +7,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from fa_registry.methods._replaced import layer_weights
+from fa_registry.methods._replaced import backward_std, layer_weights
 from fa_registry.seeding import generator
 from fa_registry.testing.cases import CLASSES, Case, Setting
 from fa_registry.testing.outcomes import Outcome, failed, passed, within
@@ -42,7 +42,7 @@ def usf_on_sign_weights_gives_bp(setting: Setting) -> Outcome:
     """On a network whose own weights are out^(-1/2) sign(W), credits and one step's gradients are backpropagation's."""
     case = setting.case()
     for weight in _weights(case).values():
-        weight.copy_(weight.sign() * len(weight) ** -0.5)
+        weight.copy_(weight.sign() * backward_std(weight.shape))
     return gives_bp(case)
 
 

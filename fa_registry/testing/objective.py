@@ -69,7 +69,8 @@ def _local_objective(case: Case, penalty: float, credit_norm: str) -> Tensor:
         network=case.network,
     )
     credits = [_norm(credit, credit_norm) for credit in credits_of(case.method, case.feedback, inputs)]
-    local = sum(_mean_inner(value, credit) for value, credit in zip([states[0], *branches], credits, strict=True))
+    pairs = zip([states[0], *branches], credits, strict=True)
+    local = sum(_mean_inner(value, case.network.spread(credit, value)) for value, credit in pairs)
     return local + penalty * sum(map(_mean_square, branches)) + loss_sum / len(case.labels)
 
 

@@ -18,6 +18,7 @@ Check = Callable[[Setting], Outcome]
 
 UNIVERSAL: tuple[Check, ...] = (
     universal.credit_fits_state,
+    universal.rows_keep_their_sum,
     universal.credit_is_pure,
     universal.credit_ignores_reference,
     universal.feedback_is_drawn_from_the_seed,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NoFeedback, check_credits
+from fa_registry.positions import features, summed
 from fa_registry.records import Scalar
 from fa_registry.testing.cases import SAMPLES, Case, Setting, draw_feedback, sum_gradients
 from fa_registry.testing.outcomes import Outcome, cosine, failed, inapplicable, passed, relative_error, within
@@ -18,7 +19,7 @@ from fa_registry.training.checkpoint import load_into, save_tensors
 from fa_registry.training.task import network_shape
 
 AUTOGRAD_TOLERANCE = 1e-10  # two orders of the same float64 sums
-SITE_TOLERANCE = 1e-12
+SITE_TOLERANCE = 1e-11  # float64 rounding that a method of twenty and more passes carries along
 NEARLY_BP = 1 - 1e-6  # what relaxes or approximates is further away; BP itself, under whatever name, is not
 NOT_BP = 0.9  # credit.md §5.2: a block gradient whose cosine with BP's is at or above this at init is BP in disguise
 TRAINED_STEPS = 3
@@ -51,6 +52,15 @@ def credit_fits_state(setting: Setting) -> Outcome:
         if not credit.isfinite().all():
             return failed(f"site {site}: {int((~credit.isfinite()).sum())} of {credit.numel()} entries are not finite")
     return passed(f"{len(credits)} sites")
+
+
+def rows_keep_their_sum(setting: Setting) -> Outcome:
+    """A credit of one row a sample, spread over a state's positions, sums to that row again: c/P everywhere, or c at one place."""
+    case = setting.case()
+    draw, states = torch.Generator().manual_seed(setting.seed), case.inputs().hidden
+    rows = [torch.randn(len(state), features(state), generator=draw, dtype=state.dtype) for state in states]
+    found = [summed(case.network.spread(*pair)) for pair in zip(rows, states, strict=True)]
+    return within(_sites(found), found, rows, SITE_TOLERANCE)
 
 
 def credit_is_pure(setting: Setting) -> Outcome:

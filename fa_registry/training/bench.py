@@ -85,11 +85,11 @@ def credit_inputs(task: Task, look: Look, generator: torch.Generator | None = No
 
 
 def credits_under(task: Task, feedback: nn.Module, look: Look) -> list[Tensor]:
-    """The method's credits with this feedback state; PluginError when one does not fit its state."""
+    """The method's credits with this feedback state, each of its state's shape; PluginError when one does not fit its state."""
     with diagnostics.evaluating(task.network):
         credits = credits_of(task.method, feedback, credit_inputs(task, look))
     check_credits(task.spec.method, credits, look.single.hidden)
-    return credits
+    return [task.network.spread(*pair) for pair in zip(credits, look.single.hidden, strict=True)]
 
 
 def _batch_gradients(task: Task) -> Callable[[], list[Tensor]] | Absent:

@@ -3,7 +3,7 @@
 frozen: blocks stay at their random initialisation, embedding, out_ln and head are trained by BP.
 shallow: no blocks at all.
 ladder_K: of the L blocks only the last K are trained, by any method; ladder_0 by bp is frozen, ladder_L is no control at all.
-What is kept is the weights: a BatchNorm inside a block goes on following the data, as the network in front of it still learns.
+A block that is kept is kept whole: its BatchNorm stays in eval mode, at the statistics it was built with.
 """
 
 from __future__ import annotations
@@ -48,6 +48,13 @@ def trainable_parameters(network: Network, control: str) -> list[nn.Parameter]:
     for block in network.blocks[: blocks - kept]:
         block.requires_grad_(False)
     return [parameter for parameter in network.parameters() if parameter.requires_grad]
+
+
+def train_mode(network: Network) -> None:
+    """Switch to training, all but the blocks that a control keeps."""
+    network.train()
+    for block in network.blocks:
+        block.train(learns(block))
 
 
 def learns(block: nn.Module) -> bool:

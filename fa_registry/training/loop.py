@@ -17,10 +17,12 @@ from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.seeding import generator
 from fa_registry.terminal_loss import NO_CLASSES, is_regression
 from fa_registry.training.asking import update
-from fa_registry.training.controls import trainable_parameters
+from fa_registry.training.controls import train_mode, trainable_parameters
 from fa_registry.training.measuring import check_first_credits, measure, with_final
 from fa_registry.training.step import StepSums, exact_step, local_step
 from fa_registry.training.task import Task
+
+OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}  # sgd: without momentum
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Trainer:
             [parameter for parameter in task.feedback.parameters() if parameter.requires_grad],
         ]
         self.parameters = [parameter for group in groups for parameter in group]
-        self.optimizer = torch.optim.AdamW(
+        self.optimizer = OPTIMIZERS[recipe.optimizer](
             [{"params": group} for group in groups],  # either may be empty
             lr=recipe.learning_rate,
             weight_decay=recipe.weight_decay,
@@ -86,7 +88,7 @@ class Trainer:
             group["lr"] = learning_rate(task.spec, self.epoch)
         order = torch.randperm(len(splits.train_labels), generator=self.generators["data_order"]).to(task.device)
         totals = torch.zeros(3, dtype=torch.float64, device=task.device)
-        task.network.train()
+        train_mode(task.network)
         with noisy(task.network, self.generators["noise"]):
             for batch in order.split(recipe.batch_size):
                 images = splits.augment(splits.train_images[batch], self.generators["augmentation"])

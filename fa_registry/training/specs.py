@@ -19,7 +19,7 @@ from fa_registry.training.task import resolved
 
 CHOICES = {
     "precision": ("fp32",),
-    "optimizer": ("adamw",),
+    "optimizer": ("adamw", "sgd"),
     "schedule": ("cosine", "constant"),
     "credit_norm": ("rms", "none"),
 }
@@ -56,6 +56,8 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
 
 
 def _parse(name: str, value: Any) -> Any:
+    if name == "dataset":
+        return datasets.get(str(value)).card.name  # one spelling of an argument, one identity
     if name in NAMES:
         NAMES[name].location(str(value))  # raises UnknownName with the nearest one
         return str(value)
@@ -127,7 +129,7 @@ def _check_together(values: dict[str, Any]) -> list[str]:
         if owner in values:
             problems += _check_options(values, field, NAMES[owner], values[owner])
     if "dataset" in values:
-        samples = datasets.CATALOG.get(values["dataset"]).card.train_samples
+        samples = datasets.get(values["dataset"]).card.train_samples
         size = values.get("batch_size", Recipe.batch_size)
         if size > samples:
             problems.append(f"batch_size: {size} is larger than the data ({values['dataset']} trains on {samples})")

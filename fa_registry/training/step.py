@@ -118,7 +118,7 @@ def local_step(
         highest = top_credit(network, matrices, top, output.error)
         chained_backward(network, states[:-1], embedded, branches, highest, penalty, credit_norm)
     else:
-        _backward(embedded, branches, credits_of(method, feedback, inputs), penalty, credit_norm)
+        _backward(network, embedded, branches, credits_of(method, feedback, inputs), penalty, credit_norm)
     teach(method, feedback, inputs)
     sums = output.sums(labels, penalty_sum(learning(network, branches) if penalty else [], penalty, logits))
     return dataclasses.replace(sums, seen=inputs)
@@ -138,18 +138,24 @@ def _cut_forward(network: Network, images: Tensor, chained: bool) -> tuple[Tenso
 
 
 def _backward(
-    embedded: Tensor, branches: Sequence[Tensor], credits: Sequence[Tensor], penalty: float, credit_norm: str
+    network: Network,
+    embedded: Tensor,
+    branches: Sequence[Tensor],
+    credits: Sequence[Tensor],
+    penalty: float,
+    credit_norm: str,
 ) -> None:
     """Hand every branch, and the embedding, the gradient of its J."""
-    count = len(embedded)
+    count, outputs = len(embedded), [embedded, *branches]
     with torch.no_grad():
-        roots = [credit / (scales(credit, credit_norm) * count) for credit in credits]  # norm(c_l)/N
+        rows = [credit / (scales(credit, credit_norm) * count) for credit in credits]  # norm(c_l)/N
+        roots = [network.spread(row, output) for row, output in zip(rows, outputs, strict=True)]
         if penalty:
             roots[1:] = [
                 root + branch * (2 * penalty / count) for root, branch in zip(roots[1:], branches, strict=True)
             ]
     # a frozen block's branch is on no graph: its credit is computed with the others and has nowhere to go
-    heard = [pair for pair in zip([embedded, *branches], roots, strict=True) if pair[0].requires_grad]
+    heard = [pair for pair in zip(outputs, roots, strict=True) if pair[0].requires_grad]
     if heard:
         torch.autograd.backward(*zip(*heard, strict=True))
 

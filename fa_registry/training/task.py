@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from fa_registry import architectures, datasets, methods
 from fa_registry.architectures.base import Network
 from fa_registry.datasets.base import DatasetCard, Splits
+from fa_registry.diagnostics import evaluating
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import Method, NetworkShape
+from fa_registry.positions import features
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
 from fa_registry.terminal_loss import is_regression
@@ -48,10 +50,10 @@ class Task:
 
 def prepare(spec: RunSpec, device: torch.device, data_root: Path | None = None) -> Task:
     """Load the data and draw network and feedback from the spec's seed: the same spec gives the same task everywhere."""
-    dataset = datasets.CATALOG.get(spec.dataset)
+    dataset = datasets.get(spec.dataset)
     network = build_network(spec, dataset.card)
     method = methods.CATALOG.get(spec.method)
-    splits = dataset.load(device, data_root)
+    splits = dataset.load(device, data_root, spec.seed)
     _check_labels(dataset.card, splits)
     shape = network_shape(network, splits.test_images[:1].cpu(), dataset.card.classes)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
@@ -86,8 +88,8 @@ def build_network(spec: RunSpec, card: DatasetCard) -> Network:
 
 def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShape:
     """Features at every site, read off one sample rather than trusted from options."""
-    with torch.no_grad():
-        sites = tuple(state.shape[-1] for state in network.hidden(sample))
+    with torch.no_grad(), evaluating(network):  # one sample has no statistics for a BatchNorm to follow
+        sites = tuple(features(state) for state in network.hidden(sample))
     weights = {
         name: tuple(layer.weight.shape)
         for name, layer in network.named_modules()

@@ -86,7 +86,7 @@ class Tail(torch.nn.Module):
         return torch.cat(predicted)
 
 
-@pytest.mark.parametrize("architecture", PLUGIN.card.architectures)
+@pytest.mark.parametrize("architecture", ["resmlp", "linear_lq", "student_net"])
 def test_a_perfect_predictor_is_backpropagation(architecture):
     setting = Setting(PLUGIN, architectures.CATALOG.get(architecture), {"num_blocks": 3, "learn": True}, 0)
     drawn = setting.case()
@@ -117,13 +117,9 @@ def test_what_is_told_is_what_the_option_says(conditioning):
     assert torch.equal(task.feedback.told(inputs), expected[conditioning])
 
 
-def test_unknown_conditioning_and_unequal_widths_are_refused():
+def test_unknown_conditioning_is_refused():
     with pytest.raises(InvalidFields, match="expected one of error, target, none, found 'logits'"):
         tiny_spec(method="state_bridge", method_options={"conditioning": "logits"})
-    with pytest.raises(
-        InvalidFields, match="state_bridge supports resmlp, linear_lq, not mlp: .* the same width at every site"
-    ):
-        tiny_spec(method="state_bridge", architecture="mlp", architecture_options={})
 
 
 def test_it_finds_the_costate_of_the_toy_task():

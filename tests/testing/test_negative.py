@@ -7,10 +7,11 @@ from functools import cache
 
 import pytest
 
+from fa_registry import architectures
 from fa_registry.testing import assert_method, check_method
 from fa_registry.training.loop import Trainer
 from tests.helpers.small import tiny_task
-from tests.testing import fakes
+from tests.testing import fakes, position_fakes
 
 CAUGHT = [
     (fakes.TrainedByBp, {"not_secretly_bp"}),
@@ -83,6 +84,34 @@ def test_the_fake_is_caught_by_name(fake, properties):
 def test_these_faults_are_invisible_to_every_other_property(fake, only):
     """Why the property exists: without it the fake would pass."""
     assert list(failed_by(fake)) == [only]
+
+
+@pytest.mark.parametrize("architecture", ["vit_mini", "small_resnet"])
+@pytest.mark.parametrize(
+    ("fake", "caught"),
+    [
+        (position_fakes.ForgetsPositions, "output_jacobian_gives_bp"),
+        (position_fakes.PositionsForgottenBelow, "block_jacobian_gives_bp"),
+    ],
+)
+def test_a_forgotten_number_of_positions_shows_where_there_are_positions_alone(fake, caught, architecture):
+    failed = {result.property for result in check_method(fake(), [architecture]) if result.outcome == "fail"}
+    assert failed == {caught}
+    assert not [result for result in check_method(fake(), ["resmlp"]) if result.outcome == "fail"]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "spread"),
+    [
+        ("vit_mini", position_fakes.without_the_share),
+        ("small_resnet", position_fakes.without_the_share),
+        ("small_resnet", position_fakes.along_the_wrong_axis),
+    ],
+)
+def test_a_network_that_spreads_a_row_wrongly_is_caught(architecture, spread):
+    honest = architectures.CATALOG.get(architecture)
+    with pytest.raises(AssertionError, match="rows_keep_their_sum"):
+        assert_method("dfa", [position_fakes.Misspread(honest, spread)])
 
 
 def test_a_wrong_sign_is_reported_with_its_figure_case_and_seed():

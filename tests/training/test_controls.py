@@ -6,10 +6,22 @@ import pytest
 import torch
 from torch import nn
 
-from fa_registry.training.controls import control_name, ladder, learns, rung, trainable_parameters, trains_blocks
-from tests.helpers.small import tiny_task, trained, weights_equal
+from fa_registry import methods
+from fa_registry.training.controls import (
+    control_name,
+    ladder,
+    learns,
+    rung,
+    train_mode,
+    trainable_parameters,
+    trains_blocks,
+)
+from fa_registry.training.loop import Trainer, train
+from tests.helpers.nets import short_task
+from tests.helpers.small import Recorder, tiny_task, trained, weights_equal
 
 METHODS = ("bp", "fa", "dfa")
+ON_MAPS = [name for name in methods.CATALOG.names() if methods.CATALOG.get(name).card.supports("small_resnet")]
 OPTIONS = {"d_hidden": 8, "num_blocks": 3, "w2_std": 0.5}
 
 
@@ -82,3 +94,44 @@ def test_names():
 def test_a_block_without_parameters_has_nothing_to_keep():
     assert learns(nn.GELU()) and learns(nn.Linear(2, 2))
     assert not learns(nn.Linear(2, 2).requires_grad_(False))
+
+
+def batch_norms(module: nn.Module) -> list[nn.BatchNorm2d]:
+    return [one for one in module.modules() if isinstance(one, nn.BatchNorm2d)]
+
+
+def untouched(norm: nn.BatchNorm2d) -> bool:
+    return norm.running_mean.eq(0).all() and norm.running_var.eq(1).all() and norm.num_batches_tracked == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "control", "kept"), [("bp", "frozen", 2), ("bp", "ladder_1", 1), ("fa", "ladder_1", 1)]
+)
+def test_a_kept_blocks_batch_norm_stays_as_it_was_built_and_a_learning_ones_follows(method, control, kept):
+    """128 samples in batches of 64: two steps, and a measurement before and after each epoch that must not count."""
+    trainer = Trainer(short_task("small_resnet", method=method, control=control, epochs=2, batch_size=64))
+    train(trainer, Recorder())
+    network = trainer.task.network
+    for index, block in enumerate(network.blocks):
+        for norm in batch_norms(block):
+            assert untouched(norm) == (index < kept)
+            assert norm.training == (index >= kept)
+            assert norm.num_batches_tracked == (0 if index < kept else 4)
+    assert [norm.num_batches_tracked for norm in batch_norms(network.embed)] == [4]
+
+
+@pytest.mark.parametrize("method", ON_MAPS)
+def test_a_step_shows_a_batch_norm_its_batch_once(method):
+    """Credits, feedback losses and measurements must not move the running statistics a second time."""
+    trainer = Trainer(short_task("small_resnet", method=method, epochs=1, batch_size=64))
+    train(trainer, Recorder())
+    assert {int(norm.num_batches_tracked) for norm in batch_norms(trainer.task.network)} == {2}
+
+
+def test_train_mode_reaches_all_but_the_kept_blocks():
+    network = short_task("small_resnet", method="bp").network.eval()
+    trainable_parameters(network, "ladder_1")
+    train_mode(network)
+    assert [block.training for block in network.blocks] == [False, True]
+    assert network.training and network.embed.training and network.out_head.training
+    assert not any(module.training for module in network.blocks[0].modules())

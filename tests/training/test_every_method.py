@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fa_registry import methods
+from fa_registry import architectures, methods
+from fa_registry.errors import InvalidFields
 from fa_registry.training.checkpoint import save_tensors
 from fa_registry.training.loop import Trainer, train
 from fa_registry.training.recompute import remeasure
 from fa_registry.training.resume import ResumeFile
-from tests.helpers.small import Recorder, supported, tiny_task, trained, weights_equal
+from tests.helpers.nets import TINY, of, short_task
+from tests.helpers.small import Recorder, supported, tiny_spec, tiny_task, trained, weights_equal
 
 METHODS = methods.CATALOG.names()
 OF_TRAINING = ("loss_train", "accuracy_train", "penalty")
@@ -67,3 +69,21 @@ def test_training_leaves_the_global_generator_alone(method):
     images, labels = trainer.task.splits.test_images[:8], trainer.task.splits.test_labels[:8]
     trainer.step(images, labels)
     assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("architecture", architectures.CATALOG.names())
+@pytest.mark.parametrize("method", METHODS)
+def test_every_pair_trains_or_is_refused_by_the_methods_card(method, architecture):
+    card = methods.CATALOG.get(method).card
+    if not card.supports(architecture):
+        with pytest.raises(InvalidFields) as refused:
+            tiny_spec(**of(architecture, method=method))
+        expected = f"{method} supports {', '.join(card.architectures)}, not {architecture}: {card.unsupported}"
+        assert list(refused.value.problems) == [f"architecture: {expected}"]
+        return
+    trainer, recorder = Trainer(short_task(architecture, method=method, epochs=1, batch_size=64)), Recorder()
+    outcome = train(trainer, recorder)
+    assert outcome.status == "complete" and not outcome.final.failures
+    assert recorder.rows[-1].measurements.scalars["loss_train"].value > 0
+    assert not weights_equal(trainer.task.network, tiny_task(**of(architecture, method=method)).network)
+    assert len(outcome.final.sites["gamma"]) == TINY[architecture]["num_blocks"] + 1

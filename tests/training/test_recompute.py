@@ -8,6 +8,7 @@ import torch
 from fa_registry.errors import IntegrityError
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.recompute import NO_FEEDBACK, remeasure
+from tests.helpers.nets import of
 from tests.helpers.small import tiny_task, trained
 
 INITIAL = "init.safetensors"
@@ -16,12 +17,16 @@ INITIAL = "init.safetensors"
 @pytest.fixture(params=["fa", "dfa", "bp"])
 def run(request, tmp_path):
     """(spec, checkpoint, feedback, digests, final measurements) of a short run; its initial weights lie beside."""
-    trainer, _, outcome = trained(method=request.param, epochs=1)
+    return short_run(tmp_path, method=request.param)
+
+
+def short_run(tmp_path, **changes):
+    trainer, _, outcome = trained(**changes, epochs=1)
     paths = {"checkpoint": tmp_path / "final.safetensors", "feedback": tmp_path / "state.safetensors"}
     digests = {
         "checkpoint": save_tensors(paths["checkpoint"], trainer.task.network.state_dict()),
         "feedback": save_tensors(paths["feedback"], trainer.task.feedback.state_dict()),
-        "initial": save_tensors(tmp_path / INITIAL, tiny_task(method=request.param).network.state_dict()),
+        "initial": save_tensors(tmp_path / INITIAL, tiny_task(**changes).network.state_dict()),
     }
     return trainer.task.spec, paths["checkpoint"], paths["feedback"], digests, outcome.final
 
@@ -38,6 +43,21 @@ def test_recomputed_figures_are_bit_equal(run, tmp_path):
         for name, reading in final.scalars.items()
         if name not in ("loss_train", "accuracy_train", "penalty")
     }
+
+
+@pytest.mark.parametrize("architecture", ["small_resnet", "vit_mini", "small_cnn"])
+def test_tokens_maps_and_running_statistics_give_the_same_figures_again(tmp_path, architecture):
+    spec, checkpoint, feedback, digests, final = short_run(tmp_path, **of(architecture, method="dfa"))
+    again = remeasure(spec, checkpoint, feedback, digests, initial=tmp_path / INITIAL)
+    assert again.sites == final.sites and not again.failures
+    assert all(reading.value is not None for reading in again.sites["gamma"])
+    tensors = load_tensors(checkpoint)
+    moved = [name for name, value in tensors.items() if name.endswith("running_mean") and value.abs().max() > 0]
+    assert len(moved) == (5 if architecture == "small_resnet" else 0)  # the stem's and two a block
+    if moved:
+        changed = {name: torch.zeros_like(value) if name in moved else value for name, value in tensors.items()}
+        other = remeasure(spec, checkpoint, feedback, {**digests, "checkpoint": save_tensors(checkpoint, changed)})
+        assert other.sites["g_norm"] != final.sites["g_norm"]
 
 
 def test_without_the_feedback_file_every_gamma_is_na(run):

@@ -8,6 +8,7 @@ import torch
 from fa_registry.errors import IntegrityError, Interrupted
 from fa_registry.training.loop import EpochRow, Trainer, train
 from fa_registry.training.resume import ResumeFile
+from tests.helpers.nets import short_task
 from tests.helpers.small import Recorder, tiny_task, trained, weights_equal
 
 
@@ -29,6 +30,24 @@ def test_the_resumed_run_is_the_undisturbed_run(tmp_path, method, stop_at):
     assert weights_equal(fresh.task.network, undisturbed.task.network)
     assert [*rows, *after.rows] == expected.rows
     assert outcome == whole and "rho" in outcome.final.sites
+
+
+@pytest.mark.parametrize(("method", "control"), [("dfa", "none"), ("credit_bridge", "none"), ("bp", "ladder_1")])
+def test_running_statistics_travel_along(tmp_path, method, control):
+    def task():
+        return short_task("small_resnet", method=method, control=control, epochs=3, batch_size=64)
+
+    undisturbed, recorder = Trainer(task()), Recorder()
+    whole = train(undisturbed, recorder)
+    first = Trainer(task())
+    first.run_epoch()
+    ResumeFile(tmp_path, "id").write(first, recorder.rows[:2])
+    fresh = Trainer(task())
+    rows = ResumeFile(tmp_path, "id").read_into(fresh)
+    assert weights_equal(fresh.task.network, first.task.network)
+    assert fresh.task.network.embed[1].running_mean.abs().max() > 0
+    assert train(fresh, Recorder(), resumed=rows[-1]) == whole
+    assert weights_equal(fresh.task.network, undisturbed.task.network)  # buffers included
 
 
 def test_a_run_stopped_after_its_last_epoch_still_gets_its_final_measurements(tmp_path):

@@ -65,7 +65,7 @@ def test_options_are_resolved_so_that_the_identity_names_them_all():
         ({"batch_size": 1438}, "batch_size: 1438 is larger than the data (digits trains on 1437)"),
         ({"seed": None}, "seed: missing"),
         ({"learning_rate": "inf"}, "learning_rate: expected a finite number, found 'inf'"),
-        ({"optimizer": "sgd"}, "optimizer: expected one of adamw, found 'sgd'"),
+        ({"optimizer": "adam"}, "optimizer: expected one of adamw, sgd, found 'adam'"),
         (
             {"control": "frozn"},
             "control: expected one of none, frozen, shallow, or ladder_K to train the last K blocks, found 'frozn'",
@@ -165,3 +165,22 @@ def test_a_number_too_large_for_a_float_is_one_problem():
     fields = {"method": "dfa", "architecture": "resmlp", "dataset": "digits", "seed": 1, "epochs": 1}
     with pytest.raises(InvalidFields, match="penalty: expected a number"):
         parse_spec(fields | {"penalty": 10**400})
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("teacher_student:1.0", "teacher_student"),
+        ("random_targets:teacher_student:.5", "random_targets:teacher_student:0.5"),
+    ],
+)
+def test_a_data_set_with_an_argument_has_one_spelling(typed, name):
+    fields = {"method": "bp", "architecture": "resmlp", "seed": 1, "epochs": 1}
+    spec = parse_spec({**fields, "dataset": typed})
+    assert spec.dataset == name and spec.identity == parse_spec({**fields, "dataset": name}).identity
+
+
+def test_a_wrong_argument_of_a_data_set_is_one_problem():
+    assert problems(dataset="teacher_student:2") == (
+        "dataset: unknown α of teacher_student '2'; known: 0, 0.25, 0.5, 1",
+    )

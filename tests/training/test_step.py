@@ -11,6 +11,7 @@ from torch import nn
 from fa_registry.methods.dfa import PLUGIN as DFA
 from fa_registry.training.controls import trainable_parameters
 from fa_registry.training.step import OutputError, exact_step, local_step
+from tests.helpers.nets import of
 from tests.helpers.small import double, tiny_task
 
 LAMBDA = 0.05
@@ -206,3 +207,31 @@ def test_a_frozen_block_costs_a_local_method_no_backward_pass():
     task.network.blocks[0].register_forward_hook(lambda block, inputs, branch: seen.append(branch.requires_grad))
     step(task)
     assert seen == [False]
+
+
+@pytest.mark.parametrize("credit_norm", ["none", "rms"])
+@pytest.mark.parametrize(
+    ("architecture", "extra"), [("vit_mini", {}), ("vit_mini", {"broadcast": "class"}), ("small_resnet", {})]
+)
+def test_a_row_of_credit_teaches_what_the_objective_says(architecture, extra, credit_norm):
+    """J_l = mean_i <averaged f_l(h), norm(c_l)> over all positions, or that of the class token alone; norm before spreading."""
+    changes = of(architecture, method="dfa")
+    changes["architecture_options"] = {**changes["architecture_options"], **extra}
+    task = double(tiny_task(**changes))
+    task.network.eval()
+    images, labels = (rows[:32] for rows in task.eval_batch)
+    step(task, 0.0, credit_norm)
+    found = gradients(task.network)
+    logits, hidden = task.network(images, return_hidden=True)
+    rows = [OutputError.of(logits, labels).error @ task.feedback.matrix(max(site, 1)).T for site in range(len(hidden))]
+    if credit_norm == "rms":
+        rows = [row / (row.square().mean(dim=1, keepdim=True).sqrt() + 1e-6) for row in rows]
+    outputs = [task.network.embed(images)]
+    outputs += [block(state.detach()) for block, state in zip(task.network.blocks, hidden[:-1], strict=True)]
+    read = [output[:, 0] if extra else output.mean(dim=(2, 3) if output.dim() == 4 else 1) for output in outputs]
+    loss = sum((value * row.detach()).sum(dim=1).mean() for value, row in zip(read, rows, strict=True))
+    learned = {
+        name: one for name, one in task.network.named_parameters() if not name.startswith(("out_ln", "out_head"))
+    }
+    for name, true in zip(learned, torch.autograd.grad(loss, list(learned.values())), strict=True):
+        torch.testing.assert_close(found[name], true, rtol=1e-9, atol=1e-9 * true.abs().max().item(), msg=name)

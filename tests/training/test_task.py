@@ -12,6 +12,7 @@ from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.seeding import generator
 from fa_registry.training.task import build_network, eval_digest, network_shape, prepare
+from tests.helpers.nets import of
 from tests.helpers.small import SEED, tiny_spec, tiny_task, weights_equal
 
 
@@ -46,6 +47,24 @@ def test_shape_is_read_off_the_network():
     assert network_shape(task.network, task.splits.test_images[:1], 10) == expected
 
 
+@pytest.mark.parametrize(
+    ("architecture", "sites", "weights"),
+    [
+        ("vit_mini", (8, 8, 8), {"blocks.0.attn.qkv": (24, 8), "blocks.1.w2": (8, 32), "out_head": (10, 8)}),
+        ("small_resnet", (4, 4, 4), {"blocks.0.conv1": (4, 4, 3, 3), "out_head": (10, 4)}),
+        ("small_cnn", (2, 4, 8, 16), {"blocks.1.0": (8, 4, 3, 3), "blocks.2.0": (16, 72), "out_head": (10, 16)}),
+    ],
+)
+def test_tokens_and_maps_have_features_too_and_kernels_are_replaceable(architecture, sites, weights):
+    task = tiny_task(**of(architecture))
+    task.network.train()
+    before = {name: buffer.clone() for name, buffer in task.network.named_buffers()}
+    shape = network_shape(task.network, task.splits.test_images[:1], 10)
+    assert shape.sites == sites
+    assert weights.items() <= shape.weights.items() and not any(name.startswith("embed") for name in shape.weights)
+    assert all(torch.equal(buffer, before[name]) for name, buffer in task.network.named_buffers())
+
+
 def test_controls_share_the_initial_weights():
     full = tiny_task().network.state_dict()
     assert weights_equal(tiny_task(method="bp", control="frozen").network, tiny_task().network)
@@ -77,8 +96,18 @@ class Relabelled:
         self.digits = datasets.CATALOG.get("digits")
         self.card, self.change = self.digits.card, change
 
-    def load(self, device, root=None):
+    def load(self, device, root=None, seed=0):
         return self.change(self.digits.load(device, root))
+
+
+def test_the_data_set_hears_device_root_and_the_seed_of_the_run(monkeypatch, tmp_path):
+    heard = []
+    loader = Relabelled(lambda splits: splits)
+    monkeypatch.setattr(loader, "load", lambda *given: heard.append(given) or loader.digits.load(given[0]))
+    spec = tiny_spec(seed=SEED)
+    monkeypatch.setattr(datasets.CATALOG, "get", lambda name: loader)
+    prepare(spec, torch.device("cpu"), tmp_path)
+    assert heard == [(torch.device("cpu"), tmp_path, SEED)]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""small_cnn: three convolutions and a fully connected layer, no skips, no norm; states of maps, the last of features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from fa_registry.architectures._initialise import conv, linear
+from fa_registry.architectures.base import Architecture, ArchitectureCard, Network
+from fa_registry.errors import InvalidFields
+from fa_registry.positions import averaged
+from fa_registry.records import Option, Scalar
+
+SHRUNK = 4  # two 2×2 pools
+
+
+class SmallCNN(Architecture):
+    card = ArchitectureCard(
+        name="small_cnn",
+        line="conv 32 → pool → conv 64 → pool → conv 128 → Linear 256 → Linear, a ReLU after each but the last",
+        options={
+            "width": Option(32, "channels of the first convolution; then twice, 4 and 8 times as many", least=1),
+            "num_blocks": Option(
+                3,
+                "layers between the first convolution and the head: conv 64, conv 128, Linear 256; 0 is the shallow control",
+                choices=(0, 1, 2, 3),
+            ),
+        },
+        source="arXiv 2606.21126, CNN setting; which convolutions the two pools follow is unpublished: the first two, chosen here",
+    )
+
+    def build(
+        self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
+    ) -> Network:
+        channels, height, breadth = image_shape
+        if min(height, breadth) < SHRUNK:
+            problem = (
+                f"image size: expected {SHRUNK}×{SHRUNK} pixels or more, for two 2×2 pools, found {height}×{breadth}"
+            )
+            raise InvalidFields("architecture small_cnn", [problem])
+        count, width = int(options["num_blocks"]), int(options["width"])
+        low, middle, high, features = widths = [width, 2 * width, 4 * width, 8 * width]
+        flat = high * (height // SHRUNK) * (breadth // SHRUNK)
+        embed = nn.Sequential(conv(channels, low, generator), nn.ReLU(), nn.MaxPool2d(2))
+        blocks = [
+            nn.Sequential(conv(low, middle, generator), nn.ReLU(), nn.MaxPool2d(2)),
+            nn.Sequential(conv(middle, high, generator), nn.ReLU()),
+            nn.Sequential(linear(flat, features, generator, flatten=True), nn.ReLU()),
+        ]
+        return Network(
+            embed=embed,
+            blocks=blocks[:count],
+            out_ln=None,
+            out_head=linear(widths[count], classes, generator),
+            residual=False,
+            pool=averaged,  # features stay as they are; with fewer blocks the head reads maps
+        )
+
+
+PLUGIN = SmallCNN()
