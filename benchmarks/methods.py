@@ -27,7 +27,7 @@ from fa_registry.training.loop import pinned_threads
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "docs" / "measured" / "methods.json"
-PAGES = (ROOT / "projects" / "methods" / "README.md",)  # README too, once the study has been run in full
+PAGES = (ROOT / "README.md", ROOT / "projects" / "methods" / "README.md")
 BEGIN = "<!-- measured: python -m benchmarks.methods --record -->"
 
 

@@ -9,6 +9,7 @@ import click
 
 from fa_registry.cli import parsing
 from fa_registry.cli.options import (
+    DATA,
     DATA_ROOT,
     DEVICE,
     EDITION,
@@ -16,6 +17,7 @@ from fa_registry.cli.options import (
     JSON,
     MEASURING_JOBS,
     RUN,
+    SCALE,
     SEEDS,
     STORE,
     STUDY,
@@ -40,6 +42,8 @@ from fa_registry.output.analyse import analysed
 @MEASURING_JOBS
 @EPOCHS
 @SEEDS
+@DATA
+@SCALE
 @DEVICE
 @click.option("--out", default="reports/analyses", show_default=True, help="Folder for JSON, CSV and PNG.")
 @DATA_ROOT
@@ -51,7 +55,16 @@ from fa_registry.output.analyse import analysed
     "analyse ablation --study digits --seeds 42 --json",
     "analyse penalty --experiment fa_registry --out penalties",
 )
-def analyse(epochs: str, seeds: str, device: str, thresholds: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
+def analyse(
+    epochs: str,
+    seeds: str,
+    device: str,
+    data: str,
+    scale: str,
+    thresholds: tuple[str, ...],
+    as_json: bool,
+    **arguments: Any,
+) -> None:
     """Ask one question of many judged runs: table here, JSON, CSV and figure in a folder. Exit 3: a run is not intact.
 
     \b
@@ -61,13 +74,18 @@ def analyse(epochs: str, seeds: str, device: str, thresholds: tuple[str, ...], a
       first-fire   at which epoch each rule first fires
       aggregation  how far the way of averaging moves Γ
       penalty      what each strength of the residual penalty does
+      per-layer    the gradient and Γ of every site
+      ladder       accuracy by the number of trained blocks, and by depth
+      cross-architecture  what one method does on every network
       ranges       between which values healthy and failing runs lie
       all          every one of them
     """
     from fa_registry.commands.analyse import AnalyseRequest, run_analyse
 
     request = AnalyseRequest(
-        overrides=parsing.overrides(epochs, seeds, device), thresholds=parsing.thresholds(thresholds), **arguments
+        overrides=parsing.overrides(epochs, seeds, device, data, scale),
+        thresholds=parsing.thresholds(thresholds),
+        **arguments,
     )
     result = run_analyse(request)
     analysed(result, as_json, several=request.name == "all")

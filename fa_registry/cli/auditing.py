@@ -9,6 +9,7 @@ import click
 
 from fa_registry.cli import parsing
 from fa_registry.cli.options import (
+    DATA,
     DATA_ROOT,
     DEVICE,
     EDITION,
@@ -18,6 +19,7 @@ from fa_registry.cli.options import (
     MEASURING_JOBS,
     OUT,
     RUN,
+    SCALE,
     SEEDS,
     STORE,
     STUDY,
@@ -42,6 +44,8 @@ from fa_registry.output.audit import audited, rendered, verified
 @MEASURING_JOBS
 @EPOCHS
 @SEEDS
+@DATA
+@SCALE
 @DEVICE
 @OUT
 @TEMPLATES
@@ -51,6 +55,7 @@ from fa_registry.output.audit import audited, rendered, verified
 @JSON
 @examples(
     "audit --study digits",
+    "audit --study paper --data digits --scale 0.02",
     "audit --study digits --editions 2026-04,2026-05,2026-11",
     "audit --study digits --threshold D1=100 --waivers waivers.toml --json",
     "audit --run 4f1c… --run 90ab… --trust-logged",
@@ -61,6 +66,8 @@ def audit(
     epochs: str,
     seeds: str,
     device: str,
+    data: str,
+    scale: str,
     editions: str,
     thresholds: tuple[str, ...],
     **arguments: Any,
@@ -69,7 +76,7 @@ def audit(
     from fa_registry.commands.audit import AuditRequest, run_audit
 
     request = AuditRequest(
-        overrides=parsing.overrides(epochs, seeds, device),
+        overrides=parsing.overrides(epochs, seeds, device, data, scale),
         editions=parsing.names(editions),
         thresholds=parsing.thresholds(thresholds),
         **arguments,
@@ -85,6 +92,8 @@ def audit(
 @RUN
 @EPOCHS
 @SEEDS
+@DATA
+@SCALE
 @DEVICE
 @MEASURING_JOBS
 @STORE

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import click
 
+from fa_registry.studies import twins
+
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 STORE = click.option(
     "--store", default="", metavar="URI", help="Tracking store [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db]."
@@ -24,6 +26,10 @@ EVERY = click.option(
 )
 EPOCHS = click.option("--epochs", default="", help="Epochs instead of the study's.")
 SEEDS = click.option("--seeds", default="", metavar="S,S,…", help="Seeds instead of the study's.")
+DATA = click.option("--data", default="", metavar="NAME", help=f"The study on another image set: {twins.RULE}.")
+SCALE = click.option(
+    "--scale", default="", metavar="F", help=f"Other epochs than the study's: {twins.SCALING}. Not with --epochs."
+)
 STUDY = click.option("--study", default="", metavar="NAME", help="All runs of a study, as its study.toml is now.")
 RUN = click.option("--run", "run_ids", multiple=True, metavar="ID", help="One run; may be repeated.")
 MEASURING_JOBS = click.option(

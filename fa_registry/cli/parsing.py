@@ -28,9 +28,10 @@ def fields(arguments: Mapping[str, Any], settings: Sequence[str]) -> dict[str, A
     return raw
 
 
-def overrides(epochs: str, seeds: str, device: str) -> dict[str, Any]:
+def overrides(epochs: str, seeds: str, device: str, data: str = "", scale: str = "") -> dict[str, Any]:
     """What the command line replaces in a study."""
-    return {"epochs": epochs, "seeds": [seed for seed in seeds.split(",") if seed], "device": device}
+    listed = [seed for seed in seeds.split(",") if seed]
+    return {"epochs": epochs, "seeds": listed, "device": device, "data": data, "scale": scale}
 
 
 def existing(name: str) -> Path:

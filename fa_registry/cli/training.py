@@ -9,6 +9,7 @@ import click
 
 from fa_registry.cli import parsing
 from fa_registry.cli.options import (
+    DATA,
     DATA_ROOT,
     DEVICE,
     EDITION,
@@ -19,13 +20,15 @@ from fa_registry.cli.options import (
     JOBS,
     JSON,
     OUT,
+    SCALE,
     SEEDS,
     STOP_ON,
     STORE,
     examples,
 )
+from fa_registry.errors import UsageError
 from fa_registry.output.audit import audited
-from fa_registry.output.training import studied, trained
+from fa_registry.output.training import planned, studied, trained
 
 
 @click.command()
@@ -85,6 +88,8 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 @JOBS
 @EPOCHS
 @SEEDS
+@DATA
+@SCALE
 @DEVICE
 @EDITION
 @STOP_ON
@@ -93,19 +98,31 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 @DATA_ROOT
 @STORE
 @FORCE
+@click.option("--dry-run", is_flag=True, help="Print what would be trained and what it would take; write nothing.")
+@click.option("--no-probe", is_flag=True, help="With --dry-run: time no steps, give no cost.")
 @JSON
 @examples(
     "study digits --jobs 2",
     "study digits --epochs 3 --seeds 42",
     "study digits --stop-on D1",
+    "study paper-full --dry-run --no-probe",
+    "study paper --data digits --scale 0.02 --jobs 2",
     "study my/study.toml --json",
 )
-def study(name: str, jobs: str, as_json: bool, epochs: str, seeds: str, device: str, **arguments: Any) -> None:
+def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **given: Any) -> None:
     """Train every run of a study that the store does not hold yet."""
+    replaced = {option: given.pop(option) for option in ("epochs", "seeds", "device", "data", "scale")}
+    overrides = parsing.overrides(**replaced)
+    if no_probe and not dry_run:
+        raise UsageError("--no-probe belongs to --dry-run, which is missing")
+    if dry_run:
+        from fa_registry.commands.dry_run import plan_study
+
+        asked = {option: given[option] for option in ("store", "jobs", "data_root", "edition", "stop_on", "force")}
+        sys.exit(planned(plan_study(name, overrides, **asked, probing=not no_probe), as_json))
     from fa_registry.commands.study import run_study
 
-    result = run_study(name, parsing.overrides(epochs, seeds, device), jobs=jobs, **arguments)
-    sys.exit(studied(result, as_json))
+    sys.exit(studied(run_study(name, overrides, **given), as_json))
 
 
 @click.command()
@@ -113,19 +130,28 @@ def study(name: str, jobs: str, as_json: bool, epochs: str, seeds: str, device: 
 @JOBS
 @EPOCHS
 @SEEDS
+@DATA
+@SCALE
 @DEVICE
 @EDITION
 @STOP_ON
 @OUT
 @STORE
 @JSON
-@examples("run digits", "run digits --epochs 3 --seeds 42 --out quick", "run digits --stop-on D1,D2")
-def run(name: str, epochs: str, seeds: str, device: str, out: str, as_json: bool, **arguments: str) -> None:
+@examples(
+    "run digits",
+    "run digits --epochs 3 --seeds 42 --out quick",
+    "run paper --data digits --scale 0.02",
+    "run digits --stop-on D1,D2",
+)
+def run(
+    name: str, epochs: str, seeds: str, data: str, scale: str, device: str, out: str, as_json: bool, **arguments: str
+) -> None:
     """Study, audit and report in one go. Failed verdicts, and runs that --stop-on ends, are results here: exit 0."""
     from fa_registry.commands.audit import AuditRequest, run_audit
     from fa_registry.commands.study import run_study
 
-    overrides = parsing.overrides(epochs, seeds, device)
+    overrides = parsing.overrides(epochs, seeds, device, data, scale)
     result = run_study(name, overrides, **arguments)
     code = studied(result, as_json=False, quiet=as_json)
     if result.stopped:

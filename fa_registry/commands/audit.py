@@ -14,14 +14,16 @@ from fa_registry import architectures, datasets, diagnostics, jsonio, methods
 from fa_registry.commands.audit_log import log_audit
 from fa_registry.commands.editions import checked_request
 from fa_registry.commands.gathering import gather_all
+from fa_registry.commands.references import study_reference
 from fa_registry.commands.selection import ENDED_EARLY, Selection, select
 from fa_registry.commands.stores import launched_run, open_tracker
-from fa_registry.errors import InvalidFields
+from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol.engine import judge_all, second_opinions
+from fa_registry.protocol.reproduction import reproduction
 from fa_registry.protocol.rules import Edition
 from fa_registry.protocol.verdict import exit_code
 from fa_registry.protocol.waivers import load_waivers, unknown_rules, without_runs
-from fa_registry.records import AuditReport, Exclusion, RunRecord, Waiver
+from fa_registry.records import AuditReport, Exclusion, Reference, RunRecord, Waiver
 from fa_registry.reporting.render import render_report
 from fa_registry.tracking.base import Tracker
 
@@ -68,11 +70,12 @@ class AuditRequest:
 
 @dataclass(frozen=True)
 class Terms:
-    """What the runs are judged by: the editions, the leading one first, and the waivers."""
+    """What the runs are judged by: the editions, the leading one first, the waivers, and the study's published figures."""
 
     editions: tuple[Edition, ...]
     waivers: tuple[Waiver, ...] = ()
     processes: int = 0
+    reference: Reference | None = None
 
     @property
     def remarks(self) -> Iterator[str]:
@@ -109,9 +112,10 @@ def _checked(request: AuditRequest) -> Terms:
         problems.append(f"templates: there is no folder {request.templates}")
     editions, processes = checked_request(request, request.editions, problems)
     waivers = _waivers(request.waivers, problems)
+    reference = study_reference(request.study, problems)
     if problems:
         raise InvalidFields("audit", problems)
-    return Terms(editions, waivers, processes)
+    return Terms(editions, waivers, processes, reference)
 
 
 def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
@@ -143,6 +147,8 @@ def build_report(
         opinions=second_opinions(records, others, terms.waivers),
         waivers=terms.waivers,
     )
+    if terms.reference:
+        report = dataclasses.replace(report, reproduction=reproduction(terms.reference, report))
     mismatch = any(record.integrity.state == "mismatch" for record in records)
     return report, mismatch or any(one.tampered for one in gathered)
 
@@ -155,12 +161,14 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
     used |= {("diagnostics", name) for name in diagnostics.CATALOG.names()}
     catalogs = {
         "methods": methods.CATALOG,
-        "datasets": datasets.CATALOG,
         "architectures": architectures.CATALOG,
         "diagnostics": diagnostics.CATALOG,
     }
-    return {
-        f"{family}/{name}": json.loads(jsonio.canonical(catalogs[family].get(name).card))
-        for family, name in sorted(used)
-        if name in catalogs[family].names()  # logged figures can be judged where their plugin is not
-    }
+    found = {}
+    for family, name in sorted(used):
+        try:
+            member = datasets.get(name) if family == "datasets" else catalogs[family].get(name)
+        except UnknownName:
+            continue  # logged figures can be judged where their plugin is not
+        found[f"{family}/{name}"] = json.loads(jsonio.canonical(member.card))
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fa_registry import jsonio
+from fa_registry import datasets, jsonio
 from fa_registry.commands.listing import CATALOGS
 from fa_registry.errors import UnknownName
 
@@ -18,7 +18,8 @@ def card_of(name: str, family: str = "") -> dict[str, Any]:
         raise UnknownName("family", family, CATALOGS)
     catalogs = {family: CATALOGS[family]} if family else CATALOGS
     for kind, catalog in catalogs.items():
-        if name in catalog.names():
-            fields = jsonio.encode(catalog.get(name).card)
-            return {"family": kind, "file": catalog.location(name).file, **fields}
+        plain, colon, _ = name.partition(":") if kind == "datasets" else (name, "", "")
+        if plain in catalog.names():
+            member = datasets.get(name) if colon else catalog.get(name)  # `random_targets:digits` has a card of its own
+            return {"family": kind, "file": catalog.location(plain).file, **jsonio.encode(member.card)}
     raise UnknownName("name", name, [known for catalog in catalogs.values() for known in catalog.names()])

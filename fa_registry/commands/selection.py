@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fa_registry.errors import NothingSelected, UsageError
 from fa_registry.records import Exclusion, RunSpec
-from fa_registry.studies.study import load_study
+from fa_registry.studies.study import Study, load_study
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.training.naming import run_name
@@ -72,7 +73,7 @@ def whole_id(tracker: Tracker, start: str) -> str:
 
 def _by_study(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> Selection:
     """The newest finished run of every spec of the study as it is now; older and other runs are counted, not hidden."""
-    study = load_study(name, overrides)
+    study, remarks = _as_trained(tracker, name, overrides)
     tagged = tracker.search({schema.TAG_STUDY: study.name, schema.TAG_KIND: "run"})
     by_identity: dict[str, list[StoredRun]] = {}
     for run in tagged:
@@ -87,15 +88,30 @@ def _by_study(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> Sele
         else:
             excluded.append(_unfinished(tracker, spec, attempts))
     others = sum(len(runs) for runs in by_identity.values())
-    remarks = []
     if superseded:
         remarks.append(f"{superseded} older runs of the same specifications exist; the newest of each was audited.")
     if others:
         remarks.append(
             f"{others} runs carry the tag of study {study.name} with other specifications than the study's now; not audited."
         )
-    words = f"study {study.name} ({len(study.specs)} specifications)"
+    words = f"study {' '.join([study.name, study.twin.words]).strip()} ({len(study.specs)} specifications)"
     return Selection(tuple(chosen), tuple(excluded), words, tuple(remarks), study.edition, study.name)
+
+
+def _as_trained(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> tuple[Study, list[str]]:
+    """The study as asked for. Where nothing of it is finished but a twin was trained, the twin trained last, with a remark."""
+    study = load_study(name, overrides)
+    asked = study.twin.words or overrides.get("epochs")
+    trained = [] if asked else tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: study.name})
+    twin = next((run.tags[schema.TAG_TWIN] for run in trained if schema.TAG_TWIN in run.tags), "")
+    if not twin or any(
+        _is_finished(run) for spec in study.specs for run in tracker.search({schema.TAG_SPEC: spec.identity})
+    ):
+        return study, []
+    found = load_study(name, {**overrides, **json.loads(twin)})
+    return found, [
+        f"No run of study {study.name} as it is written is finished here; audited is its twin {found.twin.words}."
+    ]
 
 
 def _sorted_out(tracker: Tracker, runs: Sequence[StoredRun], words: str) -> Selection:

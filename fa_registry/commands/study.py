@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fa_registry import jsonio
+from fa_registry.commands.comparisons import without_frozen
+from fa_registry.commands.data import make_ready
 from fa_registry.commands.editions import load_or_name
 from fa_registry.commands.monitor import UNWATCHED, Watch, checked_watch
 from fa_registry.commands.progress import Progress
@@ -64,10 +67,11 @@ def run_study(
 
     edition: the rules that watch the runs instead of the study's. stop_on: which of them end a run, `D1,D2`.
     """
-    study, processes, watch = _checked(name, overrides, jobs, edition, stop_on)
+    study, processes, watch = checked_study(name, overrides, jobs, edition, stop_on)
     tracker, adopted = open_tracker(store, experiment), launched_run()
     close_zombies(tracker, {schema.TAG_KIND: "study"})
     result, todo = _already_there(study, tracker, watch, force)
+    make_ready({spec.dataset for spec in todo}, data_root)
     if adopted:
         tracker.adopt(adopted, f"study {study.name}", _study_tags(study), {})
     if not todo:
@@ -122,10 +126,18 @@ def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker,
     print(message, file=sys.stderr)
     if adopted:
         tracker.log(adopted, tags={schema.TAG_STATUS: "complete"})
+    elif study.twin.words and not tracker.search(_marks(study)):
+        _close(tracker, tracker.create(f"study {study.name}", _study_tags(study), {}), study, result)
     return result
 
 
-def _checked(
+def _marks(study: Study) -> dict[str, str]:
+    """The tags by which an audit of the study finds out that it was this twin of it that was trained."""
+    kind = {schema.TAG_KIND: "study", schema.TAG_STUDY: study.name}
+    return kind | ({schema.TAG_TWIN: jsonio.canonical(study.twin.overrides)} if study.twin.words else {})
+
+
+def checked_study(
     name: str, overrides: Mapping[str, Any], jobs: str | int, edition: str, stop_on: str
 ) -> tuple[Study, int, Watch]:
     """The study, the number of processes and what to look out for; everything that is wrong is named at once."""
@@ -139,8 +151,8 @@ def _checked(
         study = load_study(name, overrides)
         # an edition that does not exist must show before hours of training, not after
         watch = checked_watch(edition or study.edition, stop_on, problems)
-        if edition:
-            load_or_name(study.edition, problems)
+        own = load_or_name(study.edition, problems) if edition else watch.edition
+        problems += without_frozen(study, own) if own else []
     except InvalidFields as error:
         problems += error.problems
     except UnknownName as error:
@@ -151,7 +163,7 @@ def _checked(
 
 
 def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, processes: int) -> None:
-    processes = processes or _default_processes(jobs)
+    processes = processes or default_processes([job.spec for job in jobs])
     names = [run_name(job.spec) for job in jobs]
     title = f"study {study.name}: {len(jobs)} of {len(study.specs)} runs to train, {processes} at a time"
     with Progress(title, names) as progress, stop_on_signal() as stop:
@@ -171,14 +183,14 @@ def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, proce
 
 def _study_tags(study: Study) -> dict[str, str]:
     return {
-        schema.TAG_KIND: "study",
+        **_marks(study),
         schema.TAG_SCHEMA: str(SCHEMA),
-        schema.TAG_STUDY: study.name,
         schema.TAG_STATUS: "running",
         schema.TAG_PROCESS: process_tag(),
         schema.TAG_NOTE: study.title,
     }
 
 
-def _default_processes(jobs: list[TrainingJob]) -> int:
-    return 1 if any(job.spec.device_class == "cuda" for job in jobs) else os.cpu_count() or 1
+def default_processes(specs: Sequence[RunSpec]) -> int:
+    """One a core; one in all on a GPU."""
+    return 1 if any(spec.device_class == "cuda" for spec in specs) else os.cpu_count() or 1

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fa_registry.commands.data import make_ready
 from fa_registry.commands.editions import study_edition
 from fa_registry.commands.monitor import Watch, checked_watch
 from fa_registry.commands.progress import Progress
@@ -51,6 +52,7 @@ def run_train(
     present = None if force else finished_run(tracker, spec, watch)
     if present:
         return Trained(present.run_id, present.tags[schema.TAG_STATUS], present.tags.get(schema.TAG_STOPPED_ON, ""))
+    make_ready([spec.dataset], data_root)
     job = TrainingJob(
         spec,
         tracker.uri,

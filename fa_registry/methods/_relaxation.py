@@ -19,8 +19,11 @@ from fa_registry.architectures.base import Noisy
 from fa_registry.methods.base import CreditInputs, Stream
 from fa_registry.terminal_loss import sample_losses
 
-SUPPORTED = ("resmlp", "mlp", "linear_lq", "student_net", "vit_mini", "small_cnn")
-UNSUPPORTED = "states relax sample by sample, so nothing in a block may couple samples, as BatchNorm does"
+SUPPORTED = ("resmlp", "mlp", "linear_lq", "student_net", "small_cnn")
+UNSUPPORTED = (
+    "states relax sample by sample, so nothing in a block may couple samples, as BatchNorm does; and a transformer's class token "
+    "starts at .02, which its LayerNorm magnifies until the energy is too stiff for these steps: its states would not come to rest"
+)
 
 
 def relax(inputs: CreditInputs, nudge: float, steps: int, step_size: float) -> tuple[list[Tensor], list[Tensor]]:

@@ -39,9 +39,7 @@ class BlockFeedbackAlignment(Method):
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         credits = [inputs.output_gradient]
-        row = summed(
-            inputs.output_gradient
-        )  # (batch, hidden): B carries one row a sample, whatever positions there are
+        row = summed(inputs.output_gradient)  # (batch, hidden), whatever positions there are
         for block in range(len(inputs.hidden) - 1, 0, -1):
             row = row @ feedback.matrix(block)  # (batch, above) -> (batch, below)
             credits.append(row)

@@ -14,7 +14,7 @@ from fa_registry.output.tables import SHORT_ID, table
 if TYPE_CHECKING:
     from fa_registry.commands.audit import AuditResult
     from fa_registry.commands.verify import Verification
-    from fa_registry.records import AuditReport
+    from fa_registry.records import AuditReport, Reproduction
 
 
 def audited(result: AuditResult, as_json: bool) -> None:
@@ -39,6 +39,8 @@ def audited(result: AuditResult, as_json: bool) -> None:
     title = f"{report.title} by edition {report.edition.name}"
     changed = ", ".join(f"{name} = {value}" for name, value in sorted(report.edition.overrides.items()))
     table(header, list(_rows(report)), escape(f"{title} (modified: {changed})" if changed else title))
+    if report.reproduction:
+        _reproduced(report.reproduction)
     for one in report.excluded:
         click.echo(f"not judged: {one.name}: {one.reason}")
     for remark in report.remarks:
@@ -62,6 +64,29 @@ def _rows(report: AuditReport) -> Iterator[list[str]]:
             *(combined(said[run.record.run_id] for run in group.runs).label for said in opinions),
             " ".join(f"s{run.record.spec.seed}:{run.verdict.label}" for run in group.runs),
         ]
+
+
+def _reproduced(found: Reproduction) -> None:
+    """The figures that these runs say something of; the others are counted, and stand in the report."""
+    from fa_registry.reporting.reproduction import WORST_FIRST, counts, measured_text, published_text, quantity_text
+
+    ordered = sorted(found.rows, key=lambda row: WORST_FIRST.index(row.outcome))
+    rows = [
+        [
+            row.outcome,
+            row.figure.method_label,
+            quantity_text(row.figure),
+            published_text(row.figure),
+            measured_text(row),
+            row.reason,
+        ]
+        for row in ordered
+        if row.outcome != "not measured"
+    ]
+    words = ", ".join(f"{count} {outcome}" for outcome, count in counts(found.rows))
+    if rows:
+        table(["outcome", "method", "figure", "published", "measured", "why"], rows, "Reproduction")
+    click.echo(f"reproduction: {words}; every figure with its source is in the report")
 
 
 def verified(results: Sequence[Verification], as_json: bool) -> None:

@@ -43,8 +43,13 @@ def _value(value: Any) -> str:
     elif not any(" " in str(one) for one in value):
         return ", ".join(map(str, value))
     else:
-        lines = [f"{index}. {one}" for index, one in enumerate(value, start=1)]
+        lines = [f"{index}. {_item(one)}" for index, one in enumerate(value, start=1)]
     return "".join(f"\n  {line}" for line in lines)
+
+
+def _item(one: Any) -> str:
+    """An entry of a list; of a record its fields that are not empty, in a row."""
+    return "  ".join(str(field) for field in one.values() if field) if isinstance(one, Mapping) else str(one)
 
 
 def _option(option: Any) -> str:

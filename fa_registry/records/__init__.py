@@ -18,22 +18,42 @@ from fa_registry.records.audits import (
 )
 from fa_registry.records.options import Option
 from fa_registry.records.readings import NOT_FINITE, Reading, Series
+from fa_registry.records.reproduction import (
+    REPRODUCTION_OUTCOMES,
+    FigureVerdict,
+    Margin,
+    Measured,
+    Published,
+    PublishedFigure,
+    Reference,
+    ReferenceSetting,
+    Reproduction,
+)
 from fa_registry.records.runs import SCHEMA, Integrity, Measurements, Recipe, RunRecord, RunSpec, Scalar
 
 __all__ = [
     "NOT_FINITE",
     "OUTCOMES",
+    "REPRODUCTION_OUTCOMES",
     "SCHEMA",
     "AuditReport",
     "EditionReference",
     "Exclusion",
+    "FigureVerdict",
     "Finding",
     "Integrity",
     "Judgement",
+    "Margin",
+    "Measured",
     "Measurements",
     "Option",
+    "Published",
+    "PublishedFigure",
     "Reading",
     "Recipe",
+    "Reference",
+    "ReferenceSetting",
+    "Reproduction",
     "RunAudit",
     "RunRecord",
     "RunSpec",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fa_registry.records.readings import Reading
+from fa_registry.records.reproduction import Reproduction
 from fa_registry.records.runs import SCHEMA, RunRecord, Scalar
 
 OUTCOMES = ("pass", "warn", "fail", "error", "not_applicable", "skipped", "waived")
@@ -127,6 +128,7 @@ class AuditReport:
     """A whole audit: what was selected, by which edition, run by run. Rendering it needs nothing else.
 
     opinions: what further editions say of the same runs. waivers: those that were in force or have expired, applied or not.
+    reproduction: the study's published figures beside these; none where the study has no reference.toml.
     """
 
     title: str
@@ -138,4 +140,5 @@ class AuditReport:
     cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     opinions: tuple[SecondOpinion, ...] = ()
     waivers: tuple[Waiver, ...] = ()
+    reproduction: Reproduction | None = None
     schema: int = SCHEMA

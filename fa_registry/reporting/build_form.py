@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import AuditReport, RunAudit
+from fa_registry.reporting import reproduction
 from fa_registry.reporting.blanks import blanks
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.contexts import FormContext, NoteContext
@@ -65,6 +66,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         first_fires=first_fires(group.runs),
         findings=findings,
         claims=claims(group.runs),
+        reproduction=reproduction.table(report.reproduction, [run.record.run_id for run in group.runs]),
         commands=tuple(command(run.record.spec) for run in group.runs),
         bibtex=str(method.get("bibtex", "")),
         blanks=blanks(written),

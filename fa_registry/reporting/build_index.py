@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import EditionReference, RunAudit
+from fa_registry.reporting import reproduction
 from fa_registry.reporting.contexts import IndexContext
 from fa_registry.reporting.findings import finding_rows, most_severe_first
 from fa_registry.reporting.identification import one
@@ -49,6 +50,7 @@ def index_context(sources: Sources) -> IndexContext:
         findings=Listed.first(MOST, to_look_at),
         passed=sum(len(row.seeds) for row in findings if row.outcome == "pass"),
         comparison=_comparison(sources),
+        reproduction=reproduction.table(report.reproduction),
         excluded=Listed.first(MOST, report.excluded),
         integrity=Listed.first(MOST, [integrity_row(run.record) for run in _by_integrity(report.runs)]),
         integrity_counts=tuple(Count(state, states.count(state)) for state in INTEGRITY_ORDER if state in states),

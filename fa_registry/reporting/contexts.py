@@ -20,6 +20,7 @@ from fa_registry.reporting.rows import (
     Footnote,
     IntegrityRow,
     Link,
+    ReproductionTable,
     SeedRow,
     SettingRows,
     WaiverRow,
@@ -59,6 +60,9 @@ class IndexContext:
     )
     passed: int = documented("findings that passed", "findings")
     comparison: Comparison | None = documented("what every edition says of every method; none where one judged", "text")
+    reproduction: ReproductionTable | None = documented(
+        "every published figure of the study with its outcome; none where it has no reference.toml", "see each figure"
+    )
     excluded: Listed[Exclusion] = documented(
         "selected runs that cannot be judged, why, and the traceback of one that broke", "runs"
     )
@@ -103,6 +107,10 @@ class FormContext:
         "every rule's judgement, seeds judged alike together", "see `required`"
     )
     claims: tuple[Claim, ...] = documented("what may be claimed and what must be walked back", "text")
+    reproduction: ReproductionTable | None = documented(
+        "the published figures these runs were compared with; none where the study has no reference.toml",
+        "see each figure",
+    )
     commands: tuple[str, ...] = documented("the command lines that train these runs again", "shell")
     bibtex: str = documented("citation of exactly what was used", "BibTeX")
     blanks: tuple[Blank, ...] = documented("what only a person can fill, kept over renderings", "Markdown")

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fa_registry.records import AuditReport, SecondOpinion
+from fa_registry.records import AuditReport, Reproduction, SecondOpinion
 
 # Laid out field by field, their lists entry by entry, so that a diff of two audits names the run; all else is one line.
-LAID_OUT = (AuditReport, SecondOpinion)
+LAID_OUT = (AuditReport, SecondOpinion, Reproduction)
 
 
 def write_report(report: AuditReport, path: Path) -> None:

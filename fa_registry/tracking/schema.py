@@ -14,6 +14,7 @@ TAG_SCHEMA = "fa.schema"
 TAG_SPEC = "fa.spec"
 TAG_STUDY = "fa.study"
 TAG_SETTING = "fa.setting"
+TAG_TWIN = "fa.twin"  # on a study's own run: what makes it another than its study.toml, {"data": …, "scale": …}
 TAG_STATUS = "fa.status"  # running | complete | diverged | stopped_early | failed: MLflow's FINISHED can be wrong
 TAG_KIND = "fa.kind"  # run | study | audit
 TAG_ARTIFACTS = "fa.artifacts"  # digest over the digests of all artifacts, so that a changed provenance.json shows too

@@ -1,38 +1,12 @@
-"""study.toml to specs: what is expanded, which controls are added, what a wrong file is told."""
+"""study.toml to specs: what is expanded, what is replaced, what a setting is called."""
 
 from __future__ import annotations
-
-import dataclasses
-from itertools import product
 
 import pytest
 
 from fa_registry.errors import InvalidFields, UnknownName
-from fa_registry.studies import study
 from fa_registry.studies.study import load_study, names
-from fa_registry.training.specs import parse_spec
-
-TINY = """
-name = "tiny"
-title = "Two methods"
-edition = "2026-05"
-
-[recipe]
-epochs = 1
-
-[[grid]]
-methods = ["bp", "dfa"]
-architectures = ["resmlp"]
-datasets = ["digits"]
-seeds = [1, 2]
-architecture_options = { d_hidden = 16, num_blocks = 2 }
-"""
-
-
-def study_file(tmp_path, text=TINY):
-    path = tmp_path / "study.toml"
-    path.write_text(text, encoding="utf-8")
-    return str(path)
+from tests.studies.tiny import TINY, study_file
 
 
 def test_digits_is_fifteen_runs_with_a_frozen_control_for_every_seed():
@@ -48,51 +22,6 @@ def test_digits_is_fifteen_runs_with_a_frozen_control_for_every_seed():
     assert len({spec.identity for spec in study.specs}) == 15
     assert {spec.seed for spec in study.specs} == {42, 123, 456}
     assert len({spec.setting.identity for spec in study.specs}) == 1
-
-
-def test_every_setting_and_seed_gets_its_own_frozen_control(tmp_path):
-    specs = load_study(study_file(tmp_path)).specs
-    frozen = [spec for spec in specs if spec.control == "frozen"]
-    assert [(spec.method, spec.seed, spec.penalty) for spec in frozen] == [("bp", 1, 0.0), ("bp", 2, 0.0)]
-    assert {spec.setting.identity for spec in frozen} == {spec.setting.identity for spec in specs}
-
-
-def test_controls_can_be_chosen(tmp_path):
-    text = TINY + "\n[controls]\nfrozen = false\nshallow = true\n"
-    assert [spec.control for spec in load_study(study_file(tmp_path, text)).specs] == ["none"] * 4 + ["shallow"] * 2
-
-
-def test_a_ladder_is_of_every_method_setting_and_seed_below_the_method_itself(tmp_path):
-    specs = load_study(study_file(tmp_path, TINY + "\n[controls]\nladder = true\n")).specs
-    rungs = [(spec.method, spec.seed, spec.control) for spec in specs if spec.control.startswith("ladder")]
-    assert sorted(rungs) == sorted(product(["bp", "dfa"], [1, 2], ["ladder_0", "ladder_1"]))
-    assert [spec.control for spec in specs[:4]] == ["none"] * 4
-    assert {spec.setting.identity for spec in specs} == {specs[0].setting.identity}
-    for spec in specs:
-        recipe = {name: value for name, value in vars(spec.recipe).items() if name != "credit_norm"}
-        fields = {"method": spec.method, "architecture": spec.architecture, "dataset": spec.dataset, "seed": spec.seed}
-        fields |= {"epochs": spec.epochs, "architecture_options": spec.architecture_options, "control": spec.control}
-        assert parse_spec({**fields, **recipe}).identity == spec.identity  # every rung is a spec that could be typed
-
-
-def test_a_ladder_keeps_options_and_penalty_but_for_the_lowest_rung(tmp_path):
-    grid = TINY.replace("seeds = [1, 2]", "seeds = [1]\npenalties = [0.0, 0.1]").replace(
-        "epochs = 1", 'epochs = 1\ncredit_norm = "none"'
-    )
-    specs = load_study(study_file(tmp_path, grid + "\n[controls]\nfrozen = false\nladder = true\n")).specs
-    rungs = [(spec.control, spec.penalty) for spec in specs if spec.method == "dfa" and spec.control != "none"]
-    assert sorted(rungs) == [("ladder_0", 0.0), ("ladder_1", 0.0), ("ladder_1", 0.1)]
-    assert {spec.recipe.credit_norm for spec in specs} == {"none"}
-    assert len({spec.identity for spec in specs}) == len(specs) == 4 + 6
-
-
-def test_a_ladder_needs_blocks_that_can_be_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        study, "parse_spec", lambda cell: dataclasses.replace(parse_spec(cell), architecture_options={})
-    )
-    path = study_file(tmp_path, TINY + "\n[controls]\nladder = true\n")
-    with pytest.raises(InvalidFields, match="controls.ladder: expected an architecture with the option num_blocks"):
-        load_study(path)
 
 
 def test_cells_that_repeat_are_one_run(tmp_path):
@@ -121,103 +50,6 @@ def test_an_empty_override_replaces_nothing(tmp_path, nothing):
     assert load_study(path, {"epochs": nothing, "seeds": nothing, "device": "cpu"}) == load_study(path)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "messages"),
-    [
-        (
-            'title = "Two methods"',
-            'titel = "Two"',
-            ["titel: unknown key 'titel' (did you mean 'title'?)", "title: missing"],
-        ),
-        ("epochs = 1", "epochs = -1\nspeed = 2", ["recipe.speed: unknown key"]),
-        ("epochs = 1", "epochs = -1", ["epochs: expected at least 0, found -1"]),
-        ('methods = ["bp", "dfa"]', 'methods = ["dfaa"]', ["method: unknown method 'dfaa' (did you mean 'dfa'?)"]),
-        ("seeds = [1, 2]", "seeds = 1", ["grid[0].seeds: expected a list, found 1"]),
-        ("seeds = [1, 2]", "", ["seed: missing"]),
-        ("seeds = [1, 2]", "seeds = []", ["grid: expands to no run"]),
-        (
-            "seeds = [1, 2]",
-            "seeds = [1]\npenalties = [-1.0]\nsedes = [1]",
-            ["grid[0].sedes: unknown key 'sedes' (did you mean 'seeds'?)"],
-        ),
-    ],
-)
-def test_a_wrong_study_is_told_what_is_wrong(tmp_path, old, new, messages):
-    assert old in TINY
-    with pytest.raises(InvalidFields) as caught:
-        load_study(study_file(tmp_path, TINY.replace(old, new)))
-    for message in messages:
-        assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("[recipe]\nepochs = 1", 'recipe = "x"', "recipe: expected a table, found 'x'"),
-        ("[recipe]\nepochs = 1", "recipe = []", "recipe: expected a table, found []"),
-        ("[recipe]", 'controls = "frozen"\n[recipe]', "controls: expected a table, found 'frozen'"),
-        (
-            "[recipe]",
-            '[controls]\nfrozen = "false"\n[recipe]',
-            "controls.frozen: expected true or false, found 'false'",
-        ),
-        ("[recipe]", "[controls]\nshallow = 1\n[recipe]", "controls.shallow: expected true or false, found 1"),
-        ('"tiny"', "5", "name: expected text, found 5"),
-        ('"tiny"', "0", "name: expected text, found 0"),
-        ('"Two methods"', "[1]", "title: expected text, found [1]"),
-        ('"2026-05"', "2026-05-01", "edition: expected text, found datetime.date(2026, 5, 1)"),
-        ("[recipe]", "cost = 2\n[recipe]", "cost: expected text, found 2"),
-        ('["bp", "dfa"]', '["bp", 5]', "grid[0].methods[1]: expected text, found 5"),
-        ('["bp", "dfa"]', '"bp"', "grid[0].methods: expected a list, found 'bp'"),
-        ('["resmlp"]', '[{ name = "resmlp" }]', "grid[0].architectures[0]: expected text, found {'name': 'resmlp'}"),
-        ('["digits"]', '[["digits"]]', "grid[0].datasets[0]: expected text, found ['digits']"),
-        ("[1, 2]", '[1, "2"]', "grid[0].seeds[1]: expected a whole number, found '2'"),
-        ("[1, 2]", "[true]", "grid[0].seeds[0]: expected a whole number, found True"),
-        ("[1, 2]", "[1]\npenalties = [[0.1]]", "grid[0].penalties[0]: expected a number, found [0.1]"),
-        ("[1, 2]", "[1]\nmethod_options = 3", "grid[0].method_options: expected a table, found 3"),
-        ("[1, 2]", "[1]\nmethod_options = []", "grid[0].method_options: expected a table, found []"),
-        ("epochs = 1", "epochs = [1]", "epochs: expected a whole number, found [1]"),
-        ("epochs = 1", "epochs = 1\noptimizer = 5", "optimizer: expected one of adamw, found 5"),
-    ],
-)
-def test_a_value_of_the_wrong_type_is_one_problem_and_nothing_else(tmp_path, old, new, message):
-    assert old in TINY
-    with pytest.raises(InvalidFields) as caught:
-        load_study(study_file(tmp_path, TINY.replace(old, new)))
-    assert caught.value.problems == (message,)
-
-
-@pytest.mark.parametrize(
-    ("grid", "message"),
-    [
-        ("5", "grid: expected [[grid]] tables, found 5"),
-        ("{ seeds = [1] }", "grid: expected [[grid]] tables, found {'seeds': [1]}"),
-        ("[1]", "grid[0]: expected a table, found 1"),
-        ("[]", "grid: missing"),
-        ('""', "grid: missing"),
-    ],
-)
-def test_a_grid_that_is_no_list_of_tables_is_one_problem(tmp_path, grid, message):
-    with pytest.raises(InvalidFields) as caught:
-        load_study(study_file(tmp_path, f'name = "n"\ntitle = "t"\nedition = "e"\ngrid = {grid}\n'))
-    assert caught.value.problems == (message,)
-
-
-def test_wrong_types_and_wrong_values_are_named_together(tmp_path):
-    text = TINY.replace('"tiny"', "5").replace("[recipe]\nepochs = 1", 'recipe = "x"\ncontrols = "frozen"')
-    text += '\n[[grid]]\nmethods = ["dfaa"]\narchitectures = ["resmlp"]\ndatasets = ["digits"]\nseeds = [1]\n'
-    text += "\n[[grid]]\nmethods = [5]\n"
-    with pytest.raises(InvalidFields) as caught:
-        load_study(study_file(tmp_path, text))
-    assert [problem.split("; known")[0] for problem in caught.value.problems] == [
-        "name: expected text, found 5",
-        "recipe: expected a table, found 'x'",
-        "controls: expected a table, found 'frozen'",
-        "grid[2].methods[0]: expected text, found 5",
-        "method: unknown method 'dfaa' (did you mean 'dfa'?)",
-    ]
-
-
 def test_an_unknown_study_and_a_broken_file(tmp_path):
     assert "digits" in names()
     with pytest.raises(UnknownName, match="did you mean 'digits'"):
@@ -227,3 +59,21 @@ def test_an_unknown_study_and_a_broken_file(tmp_path):
     (tmp_path / "latin.toml").write_bytes('name = "é"'.encode("latin-1"))
     with pytest.raises(InvalidFields, match="not TOML"):
         load_study(str(tmp_path / "latin.toml"))
+
+
+def test_a_setting_is_called_what_its_grids_call_it(tmp_path):
+    grid = TINY[TINY.index("[[grid]]") :]
+    text = (
+        TINY
+        + 'name = "one"\n'
+        + grid
+        + 'name = "two"\n'
+        + grid
+        + 'name = "one"\n'
+        + grid.replace("[1, 2]", "[1]\nepochs = [9]")
+    )
+    study = load_study(study_file(tmp_path, text))
+    (both, longer) = study.settings
+    assert study.labels == {both: ("one", "two")}
+    assert {spec.epochs for spec in study.settings[longer]} == {9}
+    assert sum(map(len, study.settings.values())) == len(study.specs) == 9

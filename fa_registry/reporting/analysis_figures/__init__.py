@@ -12,8 +12,11 @@ from fa_registry.records import RunAudit
 from fa_registry.reporting.analysis_figures import (
     ablation,
     aggregation,
+    cross_architecture,
     first_fire,
+    ladder,
     penalty,
+    per_layer,
     ranges,
     sensitivity,
 )
@@ -25,8 +28,11 @@ DRAWINGS: Mapping[str, Drawing] = MappingProxyType(
     {
         "ablation": ablation.DRAWING,
         "aggregation": aggregation.DRAWING,
+        "cross-architecture": cross_architecture.DRAWING,
         "first-fire": first_fire.DRAWING,
+        "ladder": ladder.DRAWING,
         "penalty": penalty.DRAWING,
+        "per-layer": per_layer.DRAWING,
         "ranges": ranges.DRAWING,
         "sensitivity": sensitivity.DRAWING,
     }

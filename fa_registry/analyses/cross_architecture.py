@@ -1,0 +1,116 @@
+"""cross-architecture: the same method on every network of the runs, beside that network's own frozen control."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, Pick, last_site, over_seeds, scalar, trained
+from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
+from fa_registry.protocol.operators import margin_pp
+from fa_registry.protocol.rules import Edition
+from fa_registry.records import AuditReport, Reading, RunRecord
+
+NO_CONTROL = "no frozen control of the same setting and seed"
+ARCHITECTURE = Column("architecture", "network")
+VERDICT = Column("verdict", "what the edition says of all its seeds")
+COLUMNS = (
+    METHOD,
+    ARCHITECTURE,
+    SETTING,
+    RUNS,
+    Column("accuracy", "test accuracy", "fraction", "pct"),
+    Column("frozen", "accuracy of the frozen controls of the same seeds", "fraction", "pct"),
+    Column("margin", "accuracy above the frozen control of the same seed", "percentage points", "pp"),
+    Column("growth_max", "largest growth of a block, geometric mean over seeds", "ratio", "num"),
+    Column("g_L", "‖g_L‖, geometric mean over seeds", "of the mean cross entropy over the eval batch", "sci"),
+    Column("gamma", "Γ, mean over sites 1..L and samples", "cosine", "cos"),
+    VERDICT,
+)
+BY_METHOD = (
+    METHOD,
+    Column("architectures", "networks it was trained on", "networks", "count"),
+    Column("above", "settings in which its mean lies above the frozen control's", "settings", "count"),
+    Column("settings", "settings in which both are known", "settings", "count"),
+    Column("passes", "where the edition passes it"),
+    Column("fails", "where the edition fails it"),
+)
+
+
+def answer(report: AuditReport, edition: Edition) -> Answer:
+    """Every method on every network with its margin over frozen, and how many networks each verdict holds on."""
+    methods = sorted(trained(report), key=lambda one: (one.label, _network(one)))
+    frozen = {run.record.run_id: run.record for run in report.runs if run.record.spec.control == "frozen"}
+    beside = {run.record.run_id: frozen[run.frozen_run_id] for run in report.runs if run.frozen_run_id in frozen}
+    rows = tuple(_row(method, beside) for method in methods)
+    by_label: dict[str, list[tuple[Method, Mapping[str, Cell]]]] = {}
+    for method, row in zip(methods, rows, strict=True):
+        by_label.setdefault(method.label, []).append((method, row))
+    counted = tuple(_method(label, several) for label, several in by_label.items())
+    tables = (
+        Table("cross-architecture", "Every method on every network", COLUMNS, rows),
+        Table("methods", "On how many networks a method helps", BY_METHOD, counted),
+    )
+    networks = list(dict.fromkeys(map(_network, methods)))
+    alone = [f"all of these runs are of one network, {name}: nothing is said of others" for name in networks]
+    return Answer(tables, tuple(alone) if len(alone) == 1 else ())
+
+
+def _network(method: Method) -> str:
+    return method.runs[0].record.spec.architecture
+
+
+def _row(method: Method, beside: Mapping[str, RunRecord]) -> dict[str, Cell]:
+    accuracy = scalar("accuracy")
+
+    def control(record: RunRecord) -> Reading:
+        found = beside.get(record.run_id)
+        return accuracy(found) if found else Reading(None, NO_CONTROL)
+
+    def margin(record: RunRecord) -> Reading:
+        ours, theirs = accuracy(record), control(record)
+        for one in (ours, theirs):
+            if one.value is None:
+                return one
+        return Reading.of(margin_pp(ours.value, theirs.value))
+
+    picks: dict[str, tuple[Pick, bool]] = {
+        "accuracy": (accuracy, False),
+        "frozen": (control, False),
+        "margin": (margin, False),
+        "growth_max": (scalar("growth_max"), True),
+        "g_L": (last_site("g_norm_mean_ce"), True),
+        "gamma": (scalar("gamma_deep_mean"), False),
+    }
+    return {
+        **method.cells,
+        ARCHITECTURE.name: Cell(text=_network(method)),
+        **{name: over_seeds(method.runs, pick, scale) for name, (pick, scale) in picks.items()},
+        VERDICT.name: Cell(text=method.group.verdict.label),
+    }
+
+
+def _method(label: str, several: Sequence[tuple[Method, Mapping[str, Cell]]]) -> dict[str, Cell]:
+    known = [row["margin"].reading.value for _, row in several if row["margin"].reading.value is not None]
+    words = {
+        outcome: ", ".join(
+            one.group.setting or _network(one) for one, _ in several if one.group.verdict.outcome == outcome
+        )
+        for outcome in ("pass", "fail")
+    }
+    return {
+        METHOD.name: Cell(text=label),
+        "architectures": Cell(Reading(float(len({_network(one) for one, _ in several})))),
+        "above": Cell(Reading(float(sum(value > 0 for value in known)))),
+        "settings": Cell(Reading(float(len(known)))),
+        "passes": Cell(text=words["pass"] or "nowhere"),
+        "fails": Cell(text=words["fail"] or "nowhere"),
+    }
+
+
+PLUGIN = Analyser(
+    name="cross-architecture",
+    title="Across architectures",
+    question="Does what a method does on one network hold on the others?",
+    source="arXiv 2606.21126, cross-architecture audit",
+    answer=answer,
+)

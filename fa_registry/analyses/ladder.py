@@ -1,0 +1,157 @@
+"""ladder: accuracy against the number of trained blocks, and against the number of blocks there are.
+
+The rungs of a method are its controls ladder_1 .. ladder_{L−1}. Its foot is ladder_0, or where that was not run the frozen control
+of the setting, which differs by the method alone and with no block trained in nothing; its top is the method itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, by_seed, estimate, over_seeds, scalar, trained
+from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
+from fa_registry.protocol.grouping import groups, seeds_key
+from fa_registry.protocol.rules import Edition
+from fa_registry.records import AuditReport, Reading, RunAudit, RunSpec
+from fa_registry.statistics import paired_difference
+
+SHOWN = 5  # methods that a remark names
+RUNG = re.compile(r"ladder_(\d+)")
+ACCURACY = Column("accuracy", "test accuracy", "fraction", "pct")
+COLUMNS = (
+    METHOD,
+    SETTING,
+    Column("trained", "the last k blocks are trained", "blocks", "count"),
+    Column("blocks", "blocks there are, L", "blocks", "count"),
+    RUNS,
+    ACCURACY,
+    Column("gain", "accuracy above the foot, paired by seed", "percentage points", "pp"),
+    Column("of", "which runs these are"),
+)
+DEPTHS = (
+    METHOD,
+    SETTING,
+    Column("scan", "setting of the shallowest of the scan it belongs to"),
+    Column("blocks", "blocks there are, L", "blocks", "count"),
+    RUNS,
+    ACCURACY,
+    Column("frozen", "accuracy of the frozen control at the same depth", "fraction", "pct"),
+)
+Runs = Sequence[RunAudit]
+
+
+def answer(report: AuditReport, edition: Edition) -> Answer:
+    """The rungs of every method from its foot up, and accuracy by depth of methods that were trained at several."""
+    controls = _controls(report)
+    rows, bare = [], []
+    for method in trained(report):
+        rungs = _rungs(method, controls)
+        rows += [_row(method, count, rungs) for count in sorted(rungs)]
+        bare += [f"{method.label} in {method.group.setting}"] if len(rungs) < 3 else []
+    tables = (
+        Table("ladder", "Accuracy by number of trained blocks", COLUMNS, tuple(rows)),
+        Table("depth", "Accuracy by number of blocks", DEPTHS, tuple(_depths(report, controls))),
+    )
+    more = f" and {len(bare) - SHOWN} more" if len(bare) > SHOWN else ""
+    remark = f"no rung was run between the ends of {', '.join(bare[:SHOWN])}{more}"
+    return Answer(tables, (remark,) if bare else ())
+
+
+def _controls(report: AuditReport) -> Mapping[tuple[str, str], tuple[str, Runs]]:
+    """(what the rung is of, its control's name) → how it is called, and its runs. Without blocks to train λ means nothing."""
+    found: dict[tuple[str, str], tuple[str, Runs]] = {}
+    for group in groups(report):
+        spec = group.runs[0].record.spec
+        if RUNG.fullmatch(spec.control):
+            found[_key(spec, spec.control == "ladder_0"), spec.control] = (group.method, group.runs)
+        elif spec.control == "frozen":
+            found[spec.setting.identity, "frozen"] = (group.method, group.runs)
+    return found
+
+
+def _key(spec: RunSpec, bare: bool) -> str:
+    return seeds_key(dataclasses.replace(spec, control="none", penalty=0.0 if bare else spec.penalty))
+
+
+def _rungs(method: Method, controls: Mapping[tuple[str, str], tuple[str, Runs]]) -> dict[int, tuple[str, Runs]]:
+    """k → how the rung is called, and its runs."""
+    spec, blocks = method.runs[0].record.spec, _blocks(method)
+    found = {blocks: (method.label, method.runs)}
+    for count in range(blocks):
+        rung = controls.get((_key(spec, bare=not count), f"ladder_{count}"))
+        if rung is None and not count:
+            rung = controls.get((spec.setting.identity, "frozen"))
+        found |= {count: rung} if rung else {}
+    return found
+
+
+def _blocks(method: Method) -> int:
+    """L, by the network's option or by the sites that were measured."""
+    said = method.runs[0].record.spec.architecture_options.get("num_blocks")
+    rows = [len(row) for run in method.runs for row in run.record.measurements.sites.values()]
+    return int(said) if said is not None else max(rows, default=1) - 1
+
+
+def _row(method: Method, count: int, rungs: Mapping[int, tuple[str, Runs]]) -> dict[str, Cell]:
+    name, runs = rungs[count]
+    return {
+        METHOD.name: method.cells[METHOD.name],
+        SETTING.name: method.cells[SETTING.name],
+        "trained": Cell(Reading(float(count))),
+        "blocks": Cell(Reading(float(_blocks(method)))),
+        RUNS.name: Cell(Reading(float(len(runs))), run_ids=tuple(run.record.run_id for run in runs)),
+        ACCURACY.name: over_seeds(runs, scalar("accuracy")),
+        "gain": _gain(runs, rungs[0][1] if 0 in rungs else ()),
+        "of": Cell(text=name),
+    }
+
+
+def _gain(runs: Runs, foot: Runs) -> Cell:
+    """Mean of the pairs' differences with its 95 % t interval; N/A without a common seed, 0 of the foot itself."""
+    if runs is foot:
+        return Cell(Reading(0.0), run_ids=tuple(run.record.run_id for run in runs))
+    ours, theirs = (by_seed(several, scalar("accuracy")) for several in (runs, foot))
+    common = ours.keys() & theirs.keys()
+    ids = tuple(run.record.run_id for run in (*foot, *runs) if run.record.spec.seed in common)
+    if not common:
+        return Cell(Reading(None, "no foot of the same seed: neither ladder_0 nor a frozen control"))
+    pairs = ({seed: 100 * side[seed] for seed in common} for side in (ours, theirs))
+    found = paired_difference(*pairs)
+    interval = (found.interval.low, found.interval.high) if found.interval else None
+    return estimate(found.mean, interval, len(found.seeds), ids)
+
+
+def _depths(report: AuditReport, controls: Mapping[tuple[str, str], tuple[str, Runs]]) -> list[dict[str, Cell]]:
+    """Methods that differ in num_blocks alone, by rising depth."""
+    scans: dict[str, list[Method]] = {}
+    for method in trained(report):
+        spec = method.runs[0].record.spec
+        options = {name: value for name, value in spec.architecture_options.items() if name != "num_blocks"}
+        if len(options) < len(spec.architecture_options):
+            scans.setdefault(seeds_key(dataclasses.replace(spec, architecture_options=options)), []).append(method)
+    several = [sorted(scan, key=_blocks) for scan in scans.values() if len({_blocks(one) for one in scan}) > 1]
+    return [_depth(method, scan[0], controls) for scan in several for method in scan]
+
+
+def _depth(method: Method, shallowest: Method, controls: Mapping[tuple[str, str], tuple[str, Runs]]) -> dict[str, Cell]:
+    _, frozen = controls.get((method.runs[0].record.spec.setting.identity, "frozen"), ("", ()))
+    absent = Cell(Reading(None, "no frozen control at this depth"))
+    return {
+        **method.cells,
+        METHOD.name: Cell(text=shallowest.label, run_ids=method.cells[METHOD.name].run_ids),
+        "scan": shallowest.cells[SETTING.name],
+        "blocks": Cell(Reading(float(_blocks(method)))),
+        ACCURACY.name: over_seeds(method.runs, scalar("accuracy")),
+        "frozen": over_seeds(frozen, scalar("accuracy")) if frozen else absent,
+    }
+
+
+PLUGIN = Analyser(
+    name="ladder",
+    title="Depth ladder",
+    question="How much of the accuracy does each trained block bring?",
+    source="arXiv 2606.21126, ladder control and depth scan",
+    answer=answer,
+)

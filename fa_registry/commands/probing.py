@@ -1,0 +1,217 @@
+"""How long runs will take on this machine: a few timed steps and one measurement of every kind of run, within a minute.
+
+Nothing is written anywhere. Runs that differ in seed, epochs, penalty or rung of the ladder alone are of one kind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fa_registry import datasets, methods
+from fa_registry.commands.progress import Progress
+from fa_registry.datasets.base import DatasetCard, Splits
+from fa_registry.errors import RegistryError
+from fa_registry.records import RunSpec
+from fa_registry.seeding import generator
+from fa_registry.studies.executors.local import JobEvent
+from fa_registry.training.controls import rung
+from fa_registry.training.loop import Trainer, pinned_threads
+from fa_registry.training.measuring import measure
+from fa_registry.training.naming import setting_label
+from fa_registry.training.task import EVAL_SAMPLES, Task, build_network, network_shape
+
+BUDGET_SECONDS = 60.0  # checked between settings: the last one begun may exceed it
+FEW = 16  # samples of the first step; where they take long, the batch is not tried but reckoned in proportion
+LIGHT_SECONDS = 0.5  # of a step on a whole batch, up to which it is timed itself
+TRIED = {0.05: EVAL_SAMPLES, LIGHT_SECONDS: 16}  # seconds of a step up to which so many samples are measured; beyond: 2
+STABILITY_BATCHES = 8  # docs/decisions/0013
+STEPS = 5
+TEST_SHARE = (
+    5  # a data set whose files are missing is taken to hold one test sample for five of training, as CIFAR does
+)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds of one epoch (training and measuring) and of the final measurement."""
+
+    epoch: float
+    final: float
+
+
+@dataclass
+class Probe:
+    """speeds: kind of a run → its speed. random: data sets that were probed with random images. failures: kind → why.
+
+    unprobed: the settings for which no time was left.
+    """
+
+    speeds: dict[str, Speed] = field(default_factory=dict)
+    random: set[str] = field(default_factory=set)
+    failures: dict[str, str] = field(default_factory=dict)
+    unprobed: list[str] = field(default_factory=list)
+
+    def seconds(self, spec: RunSpec) -> float | None:
+        """What the run will take, without MLflow's part; None where its kind has not been probed."""
+        speed = self.speeds.get(kind(spec).identity)
+        return speed and spec.epochs * speed.epoch + speed.final
+
+    def failure(self, spec: RunSpec) -> str:
+        """Why the run cannot be run; empty where it can, as far as is known."""
+        return self.failures.get(kind(spec).identity, "")
+
+
+def kind(spec: RunSpec) -> RunSpec:
+    """The run that stands for all that take as long an epoch: a rung is reckoned as its method, which is more than it takes."""
+    control = "none" if rung(spec.control) is not None else spec.control
+    return dataclasses.replace(spec, seed=0, epochs=1, penalty=0.0, control=control)
+
+
+def probe(specs: Iterable[RunSpec], data_root: str = "", budget: float = BUDGET_SECONDS) -> Probe:
+    """Time every kind of run among `specs`, setting by setting, on the device they name and one CPU thread."""
+    groups: dict[str, list[RunSpec]] = {}
+    for spec in sorted({kind(spec).identity: kind(spec) for spec in specs}.values(), key=lambda one: one.dataset):
+        groups.setdefault(spec.setting.identity, []).append(spec)
+    found, data = Probe(), _Data(Path(data_root) if data_root else None)
+    names = [setting_label(specs[0]).replace(" · 1 epochs", "") for specs in groups.values()]
+    started = time.monotonic()
+    with (
+        Progress(f"probing {len(groups)} settings, about {budget:g} s at most", names, str) as progress,
+        pinned_threads(1),
+    ):
+        for index, kinds in enumerate(groups.values()):
+            if time.monotonic() - started > budget:
+                found.unprobed.append(names[index])
+                progress.show(JobEvent(index, "done", "not probed: the time for it is used up"))
+            else:
+                progress.show(JobEvent(index, "done", _probe_setting(kinds, data, found)))
+    return found
+
+
+class _Data:
+    """The splits of one data set at a time; random images where its files are not here."""
+
+    def __init__(self, root: Path | None):
+        self._root = root
+        self._held: tuple[str, DatasetCard, Splits, bool] | None = None
+
+    def of(self, spec: RunSpec) -> tuple[DatasetCard, Splits, bool]:
+        """Card, splits on the run's device, and whether they are random images."""
+        if self._held is None or self._held[0] != spec.dataset:
+            self._held = None  # two CIFARs need not be held at once
+            dataset, device = datasets.get(spec.dataset), torch.device(spec.device_class)
+            try:
+                self._held = (spec.dataset, dataset.card, dataset.load(device, self._root, spec.seed), False)
+            except (RegistryError, OSError):
+                self._held = (spec.dataset, dataset.card, random_splits(dataset.card, device), True)
+        return self._held[1:]
+
+
+def random_splits(card: DatasetCard, device: torch.device) -> Splits:
+    """Random images of the card's shape: a step takes as long on them. As many tests as the set would have, about."""
+    draw = torch.Generator(device).manual_seed(0)
+    tests = max(EVAL_SAMPLES, card.train_samples // TEST_SHARE)
+
+    def drawn(count: int) -> tuple[Tensor, Tensor]:
+        images = torch.randn(count, *card.image_shape, generator=draw, device=device)
+        return images, torch.randint(card.classes, (count,), generator=draw, device=device)
+
+    return Splits(
+        *drawn(min(card.train_samples, 2 * tests)), *drawn(tests), augment=lambda images, _: images, digest=""
+    )
+
+
+def _probe_setting(kinds: list[RunSpec], data: _Data, found: Probe) -> str:
+    """Fill in the speeds of one setting's kinds; returns what to tell of them."""
+    try:
+        card, splits, is_random = data.of(kinds[0])
+        if is_random:
+            found.random.add(kinds[0].dataset)
+        steps = {spec.identity: step_seconds(Trainer(_task(spec, card, splits))) for spec in kinds}
+        local = [spec for spec in kinds if not methods.CATALOG.get(spec.method).end_to_end]
+        measured, final = _measuring_seconds(_task([*local, *kinds][0], card, splits), min(steps.values()))
+    except RegistryError as error:
+        found.failures |= {spec.identity: str(error) for spec in kinds}
+        return f"cannot be run: {error}"
+    for spec in kinds:
+        batches = math.ceil(card.train_samples / spec.recipe.batch_size)
+        found.speeds[spec.identity] = Speed(batches * steps[spec.identity] + measured, final)
+    shown = ", ".join(f"{_word(spec)} {1000 * steps[spec.identity]:.3g}" for spec in kinds)
+    return f"ms a step: {shown}" + (" (random images)" if is_random else "")
+
+
+def _word(spec: RunSpec) -> str:
+    return spec.method if spec.control == "none" else spec.control
+
+
+def _task(spec: RunSpec, card: DatasetCard, splits: Splits) -> Task:
+    """As training.task.prepare makes it, on splits that are here already."""
+    network, method, device = (
+        build_network(spec, card),
+        methods.CATALOG.get(spec.method),
+        torch.device(spec.device_class),
+    )
+    shape = network_shape(network, splits.test_images[:1].cpu(), card.classes)
+    feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
+    return Task(spec, device, card, splits, network.to(device), method, feedback.to(device))
+
+
+def step_seconds(trainer: Trainer) -> float:
+    """Seconds of one optimiser step on a whole batch, the median of a few; in proportion from a few samples if it takes long."""
+    splits, batch = trainer.task.splits, trainer.task.spec.recipe.batch_size
+
+    def step(count: int) -> Callable[[], object]:
+        images, labels = splits.train_images[:count], splits.train_labels[:count]
+        return lambda: trainer.step(splits.augment(images, trainer.generators["augmentation"]), labels)
+
+    few = min(FEW, batch)
+    trainer.task.network.train()
+    _timed(step(few), trainer.task)  # allocates, draws, compiles: not what a step takes
+    reckoned = _timed(step(few), trainer.task) * batch / few
+    if reckoned > LIGHT_SECONDS:
+        return reckoned
+    _timed(step(batch), trainer.task)
+    return sorted(_timed(step(batch), trainer.task) for _ in range(STEPS))[STEPS // 2]
+
+
+def _measuring_seconds(task: Task, step: float) -> tuple[float, float]:
+    """Seconds of an epoch's measurement and of the final one. step: seconds of the setting's quickest.
+
+    Where steps take long, an eval batch of a few samples is measured and the rest reckoned: evaluation in proportion, a forward
+    pass over the test set as a third of a step a batch, the batches for stability as a step each.
+    """
+    splits = task.splits
+    count = next((few for limit, few in TRIED.items() if step <= limit), 2)
+    if count == EVAL_SAMPLES:
+        measure(task)  # the first draws what later ones hold
+        return _timed(lambda: measure(task), task), _timed(lambda: measure(task, moments=("final",)), task)
+    few = Splits(*(part[:count] for part in _parts(splits)), augment=splits.augment, digest=splits.digest)
+    small, share = dataclasses.replace(task, splits=few), EVAL_SAMPLES / count
+    passes = len(splits.test_labels) / task.spec.recipe.batch_size
+    final = _timed(lambda: measure(small, moments=("final",)), task) * share + STABILITY_BATCHES * step
+    return _timed(lambda: measure(small), task) * share + passes * step / 3, final
+
+
+def _parts(splits: Splits) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return splits.train_images, splits.train_labels, splits.test_images, splits.test_labels
+
+
+def _timed(work: Callable[[], object], task: Task) -> float:
+    _finish(task.device)
+    started = time.perf_counter()
+    work()
+    _finish(task.device)
+    return time.perf_counter() - started
+
+
+def _finish(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

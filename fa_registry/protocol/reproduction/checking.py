@@ -1,0 +1,191 @@
+"""What a reference.toml may hold. Every wrong field is named at once: a silent slip in it would test the wrong thing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fa_registry.errors import unknown_name_text
+
+TOP = {"title": str, "source": str, "remarks": list, "also": list, "setting": dict, "margin": dict, "table": list}
+SETTING = {
+    "architecture": str,
+    "dataset": str,
+    "epochs": int,
+    "architecture_options": dict,
+    "recipe": dict,
+    "assumed": str,
+}
+MARGIN = {"value": float, "of_std": float, "relative": float, "scale": str, "why": str}
+SIZES = ("value", "of_std", "relative")
+FORM = {
+    "value": float,
+    "mean": float,
+    "std": float,
+    "n": int,
+    "values": list,
+    "low": float,
+    "high": float,
+    "below": float,
+    "above": float,
+    "never": bool,
+}
+FORMS = (("value",), ("mean", "std", "n"), ("values",), ("low", "high"), ("below",), ("above",), ("never",))
+BOUNDS = ("below", "above")
+FIGURE = {
+    **FORM,
+    "quantity": str,
+    "method": str,
+    "penalty": float,
+    "control": str,
+    "method_options": dict,
+    "setting": str,
+    "site": str,
+    "epoch": int,
+    "rule": str,
+    "margin": str,
+    "factor": float,
+    "source": str,
+    "where": str,
+    "remark": str,
+    "not_measured": str,
+}
+TABLE = {**FIGURE, "figures": list}
+SITES = ("last", "mid", "deep")
+SCALES = ("linear", "log10")
+RULES = ("D1", "D2")
+KINDS = {
+    str: "text",
+    float: "a finite number",
+    int: "a whole number",
+    bool: "true or false",
+    list: "a list",
+    dict: "a table",
+}
+
+
+def problems_of(raw: Mapping[str, Any]) -> list[str]:
+    """Everything that is wrong with the file, each sentence beginning with the place it is about."""
+    problems = list(fields("", raw, TOP, ("title", "source")))
+    for name in ("remarks", "also"):
+        if not all(isinstance(one, str) for one in _list(raw.get(name))):
+            problems.append(f"{name}: expected texts, found {raw[name]!r}")
+    for name, setting in _dict(raw.get("setting")).items():
+        problems += fields(f"setting.{name}", setting, SETTING, ("architecture", "dataset", "epochs"))
+    for name, margin in _dict(raw.get("margin")).items():
+        problems += _margin(f"margin.{name}", margin)
+    for index, table in enumerate(_list(raw.get("table"))):
+        where = f"table[{index}]"
+        problems += fields(where, table, TABLE, ("figures",))
+        for place, own in enumerate(_list(_dict(table).get("figures"))):
+            problems += _figure(f"{where}.figures[{place}]", own, _dict(table), raw)
+    return problems
+
+
+def fields(where: str, table: Any, known: Mapping[str, type], needed: tuple[str, ...] = ()) -> Iterator[str]:
+    """Unknown, missing and wrongly typed keys of one table."""
+    if not isinstance(table, Mapping):
+        yield f"{where}: expected a table, found {table!r}"
+        return
+    before = f"{where}." if where else ""
+    for name, value in table.items():
+        if name not in known:
+            yield f"{before}{name}: {unknown_name_text('key', name, known)}"
+        elif not _is(value, known[name]) and not (name == "site" and _is(value, int) and value >= 0):
+            yield f"{before}{name}: expected {KINDS[known[name]]}, found {value!r}"
+    yield from (f"{before}{name}: missing" for name in needed if table.get(name) in (None, "", []))
+
+
+def _margin(where: str, table: Any) -> Iterator[str]:
+    yield from fields(where, table, MARGIN, ("why",))
+    table = _dict(table)
+    given = [name for name in SIZES if name in table]
+    if len(given) != 1:
+        yield f"{where}: expected one of {', '.join(SIZES)}, found {' and '.join(given) or 'none'}"
+    elif _is(table[given[0]], float) and table[given[0]] <= 0:
+        yield f"{where}.{given[0]}: expected more than 0, found {table[given[0]]:g}"
+    yield from _choice(where, "scale", table, SCALES)
+    if table.get("scale") == "log10" and "value" not in table:
+        yield f"{where}: expected a value in decades on scale log10"
+
+
+def _figure(where: str, own: Any, table: Mapping[str, Any], raw: Mapping[str, Any]) -> Iterator[str]:
+    """One figure, with what its table says for all of its figures."""
+    yield from fields(where, own, FIGURE)
+    shared = {name: value for name, value in table.items() if name in FIGURE}
+    figure = {**shared, **_dict(own)}
+    tested = not figure.get("not_measured")
+    needed = ("quantity", "method", "where", *(("setting",) if tested else ()))
+    yield from (f"{where}.{name}: missing" for name in needed if not figure.get(name))
+    yield from _form(where, figure)
+    for name in ("setting", "margin"):
+        if isinstance(figure.get(name), str) and figure[name] not in _dict(raw.get(name)):
+            yield f"{where}.{name}: {unknown_name_text(name, figure[name], _dict(raw.get(name)))}"
+    bound = any(name in figure for name in BOUNDS)
+    if tested and not bound and "margin" not in figure:
+        yield f"{where}.margin: missing"
+    if isinstance(figure.get("site"), str):
+        yield from _choice(where, "site", figure, SITES)
+    if (figure.get("quantity") == "first_fire") != ("rule" in figure):
+        yield f"{where}.rule: expected with the quantity first_fire and only there"
+    yield from _choice(where, "rule", figure, RULES)
+    if figure.get("never") and "rule" not in figure:
+        yield f"{where}.never: expected of a first fire only"
+    yield from _size(where, figure, _dict(_dict(raw.get("margin")).get(figure.get("margin"))))
+
+
+def _form(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
+    given = {name for name in FORM if name in figure}
+    if given not in [set(form) for form in FORMS]:
+        known = "; ".join(" with ".join(form) for form in FORMS)
+        yield f"{where}: expected the figure in one form ({known}), found {', '.join(sorted(given)) or 'none'}"
+        return
+    if given == {"values"}:
+        values = _list(figure["values"])
+        if len(values) < 2 or not all(_is(value, float) for value in values):
+            yield f"{where}.values: expected two or more finite numbers, found {figure['values']!r}"
+    ends = [figure[name] for name in ("low", "high") if name in given and _is(figure[name], float)]
+    if len(ends) == 2 and ends[0] >= ends[1]:
+        yield f"{where}.low: expected less than high = {ends[1]:g}, found {ends[0]:g}"
+    if "std" in given and _is(figure["std"], float) and figure["std"] < 0:
+        yield f"{where}.std: expected at least 0, found {figure['std']:g}"
+    if "n" in given and _is(figure["n"], int) and figure["n"] < 2:
+        yield f"{where}.n: expected at least 2, found {figure['n']}; a figure of one run is a value"
+    if given == {"never"} and figure["never"] is not True:
+        yield f"{where}.never: expected true, found {figure['never']!r}"
+
+
+def _size(where: str, figure: Mapping[str, Any], margin: Mapping[str, Any]) -> Iterator[str]:
+    """Whether a margin can be worked out for this figure."""
+    if "of_std" in margin and not (_is(figure.get("std"), float) and figure["std"] > 0):
+        yield f"{where}.margin: {figure['margin']} is a multiple of std, and there is none above 0"
+    if "relative" in margin and not any(figure.get(name) for name in ("value", "mean")):
+        yield f"{where}.margin: {figure['margin']} is a share of a value or mean, and there is none"
+    if margin.get("scale") == "log10":
+        if "std" in figure:
+            yield f"{where}.std: a spread says nothing of logarithms; give the values, or one value"
+        numbers = [figure.get(name) for name in ("value", "low", "high", *BOUNDS)] + _list(figure.get("values"))
+        wrong = [number for number in numbers if _is(number, float) and number <= 0]
+        yield from (f"{where}: expected numbers above 0 on scale log10, found {number:g}" for number in wrong)
+    if _is(figure.get("factor"), float) and figure["factor"] <= 0:
+        yield f"{where}.factor: expected more than 0, found {figure['factor']:g}"
+
+
+def _choice(where: str, name: str, table: Mapping[str, Any], known: tuple[str, ...]) -> Iterator[str]:
+    if isinstance(table.get(name), str) and table[name] not in known:
+        yield f"{where}.{name}: {unknown_name_text(name, table[name], known)}"
+
+
+def _is(value: Any, kind: type) -> bool:
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _dict(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

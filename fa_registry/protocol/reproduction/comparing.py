@@ -1,0 +1,78 @@
+"""Every published figure beside the audit's own: reproduced, not shown, differs, not comparable or not measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from fa_registry.protocol.grouping import Group, groups
+from fa_registry.protocol.reproduction.matching import alike, nearest
+from fa_registry.protocol.reproduction.taking import figure_of
+from fa_registry.protocol.reproduction.testing import Tested, outcome_of
+from fa_registry.protocol.rules import Edition, Rule, load_edition
+from fa_registry.records import (
+    AuditReport,
+    FigureVerdict,
+    Measured,
+    PublishedFigure,
+    Reading,
+    Reference,
+    Reproduction,
+)
+from fa_registry.statistics import summary
+
+EDITION = "2026-05"  # the published rules: a first fire was published by them, whichever edition leads the audit
+
+
+def reproduction(reference: Reference, report: AuditReport) -> Reproduction:
+    """One row for every figure of the reference, in its order."""
+    found, edition = groups(report), load_edition(EDITION)
+    rows = tuple(_row(figure, found, report, edition) for figure in reference.figures)
+    return Reproduction(reference.study, reference.title, reference.digest, rows, reference.remarks)
+
+
+def _row(figure: PublishedFigure, found: Sequence[Group], report: AuditReport, edition: Edition) -> FigureVerdict:
+    if figure.not_measured:
+        return FigureVerdict(figure, "not measured", figure.not_measured)
+    match = nearest(figure, found, report.cards)
+    if match is None:
+        where = f" on {figure.setting.architecture}" if figure.setting else ""
+        return FigureVerdict(figure, "not measured", f"no run of {figure.method_label}{where} is in this audit")
+    group, differences = match
+    rule = _rule(figure, edition)
+    measured = tuple(
+        Measured(run.record.spec.seed, run.record.run_id, figure_of(figure, run.record, rule)) for run in group.runs
+    )
+    readings = [one.reading for one in measured]
+    verdict = Tested("not comparable", "; ".join(differences)) if differences else outcome_of(figure, readings)
+    others = len(alike(figure, found, report.cards)) - 1
+    more = f"; {others} more groups of runs are alike, this is the largest" if others > 0 else ""
+    mean, std = _over_runs(readings, figure.margin.scale)
+    return FigureVerdict(
+        figure,
+        verdict.outcome,
+        f"{verdict.reason}{more}",
+        measured,
+        group.setting,
+        mean,
+        std,
+        verdict.difference,
+        verdict.interval_90,
+        verdict.margin,
+    )
+
+
+def _rule(figure: PublishedFigure, edition: Edition) -> Rule | None:
+    return next((rule for rule in edition.rules if rule.code == figure.rule), None)
+
+
+def _over_runs(readings: Sequence[Reading], scale: str) -> tuple[Reading, Reading]:
+    """Mean and std of what was measured, for people: over the runs that have a number, geometric on scale log10."""
+    known = [reading.value for reading in readings if reading.value is not None]
+    if not known:
+        return readings[0], readings[0]
+    if scale == "log10" and min(known) > 0:
+        spread = Reading(None, "its spread over runs is in decades: see every run")
+        return Reading.of(10.0 ** (math.fsum(map(math.log10, known)) / len(known))), spread
+    found = summary(known)
+    return Reading(found.mean), Reading(None, "one run: no spread") if found.std is None else Reading(found.std)

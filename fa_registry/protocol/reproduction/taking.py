@@ -1,0 +1,65 @@
+"""One run's number for one published figure: looked up where the figure says, N/A with the reason where there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from fa_registry.protocol.first_fire import first_fire
+from fa_registry.protocol.rules import Rule
+from fa_registry.protocol.takes import take, trajectory
+from fa_registry.records import PublishedFigure, Reading, RunRecord
+
+NEVER = "it never fires"  # a reason that starts so says: every epoch was followed, and none fired
+
+
+def figure_of(figure: PublishedFigure, record: RunRecord, rule: Rule | None) -> Reading:
+    """In the unit of the published figure. rule: of the published edition, for a first fire."""
+    if record.integrity.state == "mismatch":
+        return Reading(None, "its logged figures do not come out again")
+    if rule is not None:
+        return _fire(rule, record)
+    reading = _at_epoch(figure, record) if figure.epoch is not None else _at_the_end(figure, record)
+    return reading if reading.value is None else Reading.of(reading.value * figure.factor)
+
+
+def _fire(rule: Rule, record: RunRecord) -> Reading:
+    """The first epoch at which the rule fires; `never` only where every epoch has a number to say so."""
+    line = record.trajectory.get(trajectory(rule.quantity, rule.take))
+    if not line or record.spec.weights:
+        return Reading(None, f"{rule.quantity} was not followed by epoch")
+    epoch = first_fire(rule, record)
+    unknown = [one.reason for one in line[:epoch] if one.value is None]
+    if unknown:
+        return Reading(None, f"cannot be said of every epoch: {unknown[0]}")
+    return Reading(None, f"{NEVER} in {len(line) - 1} epochs") if epoch is None else Reading(float(epoch))
+
+
+def _at_epoch(figure: PublishedFigure, record: RunRecord) -> Reading:
+    name = trajectory(figure.quantity, "last_site" if figure.site == "last" else "scalar")
+    line = record.trajectory.get(name, ())
+    if figure.epoch >= len(line):
+        return Reading(None, f"{figure.quantity} was not followed to epoch {figure.epoch}")
+    return line[figure.epoch]
+
+
+def _at_the_end(figure: PublishedFigure, record: RunRecord) -> Reading:
+    if not figure.site:
+        return take(figure.quantity, "scalar", record.measurements)[0]
+    row = record.measurements.sites.get(figure.quantity, ())
+    if not row:
+        return Reading(None, f"{figure.quantity} was not measured")
+    if figure.site == "deep":
+        return _mean(row[1:])
+    places = {"last": len(row) - 1, "mid": (len(row) - 1) // 2}
+    site = places.get(figure.site)
+    site = int(figure.site) if site is None else site
+    return row[site] if site < len(row) else Reading(None, f"there is no site {site}: L = {len(row) - 1}")
+
+
+def _mean(row: Sequence[Reading]) -> Reading:
+    """N/A as soon as one site is: a mean over fewer would be another number."""
+    absent = next((one for one in row if one.value is None), None)
+    if absent or not row:
+        return absent or Reading(None, "there is no site but site 0")
+    return Reading.of(math.fsum(one.value for one in row) / len(row))

@@ -1,0 +1,34 @@
+"""Tiny options for every architecture of the catalog, and tasks on them that train in a blink."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from fa_registry.records import Scalar
+from fa_registry.training.task import Task
+from tests.helpers.small import tiny_task
+
+TINY: dict[str, dict[str, Scalar]] = {
+    "linear_lq": {"num_blocks": 2, "learn": True},
+    "mlp": {"d_hidden": 8, "num_blocks": 2},
+    "resmlp": {"d_hidden": 8, "num_blocks": 2},
+    "small_cnn": {"width": 2, "num_blocks": 3},
+    "small_resnet": {"width": 4, "num_blocks": 2},
+    "student_net": {"d_hidden": 8, "num_blocks": 2},
+    "vit_mini": {"d_hidden": 8, "num_blocks": 2, "heads": 2},
+}
+
+
+def of(architecture: str, **changes: Any) -> dict[str, Any]:
+    """`changes` for tiny_spec that put it on this architecture, tiny."""
+    return {"architecture": architecture, "architecture_options": TINY[architecture], **changes}
+
+
+def short_task(architecture: str, samples: int = 128, **changes: Any) -> Task:
+    """A task on digits that trains on the first `samples` alone."""
+    task = tiny_task(**of(architecture, **changes))
+    splits = dataclasses.replace(
+        task.splits, train_images=task.splits.train_images[:samples], train_labels=task.splits.train_labels[:samples]
+    )
+    return dataclasses.replace(task, splits=splits)

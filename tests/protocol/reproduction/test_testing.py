@@ -1,0 +1,98 @@
+"""What is tested and how: equivalence, ranges, bounds, epochs and silence, each against hand-made numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from fa_registry.protocol.reproduction.taking import NEVER
+from fa_registry.protocol.reproduction.testing import ONE_RUN, outcome_of
+from fa_registry.records import Published, Reading
+from fa_registry.statistics import Reported, tost
+from tests.protocol.reproduction.builders import figure
+
+SILENT = Reading(None, f"{NEVER} in 100 epochs")
+
+
+def judged(published, *values, margin=1.0, **changes):
+    readings = [value if isinstance(value, Reading) else Reading(value) for value in values]
+    return outcome_of(figure(published, margin, **changes), readings)
+
+
+def test_a_mean_with_its_spread_is_the_equivalence_test():
+    found = judged(Published(mean=10.0, std=0.2, n=3), 10.1, 10.2, 10.3)
+    expected = tost([10.1, 10.2, 10.3], Reported(10.0, 0.2, 3), 1.0)
+    assert (found.outcome, found.margin) == (expected.outcome, 1.0) == ("reproduced", 1.0)
+    assert found.interval_90 == (expected.interval_90.low, expected.interval_90.high)
+
+
+def test_values_by_seed_are_their_own_spread():
+    expected = tost([4.0, 5.0, 6.0], Reported(9.0, 3**0.5, 3), 5.0)
+    found = judged(Published(values=(8.0, 11.0, 8.0)), 4.0, 5.0, 6.0, margin=5.0)
+    assert found.interval_90 == pytest.approx((expected.interval_90.low, expected.interval_90.high))
+    assert found.outcome == "not shown"
+
+
+def test_a_number_without_spread_is_exact_and_said_so():
+    assert "published without a spread, taken as exact" in judged(10.0, 10.0, 10.1).reason
+
+
+def test_a_range_is_a_margin_around_its_middle():
+    inside = judged(Published(low=1.0, high=3.0), 2.9, 2.95, 3.0, margin=0.2)
+    assert inside.outcome == "reproduced" and inside.margin == pytest.approx(1.2)
+    assert judged(Published(low=1.0, high=3.0), 3.5, 3.51, 3.52, margin=0.2).outcome == "differs"
+    assert judged(2.0, 2.9, 2.95, 3.0, margin=0.2).outcome == "differs"  # without the range it would not do
+
+
+@pytest.mark.parametrize(
+    ("published", "values", "outcome"),
+    [
+        (Published(below=5.0), (1.0, 1.1, 1.2), "reproduced"),
+        (Published(below=5.0), (1.0, 4.0, 6.0), "not shown"),
+        (Published(below=5.0), (7.0, 7.1, 7.2), "differs"),
+        (Published(above=5.0), (7.0, 7.1, 7.2), "reproduced"),
+        (Published(above=5.0), (4.0, 6.0, 9.0), "not shown"),
+        (Published(above=5.0), (1.0, 1.1, 1.2), "differs"),
+    ],
+)
+def test_a_bound_is_one_sided(published, values, outcome):
+    assert judged(published, *values, margin=0.0).outcome == outcome
+
+
+def test_decades():
+    found = judged(1e3, 1e3, 2e3, margin=2.0, scale="log10")
+    assert found.outcome == "reproduced" and found.difference.value == pytest.approx(0.150515)
+    assert "decades" in found.reason
+    refused = judged(1e3, 1e3, 0.0, scale="log10")
+    assert (refused.outcome, refused.reason) == ("not shown", "there is no logarithm of 0")
+
+
+@pytest.mark.parametrize(
+    ("silent", "fires", "margin", "outcome"),
+    [
+        (3, 0, 2 / 3, "reproduced"),  # 1 − .05^(1/3) = .632
+        (3, 0, 0.6, "not shown"),
+        (2, 0, 2 / 3, "not shown"),
+        (2, 1, 2 / 3, "differs"),
+    ],
+)
+def test_silence_is_counted(silent, fires, margin, outcome):
+    found = judged(Published(never=True), *[SILENT] * silent, *[5.0] * fires, margin=margin)
+    assert found.outcome == outcome
+    assert f"of {silent + fires} runs" in found.reason
+
+
+def test_epochs_against_runs_that_never_fire():
+    published = Published(values=(8.0, 11.0, 8.0))
+    assert judged(published, SILENT, SILENT).outcome == "differs"
+    some = judged(published, SILENT, 8.0)
+    assert (some.outcome, some.reason) == ("not shown", "it fires on 1 of 2 runs: no mean epoch")
+
+
+def test_one_run_is_never_tested():
+    for one in (10.0, SILENT):
+        assert judged(Published(never=True) if one is SILENT else 10.0, one).reason == ONE_RUN
+
+
+def test_numbers_beyond_the_statistics_are_said_not_swallowed():
+    found = judged(10.0, 1e200, 1e201)
+    assert found.outcome == "not shown" and "finite values" in found.reason

@@ -1,0 +1,33 @@
+"""The twin of ladder: whole ladders before bare ends, depth scans under the name of their shallowest."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from fa_registry.reporting.analysis_figures import analysis_numbers
+from tests.analyses.builders import analysed, frozen, run
+from tests.analyses.test_ladder import rung
+
+
+def numbers(*records):
+    return analysis_numbers(analysed("ladder", records), ())
+
+
+def test_bare_ends_are_drawn_only_where_no_ladder_is_whole():
+    ends = (frozen(accuracy=0.3), run("bp", accuracy=0.9))
+    assert numbers(*ends)["method"].unique().tolist() == ["bp"]
+    whole = numbers(*ends, rung(0, 0.3), rung(1, 0.4), run("dfa", accuracy=0.6))
+    assert whole["method"].unique().tolist() == ["dfa"] and whole["blocks"].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_depths_have_a_panel_with_the_frozen_control():
+    def deep(blocks, **given):
+        made = run("dfa", spec={"architecture_options": {"num_blocks": blocks}}, **given)
+        return dataclasses.replace(made, setting=f"resmlp-16x{blocks}")
+
+    frame = numbers(
+        deep(2, accuracy=0.5), deep(4, accuracy=0.6), frozen(accuracy=0.3, architecture_options={"num_blocks": 4})
+    )
+    depth = frame[frame["panel"] == "depth"]
+    assert depth["method"].tolist() == ["dfa by depth"] * 2 and depth["value"].tolist() == [0.5, 0.6]
+    assert depth["frozen"].isna().tolist() == [True, False]
