@@ -34,7 +34,9 @@ def chained_backward(
     for block, state, branch in zip(reversed(network.blocks), reversed(states), reversed(branches), strict=True):
         scale = scales(credit, credit_norm) * count  # (batch, 1, …): norm(c)/N = c / scale
         root = credit / scale
-        if penalty or couples_samples(block):  # the penalty is no part of the credit; coupled rows have no scale of their own
+        if penalty or couples_samples(
+            block
+        ):  # the penalty is no part of the credit; coupled rows have no scale of their own
             below = torch.autograd.grad(branch, state, credit, retain_graph=True)[0]
             torch.autograd.backward(branch, root + branch.detach() * (2 * penalty / count))
         else:
