@@ -132,6 +132,10 @@ class Architecture(abc.ABC):
     ) -> Network:
         """A network on the CPU with weights drawn from `generator` alone; `options` are complete (every name set)."""
 
+    def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
+        """Problems, in words, of complete `options` together or with images of this shape; none by default."""
+        return []
+
     def resolve(self, options: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """`options` over the card's defaults."""
         return {name: options.get(name, option.default) for name, option in self.card.options.items()}

@@ -9,7 +9,6 @@ from torch import nn
 
 from fa_registry.architectures._initialise import conv, linear
 from fa_registry.architectures.base import Architecture, ArchitectureCard, Network
-from fa_registry.errors import InvalidFields
 from fa_registry.positions import averaged
 from fa_registry.records import Option, Scalar
 
@@ -31,15 +30,16 @@ class SmallCNN(Architecture):
         source="arXiv 2606.21126, CNN setting; which convolutions the two pools follow is unpublished: the first two, chosen here",
     )
 
+    def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
+        _, height, breadth = image_shape
+        if min(height, breadth) >= SHRUNK:
+            return []
+        return [f"image size: expected {SHRUNK}×{SHRUNK} pixels or more, for two 2×2 pools, found {height}×{breadth}"]
+
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
         channels, height, breadth = image_shape
-        if min(height, breadth) < SHRUNK:
-            problem = (
-                f"image size: expected {SHRUNK}×{SHRUNK} pixels or more, for two 2×2 pools, found {height}×{breadth}"
-            )
-            raise InvalidFields("architecture small_cnn", [problem])
         count, width = int(options["num_blocks"]), int(options["width"])
         low, middle, high, features = widths = [width, 2 * width, 4 * width, 8 * width]
         flat = high * (height // SHRUNK) * (breadth // SHRUNK)

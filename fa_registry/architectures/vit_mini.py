@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from fa_registry.architectures._initialise import linear
 from fa_registry.architectures.base import Architecture, ArchitectureCard, Network
-from fa_registry.errors import InvalidFields
 from fa_registry.records import Option, Scalar
 
 MLP_RATIO = 4
@@ -94,11 +93,20 @@ class VitMini(Architecture):
         source="arXiv 2606.21126, ViT setting; names inside a block and its layers' initialisation are unpublished, chosen here",
     )
 
+    def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
+        _, height, breadth = image_shape
+        width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
+        problems = []
+        if height % patch or breadth % patch:
+            problems.append(f"patch: expected a divisor of the images' {height}×{breadth} pixels, found {patch}")
+        if width % heads:
+            problems.append(f"heads: expected a divisor of d_hidden {width}, found {heads}")
+        return problems
+
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
-        _check(width, heads, patch, image_shape)
         network = VisionTransformer(
             embed=Patches(image_shape, patch, width, generator),
             blocks=[TransformerBranch(width, heads, generator) for _ in range(int(options["num_blocks"]))],
@@ -120,17 +128,6 @@ def _positions(count: int, width: int, generator: torch.Generator) -> Tensor:
     return nn.init.trunc_normal_(
         torch.empty(1, count, width), std=POSITION_STD, a=-2 * POSITION_STD, b=2 * POSITION_STD, generator=generator
     )
-
-
-def _check(width: int, heads: int, patch: int, image_shape: tuple[int, ...]) -> None:
-    _, height, breadth = image_shape
-    problems = []
-    if height % patch or breadth % patch:
-        problems.append(f"patch: expected a divisor of the images' {height}×{breadth} pixels, found {patch}")
-    if width % heads:
-        problems.append(f"heads: expected a divisor of d_hidden {width}, found {heads}")
-    if problems:
-        raise InvalidFields("architecture vit_mini", problems)
 
 
 PLUGIN = VitMini()

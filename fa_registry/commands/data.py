@@ -44,9 +44,15 @@ def places(name: str = "", root: Path | None = None) -> list[Row]:
 
 def make_ready(names: Iterable[str], root: str) -> None:
     """Decode what the data sets of these names need, once, before several processes ask for it; errors as of their `load`."""
+    problems = []
     for name in sorted(names):
         for dataset in _with_files(name).values():
-            dataset.raw(existing_root(Path(root) if root else None), lambda line: print(line, file=sys.stderr))
+            try:
+                dataset.raw(existing_root(Path(root) if root else None), lambda line: print(line, file=sys.stderr))
+            except IntegrityError as error:  # the next one's files may be missing too: all are named at once
+                problems.append(str(error))
+    if problems:
+        raise IntegrityError("\n".join(dict.fromkeys(problems)))
 
 
 def fetch(name: str, root: Path | None = None, report: Report = lambda line: None) -> list[Row]:
@@ -58,7 +64,9 @@ def fetch(name: str, root: Path | None = None, report: Report = lambda line: Non
         raise UsageError(f"data fetch: expected a NAME, one of {', '.join(_with_files(''))}")
     folder = data_root(root)
     for dataset in _with_files(name).values():
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.exists():
+            folder.mkdir(parents=True)
+        existing_root(folder)
         if not cache_path(folder, dataset.card.name).is_file():
             _download(dataset, folder, report)
     return check(name, folder, report)

@@ -84,7 +84,7 @@ def plan_study(
     """The plan of a study under the same arguments as run_study takes. InvalidFields names all that is wrong with it."""
     study, processes, watch = checked_study(name, overrides, jobs, edition, stop_on)
     there, remarks = (set(), []) if force else _complete(study, store, watch)
-    found = probe(study.specs, data_root) if probing else Probe()
+    found = probe(study.specs) if probing else Probe()
     settings = tuple(
         _setting(specs, study.labels.get(identity, ()), there, found) for identity, specs in study.settings.items()
     )
@@ -169,7 +169,7 @@ def _probe_remarks(settings: Sequence[SettingPlan], found: Probe) -> list[str]:
         "MLflow's own writing and the audit come on top."
     ]
     if found.random:
-        remarks.append(f"Files are missing, random images of its shape were probed: {', '.join(sorted(found.random))}.")
+        remarks.append(f"Its files were left alone, random images of its shape were probed: {', '.join(sorted(found.random))}.")
     if found.unprobed:
         remarks.append(f"Not probed, so the sums are too low by them: {', '.join(found.unprobed)}.")
     problems = [one.setting for one in settings if one.problem]

@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -35,7 +34,7 @@ TRIED = {0.05: EVAL_SAMPLES, LIGHT_SECONDS: 16}  # seconds of a step up to which
 STABILITY_BATCHES = 8  # docs/decisions/0013
 STEPS = 5
 TEST_SHARE = (
-    5  # a data set whose files are missing is taken to hold one test sample for five of training, as CIFAR does
+    5  # a data set that is read from files is taken to hold one test sample for five of training, as CIFAR does
 )
 
 
@@ -75,12 +74,12 @@ def kind(spec: RunSpec) -> RunSpec:
     return dataclasses.replace(spec, seed=0, epochs=1, penalty=0.0, control=control)
 
 
-def probe(specs: Iterable[RunSpec], data_root: str = "", budget: float = BUDGET_SECONDS) -> Probe:
+def probe(specs: Iterable[RunSpec], budget: float = BUDGET_SECONDS) -> Probe:
     """Time every kind of run among `specs`, setting by setting, on the device they name and one CPU thread."""
     groups: dict[str, list[RunSpec]] = {}
     for spec in sorted({kind(spec).identity: kind(spec) for spec in specs}.values(), key=lambda one: one.dataset):
         groups.setdefault(spec.setting.identity, []).append(spec)
-    found, data = Probe(), _Data(Path(data_root) if data_root else None)
+    found, data = Probe(), _Data()
     names = [setting_label(specs[0]).replace(" · 1 epochs", "") for specs in groups.values()]
     started = time.monotonic()
     with (
@@ -97,10 +96,9 @@ def probe(specs: Iterable[RunSpec], data_root: str = "", budget: float = BUDGET_
 
 
 class _Data:
-    """The splits of one data set at a time; random images where its files are not here."""
+    """The splits of one data set at a time; random images for one that is read from files, which are left alone."""
 
-    def __init__(self, root: Path | None):
-        self._root = root
+    def __init__(self):
         self._held: tuple[str, DatasetCard, Splits, bool] | None = None
 
     def of(self, spec: RunSpec) -> tuple[DatasetCard, Splits, bool]:
@@ -108,10 +106,9 @@ class _Data:
         if self._held is None or self._held[0] != spec.dataset:
             self._held = None  # two CIFARs need not be held at once
             dataset, device = datasets.get(spec.dataset), torch.device(spec.device_class)
-            try:
-                self._held = (spec.dataset, dataset.card, dataset.load(device, self._root, spec.seed), False)
-            except (RegistryError, OSError):
-                self._held = (spec.dataset, dataset.card, random_splits(dataset.card, device), True)
+            from_files = bool(dataset.card.files)
+            splits = random_splits(dataset.card, device) if from_files else dataset.load(device, None, spec.seed)
+            self._held = (spec.dataset, dataset.card, splits, from_files)
         return self._held[1:]
 
 

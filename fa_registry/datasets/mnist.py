@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fa_registry.datasets._idx_files import IdxFiles
 from fa_registry.datasets._image_files import ImageFiles
+from fa_registry.datasets._transform import Transform
 from fa_registry.datasets.base import DatasetCard, SourceFile
 
 FOLDER = "MNIST/raw"
@@ -13,7 +14,7 @@ CARD = DatasetCard(
     source="LeCun, Cortes & Burges, The MNIST Database of Handwritten Digits, 1998; the idx files, read by torchvision",
     licence="none stated by its makers; commonly given as CC BY-SA 3.0",
     splits="as published: 60,000 train, 10,000 test",
-    normalisation="pixels / 255, then the mean and standard deviation over all training pixels, counted when loading",
+    normalisation="pixels / 255, 0 to 1, as the classic papers of the field have it",
     augmentation="none: the classic papers have none, and a mirrored digit is none",
     image_shape=(1, 28, 28),
     classes=10,
@@ -43,4 +44,4 @@ CARD = DatasetCard(
     ),
 )
 
-PLUGIN = ImageFiles(card=CARD, format=IdxFiles("MNIST"))
+PLUGIN = ImageFiles(card=CARD, format=IdxFiles("MNIST"), transform=Transform(mean=(0.0,), std=(1.0,)))

@@ -133,7 +133,17 @@ def _check_together(values: dict[str, Any]) -> list[str]:
         size = values.get("batch_size", Recipe.batch_size)
         if size > samples:
             problems.append(f"batch_size: {size} is larger than the data ({values['dataset']} trains on {samples})")
-    return problems + _check_pairing(values)
+    return problems + _check_images(values, problems) + _check_pairing(values)
+
+
+def _check_images(values: dict[str, Any], problems: list[str]) -> list[str]:
+    """What the architecture says of its options together and of the data set's images; silent where an option is wrong already."""
+    if problems or "architecture" not in values or "dataset" not in values:
+        return []
+    architecture = architectures.CATALOG.get(values["architecture"])
+    options = architecture.resolve(values.get("architecture_options", {}))
+    found = architecture.check(options, datasets.get(values["dataset"]).card.image_shape)
+    return [f"architecture_options: {problem}" for problem in found]
 
 
 def _check_options(values: dict[str, Any], field: str, catalog: Catalog, name: str) -> list[str]:

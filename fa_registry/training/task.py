@@ -83,6 +83,8 @@ def build_network(spec: RunSpec, card: DatasetCard) -> Network:
     options = architecture.resolve(spec.architecture_options)
     if spec.control == "shallow":
         options = {**options, "num_blocks": 0}
+    if problems := architecture.check(options, card.image_shape):
+        raise InvalidFields(f"architecture {spec.architecture}", problems)
     return architecture.build(options, card.image_shape, card.classes, generator(spec.seed, "init"))
 
 

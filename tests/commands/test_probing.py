@@ -47,7 +47,7 @@ def test_a_cost_is_of_all_epochs_and_one_final_measurement():
 
 def test_without_its_files_a_data_set_is_probed_with_random_images_of_its_shape(tmp_path):
     one = spec(dataset="cifar10", architecture_options={"d_hidden": 4, "num_blocks": 1})
-    found = probe([one], str(tmp_path))
+    found = probe([one])
     assert found.random == {"cifar10"} and found.seconds(one) > 0
 
 

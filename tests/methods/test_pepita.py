@@ -79,7 +79,7 @@ def test_the_credit_leads_to_what_the_modulated_input_shows():
 
 def test_without_an_error_there_is_no_credit():
     case = Setting(PLUGIN, RESMLP, {"d_hidden": 16, "num_blocks": 3, "w2_std": 0.5}, 0).case()
-    inputs = dataclasses.replace(case.inputs(), error=torch.zeros(128, 5, dtype=torch.float64))
+    inputs = dataclasses.replace(case.inputs(), error=torch.zeros_like(case.inputs().error))
     assert all(credit.abs().max() == 0 for credit in case.credits(inputs))
 
 

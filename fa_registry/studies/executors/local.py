@@ -67,6 +67,8 @@ def _run_in_processes(
                 _end_workers()
             for future in done:
                 tell(_result(future, running.pop(future)))
+        for event in _drain(news, POLL_SECONDS):  # what a worker told last may arrive after its result
+            tell(event)
 
 
 def _end_workers() -> None:
@@ -88,10 +90,11 @@ def _result(future: Future, index: int) -> JobEvent:
     return future.result()
 
 
-def _drain(news: Any) -> Iterator[JobEvent]:
+def _drain(news: Any, seconds: float = 0.0) -> Iterator[JobEvent]:
+    """What has been told, until nothing more arrives for so long."""
     while True:
         try:
-            yield news.get_nowait()
+            yield news.get(block=seconds > 0, timeout=seconds)
         except Empty:
             return
 
