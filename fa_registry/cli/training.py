@@ -118,7 +118,7 @@ def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **given: Any)
     if dry_run:
         from fa_registry.commands.dry_run import plan_study
 
-        asked = {option: given[option] for option in ("store", "jobs", "data_root", "edition", "stop_on", "force")}
+        asked = {option: given[option] for option in ("store", "jobs", "edition", "stop_on", "force")}
         sys.exit(planned(plan_study(name, overrides, **asked, probing=not no_probe), as_json))
     from fa_registry.commands.study import run_study
 

@@ -75,13 +75,12 @@ def plan_study(
     overrides: Mapping[str, Any],
     store: str = "",
     jobs: str | int = 0,
-    data_root: str = "",
     edition: str = "",
     stop_on: str = "",
     force: bool = False,
     probing: bool = True,
 ) -> Plan:
-    """The plan of a study under the same arguments as run_study takes. InvalidFields names all that is wrong with it."""
+    """The plan of a study under the arguments of run_study, whose InvalidFields it raises; no file of a data set is touched."""
     study, processes, watch = checked_study(name, overrides, jobs, edition, stop_on)
     there, remarks = (set(), []) if force else _complete(study, store, watch)
     found = probe(study.specs) if probing else Probe()
@@ -169,7 +168,9 @@ def _probe_remarks(settings: Sequence[SettingPlan], found: Probe) -> list[str]:
         "MLflow's own writing and the audit come on top."
     ]
     if found.random:
-        remarks.append(f"Its files were left alone, random images of its shape were probed: {', '.join(sorted(found.random))}.")
+        remarks.append(
+            f"Its files were left alone, random images of its shape were probed: {', '.join(sorted(found.random))}."
+        )
     if found.unprobed:
         remarks.append(f"Not probed, so the sums are too low by them: {', '.join(found.unprobed)}.")
     problems = [one.setting for one in settings if one.problem]

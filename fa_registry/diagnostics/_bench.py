@@ -6,6 +6,7 @@ a run cannot offer is an Absent with the reason, and then what is measured with 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from torch import Tensor
 from fa_registry.diagnostics.base import Observation
 
 NO_BENCH = "the network could only be looked at once: this needs trials on it"
+SAMPLES_OF_POSITIONS = 16  # of states with tokens or maps: all 128 take minutes of a core in float64, for one run
+PUSHED = f"of the eval batch all; the first {SAMPLES_OF_POSITIONS} where states have tokens or maps"
 ROUNDINGS = 100  # of float64: a change of the loss, or of a state, counts as one from here on
 
 
@@ -49,6 +52,21 @@ class Bench:
     initial_weights: Mapping[str, Tensor] | Absent
     bridge_residuals: Callable[[], Sequence[Tensor]] | Absent
     costates: Callable[[], Sequence[Tensor]] | Absent
+
+
+def pushed_samples(bench: Bench) -> Bench:
+    """The bench of the samples whose states are moved about: all, or the first few where states have tokens or maps."""
+    if all(state.dim() == 2 for state in bench.states):
+        return bench
+    few = slice(SAMPLES_OF_POSITIONS)
+    credits = bench.credits if isinstance(bench.credits, Absent) else [credit[few] for credit in bench.credits]
+    return dataclasses.replace(
+        bench,
+        states=[state[few] for state in bench.states],
+        gradients=[gradient[few] for gradient in bench.gradients],
+        losses=bench.losses[few],
+        credits=credits,
+    )
 
 
 def absence(observation: Observation, *parts: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fa_registry.diagnostics._bench import Absent, Bench, absence, flat, is_resolved
+from fa_registry.diagnostics._bench import PUSHED, Absent, Bench, absence, flat, is_resolved, pushed_samples
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing
 from fa_registry.records import Reading
 
@@ -27,13 +27,13 @@ class Nudge(Diagnostic):
         source="arXiv 2606.21126, nudge with η = .01 (here nudge_rms); the step relative to ‖h_l‖: this project",
         when="final",
         needs_credit=OF_CREDIT,
-        conventions={"nudge_step": STEP},
+        conventions={"nudge_step": STEP, "nudge_samples": PUSHED},
     )
 
     def measure(self, observation: Observation) -> Measured:
         if absent := absence(observation):
             return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
-        bench = observation.bench
+        bench = pushed_samples(observation.bench)
         rows = [_site(bench, site) for site in range(len(bench.states))]
         return Measured(sites={name: tuple(row[name] for row in rows) for name in self.card.quantities})
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from fa_registry.diagnostics._bench import ROUNDINGS, Absent, Bench, absence, flat, is_resolved
+from fa_registry.diagnostics._bench import PUSHED, ROUNDINGS, Absent, Bench, absence, flat, is_resolved, pushed_samples
 from fa_registry.diagnostics._push import DIRECTIONS, pearson, push
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing
 from fa_registry.records import NOT_FINITE, Reading
 
 STEP = 1e-3
-SAMPLES_OF_POSITIONS = 16  # of states with tokens or maps: all 128 take minutes of a core in float64, for one run
 OF_CREDIT = ("rho", "rho_samples", "rho_defined", "rho_absolute", "rho_absolute_samples")
 CONTROLS = ("rho_bp", "rho_bp_samples", "rho_random", "rho_random_samples")
 
@@ -35,7 +32,7 @@ class PerturbationCorrelation(Diagnostic):
         needs_credit=OF_CREDIT,
         conventions={
             "rho_directions": DIRECTIONS,
-            "rho_samples": f"of the eval batch all; the first {SAMPLES_OF_POSITIONS} where states have tokens or maps",
+            "rho_samples": PUSHED,
             "rho_step": f"{STEP:g} of the median of the samples' norms of h_l; rho_absolute: {STEP:g}",
         },
     )
@@ -44,27 +41,12 @@ class PerturbationCorrelation(Diagnostic):
         if absent := absence(observation):
             return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
         norms = [typical_norm(state) for state in observation.bench.states]
-        bench = looked_at(observation.bench)
+        bench = pushed_samples(observation.bench)
         candidates = [_candidates(bench, site) for site in range(len(norms))]
         with torch.no_grad():
             pushed = push(bench, candidates, [(STEP * norm, STEP) for norm in norms])
         rows = [_site(bench, norms[site], *pushed[site]) for site in range(len(norms))]
         return Measured(sites={name: tuple(row[name] for row in rows) for name in self.card.quantities})
-
-
-def looked_at(bench: Bench) -> Bench:
-    """The bench of the samples that are pushed: all, or the first few where states have positions."""
-    if all(state.dim() == 2 for state in bench.states):
-        return bench
-    few = slice(SAMPLES_OF_POSITIONS)
-    credits = bench.credits if isinstance(bench.credits, Absent) else [credit[few] for credit in bench.credits]
-    return dataclasses.replace(
-        bench,
-        states=[state[few] for state in bench.states],
-        gradients=[gradient[few] for gradient in bench.gradients],
-        losses=bench.losses[few],
-        credits=credits,
-    )
 
 
 def typical_norm(state: Tensor) -> float:

@@ -47,7 +47,7 @@ def test_a_store_that_is_not_there_is_not_made(workplace):
 
 
 def test_what_is_complete_is_counted_and_costs_nothing_more(trained, monkeypatch):
-    monkeypatch.setattr(dry_run, "probe", lambda specs, root: known_speeds(specs))
+    monkeypatch.setattr(dry_run, "probe", lambda specs: known_speeds(specs))
     plan = plan_study("tiny", CPU)
     assert (plan.runs, plan.complete, plan.control_runs) == (4, 4, 1)
     assert plan.seconds == 4 * (2 * 10 + 1) and plan.seconds_left == plan.seconds_left_by_jobs == 0
@@ -80,7 +80,7 @@ def test_the_sum_leaves_out_what_was_not_probed_and_says_so(registry, workplace,
     path.write_text(path.read_text() + PENALTY)
     half = known_speeds(spec for spec in load_study("tiny", CPU).specs if spec.epochs == 3)
     half.unprobed = ["the rest"]
-    monkeypatch.setattr(dry_run, "probe", lambda specs, root: half)
+    monkeypatch.setattr(dry_run, "probe", lambda specs: half)
     plan = plan_study("tiny", CPU, probing=True)
     assert plan.settings[0].seconds is None and plan.settings[1].seconds == 7 * (3 * 10 + 1) == plan.seconds
     assert any("the sums are too low by them: the rest" in remark for remark in plan.remarks)
@@ -106,13 +106,15 @@ def test_the_table_names_every_setting(registry):
     assert "[1/1]" in result.stderr and "ms a step: bp" in result.stderr
 
 
-def test_a_setting_that_cannot_be_run_shows_before_it_is_tried(registry, workplace):
+@pytest.mark.parametrize("words", [("study", "tiny"), ("study", "tiny", "--dry-run"), ("study", "tiny", "--json")])
+def test_images_that_an_architecture_cannot_take_are_refused_before_anything_is_run(registry, workplace, words):
     path = workplace / "tiny" / "study.toml"
     text = path.read_text().replace('"resmlp"', '"vit_mini"').replace("d_hidden = 16, num_blocks = 2", "patch = 5")
     path.write_text(text)
-    result = registry("study", "tiny", "--dry-run", "--device", "cpu")
-    assert result.exit_code == 1
-    assert "cannot be run: architecture vit_mini" in result.stderr and "patch" in result.stderr
+    result = registry(*words, "--device", "cpu")
+    assert result.exit_code == 2 and "Traceback" not in result.stderr
+    assert "architecture_options: patch: expected a divisor of the images' 12×12 pixels, found 5" in result.stderr
+    assert not (workplace / "mlartifacts").exists()
 
 
 def test_the_same_is_refused_as_by_the_study_itself(registry):
