@@ -65,7 +65,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
         if low == low:
             axes.plot([low, high], [level, level], color=colour, linewidth=1.3, alpha=0.7)
         axes.plot(value, level, marker, color=colour, markersize=5, zorder=3)
-    axes.set_xlabel("accuracy above the frozen control of the same seed, percentage points")
+    axes.set_xlabel("accuracy above the frozen control, percentage points")
     _canvas.row_axis(axes, rows, frame["row"].nunique() - len(rows))
     _canvas.legend(figure, [_canvas.dot(name, *look) for name, look in looks.items()])
     _canvas.place(figure, _canvas.row_width(rows), 0.2, BOTTOM, _canvas.legend_height(networks) + 0.1)
