@@ -12,7 +12,7 @@ import torch
 from fa_registry import datasets
 from fa_registry.datasets._files import candidates, data_root, existing_root, inspected, is_present, refusal
 from fa_registry.datasets._image_files import ImageFiles
-from fa_registry.datasets._raw_images import RawImages, cache_path
+from fa_registry.datasets._raw_images import RawImages, cache_path, read_cache
 from fa_registry.datasets.base import Dataset
 from fa_registry.datasets.random_targets import RandomTargets
 from fa_registry.errors import IntegrityError, RegistryError, UsageError
@@ -141,8 +141,8 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
 
 
 def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[Row]:
-    """A row a source file. One that is not there is in order when its content is decoded already."""
-    decoded = cache_path(root, dataset.card.name).is_file()
+    """A row a source file. One that is not there is in order when its content is decoded already, in a cache that can be read."""
+    decoded = _is_cached(dataset, root)
     found, problems = inspected(root, dataset.card)
     rows = []
     for source in dataset.card.files:
@@ -154,6 +154,14 @@ def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[Row]:
             path, _, fault = problems[source].partition(": ")
             rows.append(_row(name, path, False, fault))
     return rows
+
+
+def _is_cached(dataset: ImageFiles, root: Path) -> bool:
+    path = cache_path(root, dataset.card.name)
+    try:
+        return path.is_file() and bool(read_cache(path, dataset.card))
+    except IntegrityError:
+        return False
 
 
 def _loaded(dataset: Dataset) -> str:
