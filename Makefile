@@ -23,11 +23,11 @@ demo: $(READY)
 	$(BIN)/fa-registry run digits
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 check: $(READY)
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not browser" --ignore tests/end_to_end
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not browser" --ignore tests/end_to_end
 
 ui: $(READY)
 	$(BIN)/fa-registry doctor
