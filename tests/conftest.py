@@ -10,6 +10,13 @@ import torch
 
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 
+LONG = ("tests/end_to_end/", "tests/testing/test_conformance", "tests/methods/test_literature")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes minutes comes first: begun last by one worker, it would leave the others idle."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
 
 @pytest.fixture(autouse=True)
 def one_thread():
