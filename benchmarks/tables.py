@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.records import Reading
 from fa_registry.statistics import summary
 
 END = "<!-- /measured -->"
@@ -20,30 +21,36 @@ def header(edition: str) -> list[str]:
 
 def row(group: Group) -> list[str]:
     """One method in one setting, over its seeds, in the order of the header."""
-    accuracy = summary(values(group, "accuracy"))
-    interval = f"{accuracy.mean:.3f}" + (
-        f" [{accuracy.low:.3f}, {accuracy.high:.3f}]" if accuracy.low is not None else ""
-    )
-    gradient = [run.record.measurements.sites["g_norm_mean_ce"][-1].value for run in group.runs]
-    gamma = values(group, "gamma_deep_mean")
+    gradient = [run.record.measurements.sites["g_norm_mean_ce"][-1] for run in group.runs]
     return [
         group.method,
-        interval,
-        f"{summary(values(group, 'growth_max')).mean:.3g}",
-        f"{summary(gradient).mean:.2g}",
-        f"{summary(gamma).mean:.3f}" if gamma else "n/a, exact by construction",
+        over_seeds(readings(group, "accuracy"), ".3f", interval=True),
+        over_seeds(readings(group, "growth_max"), ".3g"),
+        over_seeds(gradient, ".2g"),
+        over_seeds(readings(group, "gamma_deep_mean"), ".3f"),
         ", ".join(dict.fromkeys(run.verdict.label for run in group.runs)),
     ]
+
+
+def over_seeds(found: Sequence[Reading], form: str, interval: bool = False) -> str:
+    """The mean of a run's readings, with its 95 % t-interval if asked; of how many where some are missing; or why none is there."""
+    known = [reading.value for reading in found if reading.value is not None]
+    if not known:
+        return f"n/a: {'; '.join(dict.fromkeys(reading.reason for reading in found))}"
+    estimate = summary(known)
+    text = format(estimate.mean, form)
+    if interval and estimate.low is not None:
+        text += f" [{estimate.low:{form}}, {estimate.high:{form}}]"
+    return text if len(known) == len(found) else f"{text} ({len(known)} of {len(found)} seeds)"
 
 
 def line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def values(group: Group, name: str) -> list[float]:
-    """A scalar of every run that has it."""
-    readings = [run.record.measurements.scalars[name] for run in group.runs]
-    return [reading.value for reading in readings if reading.value is not None]
+def readings(group: Group, name: str) -> list[Reading]:
+    """A scalar of every run."""
+    return [run.record.measurements.scalars[name] for run in group.runs]
 
 
 def inserted(page: str, begin: str, block: str) -> str:

@@ -64,12 +64,20 @@ def fetch(name: str, root: Path | None = None, report: Report = lambda line: Non
         raise UsageError(f"data fetch: expected a NAME, one of {', '.join(_with_files(''))}")
     folder = data_root(root)
     for dataset in _with_files(name).values():
-        if not folder.exists():
-            folder.mkdir(parents=True)
+        _make(folder)
         existing_root(folder)
         if not cache_path(folder, dataset.card.name).is_file():
             _download(dataset, folder, report)
     return check(name, folder, report)
+
+
+def _make(folder: Path) -> None:
+    """The folder, unless something is there; UsageError where none can be made."""
+    try:
+        if not folder.exists():
+            folder.mkdir(parents=True)
+    except OSError as error:  # above it stands a file, or a folder that may not be written to
+        raise UsageError(f"data root {folder}: cannot be made: {error.strerror}; name another with --data-root") from error
 
 
 def check(name: str = "", root: Path | None = None, report: Report = lambda line: None) -> list[Row]:

@@ -19,13 +19,12 @@ from fa_registry.commands.progress import Progress
 from fa_registry.datasets.base import DatasetCard, Splits
 from fa_registry.errors import RegistryError
 from fa_registry.records import RunSpec
-from fa_registry.seeding import generator
 from fa_registry.studies.executors.local import JobEvent
-from fa_registry.training.controls import rung
+from fa_registry.training.controls import rung, train_mode
 from fa_registry.training.loop import Trainer, pinned_threads
 from fa_registry.training.measuring import measure
 from fa_registry.training.naming import setting_label
-from fa_registry.training.task import EVAL_SAMPLES, Task, build_network, network_shape
+from fa_registry.training.task import EVAL_SAMPLES, Task, assemble
 
 BUDGET_SECONDS = 60.0  # checked between settings: the last one begun may exceed it
 FEW = 16  # samples of the first step; where they take long, the batch is not tried but reckoned in proportion
@@ -150,15 +149,7 @@ def _word(spec: RunSpec) -> str:
 
 
 def _task(spec: RunSpec, card: DatasetCard, splits: Splits) -> Task:
-    """As training.task.prepare makes it, on splits that are here already."""
-    network, method, device = (
-        build_network(spec, card),
-        methods.CATALOG.get(spec.method),
-        torch.device(spec.device_class),
-    )
-    shape = network_shape(network, splits.test_images[:1].cpu(), card.classes)
-    feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
-    return Task(spec, device, card, splits, network.to(device), method, feedback.to(device))
+    return assemble(spec, torch.device(spec.device_class), card, splits)
 
 
 def step_seconds(trainer: Trainer) -> float:
@@ -170,7 +161,7 @@ def step_seconds(trainer: Trainer) -> float:
         return lambda: trainer.step(splits.augment(images, trainer.generators["augmentation"]), labels)
 
     few = min(FEW, batch)
-    trainer.task.network.train()
+    train_mode(trainer.task.network)
     _timed(step(few), trainer.task)  # allocates, draws, compiles: not what a step takes
     reckoned = _timed(step(few), trainer.task) * batch / few
     if reckoned > LIGHT_SECONDS:

@@ -51,13 +51,17 @@ class Task:
 def prepare(spec: RunSpec, device: torch.device, data_root: Path | None = None) -> Task:
     """Load the data and draw network and feedback from the spec's seed: the same spec gives the same task everywhere."""
     dataset = datasets.get(spec.dataset)
-    network = build_network(spec, dataset.card)
-    method = methods.CATALOG.get(spec.method)
     splits = dataset.load(device, data_root, spec.seed)
     _check_labels(dataset.card, splits)
-    shape = network_shape(network, splits.test_images[:1].cpu(), dataset.card.classes)
+    return assemble(spec, device, dataset.card, splits)
+
+
+def assemble(spec: RunSpec, device: torch.device, card: DatasetCard, splits: Splits) -> Task:
+    """`prepare` on splits that are there already."""
+    network, method = build_network(spec, card), methods.CATALOG.get(spec.method)
+    shape = network_shape(network, splits.test_images[:1].cpu(), card.classes)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
-    return Task(spec, device, dataset.card, splits, network.to(device), method, feedback.to(device))
+    return Task(spec, device, card, splits, network.to(device), method, feedback.to(device))
 
 
 def _check_labels(card: DatasetCard, splits: Splits) -> None:

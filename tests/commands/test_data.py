@@ -93,6 +93,13 @@ def test_fetch_needs_a_name(registry):
     assert result.exit_code == 2 and "expected a NAME, one of cifar10, cifar100" in result.stderr
 
 
+def test_fetch_says_so_where_its_folder_cannot_be_made(registry, workplace):
+    Path("taken").write_text("a file")
+    result = registry("data", "fetch", "cifar10", "--data-root", "taken/below")
+    assert result.exit_code == 2
+    assert f"data root {workplace / 'taken' / 'below'}: cannot be made: Not a directory" in result.stderr
+
+
 def test_fetch_unpacks_an_archive_that_was_put_there(registry, workplace, catalog, offline):
     import tarfile
 
