@@ -1,4 +1,4 @@
-"""Writing an audit down: a run of its own with the pages, and what it found on every run it audited."""
+"""Writing an audit down: a run of its own with the pages, and what it found on every run it audited and on its study."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ from fa_registry import jsonio
 from fa_registry.commands.editions import signature
 from fa_registry.commands.selection import Selection
 from fa_registry.records import SCHEMA, AuditReport, RunAudit, Verdict
-from fa_registry.reporting.render import note_writer
+from fa_registry.reporting.notes import Notes
+from fa_registry.reporting.standing_alone import standing_alone
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import Tracker
+from fa_registry.tracking.base import Point, Tracker
 from fa_registry.tracking.writer import process_tag
 
-MAX_NOTE = 4000
+RULE = "\n\n---\n\n"  # in a study's note, between what its newest audit found and what the study asks
 
 
 def log_audit(
     tracker: Tracker, report: AuditReport, pages: Sequence[Path], out: Path, selection: Selection, adopted: str
 ) -> str:
-    """One audit run with the pages as artifacts (or the run `adopted`); verdicts, first fires and note on every audited run."""
+    """One audit run with the pages as artifacts (or the run `adopted`).
+
+    Every audited run gets its verdicts, first fires, margin, note and form; the study's own run gets a note.
+    """
     tags = {
         schema.TAG_KIND: "audit",
         schema.TAG_SCHEMA: str(SCHEMA),
@@ -31,19 +35,17 @@ def log_audit(
         schema.TAG_STUDY: selection.study,
         "fa.edition": report.edition.name,
         schema.TAG_AUDIT: jsonio.digest_of(report),
-        schema.TAG_NOTE: report.title,
     }
-    before = {run.run_id: run.tags for run in selection.runs}
     run_id = tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
     status, state = "failed", "FAILED"
     try:
         _upload(tracker, run_id, pages, out)
-        note = note_writer(report)
-        for place, run in enumerate(report.runs):
-            found = {**verdict_tags(report, place), **fire_tags(run, report, before.get(run.record.run_id, {}))}
-            tracker.log(
-                run.record.run_id, tags={**found, schema.TAG_NOTE: note(run)[:MAX_NOTE], schema.TAG_REPORT: run_id}
-            )
+        notes = Notes(report)
+        found = notes.of_audit(tracker.link(run_id, ""), tracker.table())
+        tracker.log(run_id, tags={schema.TAG_NOTE: found})
+        _tell_runs(tracker, report, notes, run_id, selection)
+        _attach_forms(tracker, notes, out)
+        _tell_studies(tracker, selection, {schema.TAG_NOTE: found, schema.TAG_REPORT: run_id})
         status, state = "complete", "FINISHED"
     finally:
         tracker.log(run_id, tags={schema.TAG_STATUS: status})
@@ -61,13 +63,55 @@ def _upload(tracker: Tracker, run_id: str, pages: Sequence[Path], out: Path) -> 
         tracker.upload(run_id, Path(folder))
 
 
+def _tell_runs(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str, selection: Selection) -> None:
+    before = {run.run_id: run.tags for run in selection.runs}
+    whole = tracker.link(audit_id, "index.html")
+    for place, run in enumerate(report.runs):
+        run_id = run.record.run_id
+        form = tracker.link(run_id, schema.FORM) if run_id in notes.forms else ""
+        tags = {**verdict_tags(report, place), **fire_tags(run, report, before.get(run_id, {}))}
+        tags |= {schema.TAG_NOTE: notes.of_run(run, form, whole), schema.TAG_REPORT: audit_id}
+        margin = notes.margin(run)
+        points = [] if margin is None else [Point(schema.MARGIN, margin, _last_epoch(run))]
+        tracker.log(run_id, points, tags)
+
+
+def _last_epoch(run: RunAudit) -> int:
+    return max((len(line) for line in run.record.trajectory.values()), default=1) - 1
+
+
+def _attach_forms(tracker: Tracker, notes: Notes, out: Path) -> None:
+    """To each run a copy of its group's form, so that it shows among the run's own artifacts (docs/decisions/0026)."""
+    for group, link in notes.sources.forms:
+        with tempfile.TemporaryDirectory(prefix="fa_registry-form-") as folder:
+            copy = Path(folder) / schema.FORM
+            copy.parent.mkdir()
+            copy.write_text(standing_alone((out / link.href).read_text(encoding="utf-8")), encoding="utf-8")
+            for run in group.runs:
+                tracker.upload(run.record.run_id, Path(folder))
+
+
+def _tell_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]) -> None:
+    """The study's own runs under which audited runs were trained; what their notes said before stays below the rule."""
+    if not selection.study:
+        return
+    parents = {run.tags.get(schema.TAG_PARENT) for run in selection.runs}
+    for study in tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: selection.study}):
+        if study.run_id in parents:
+            asks = study.tags.get(schema.TAG_NOTE, "").rpartition(RULE)[2]
+            tracker.log(study.run_id, tags={**tags, schema.TAG_NOTE: f"{tags[schema.TAG_NOTE].rstrip()}{RULE}{asks}"})
+
+
 def verdict_tags(report: AuditReport, place: int) -> dict[str, str]:
-    """fa.verdict.<edition> of the report's run at `place`, by every edition."""
+    """fa.verdict, the leading edition's word on the report's run at `place`, and fa.verdict.<edition> by every edition."""
+    leading = report.runs[place].verdict
+    modified = bool(report.edition.overrides)
     said: list[tuple[str, bool, Verdict]] = [
-        (report.edition.name, bool(report.edition.overrides), report.runs[place].verdict),
+        (report.edition.name, modified, leading),
         *((one.edition.name, bool(one.edition.overrides), one.judgements[place].verdict) for one in report.opinions),
     ]
-    return {schema.verdict_tag(name, modified): verdict.label for name, modified, verdict in said}
+    column = {schema.TAG_VERDICT: f"{leading.label} (modified edition)" if modified else leading.label}
+    return column | {schema.verdict_tag(name, modified): verdict.label for name, modified, verdict in said}
 
 
 def fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str]) -> dict[str, str]:

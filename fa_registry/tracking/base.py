@@ -19,10 +19,13 @@ class Point:
 
 @dataclass(frozen=True)
 class DatasetReference:
+    """profile: what else a page should say of the data, as its sizes."""
+
     name: str
     digest: str
     source: str
     context: str
+    profile: Mapping[str, str | int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,14 @@ class Tracker(abc.ABC):
     @abc.abstractmethod
     def search(self, tags: Mapping[str, str], experiment: str = "") -> list[StoredRun]:
         """Runs that carry all `tags`, newest first; in one experiment if named."""
+
+    @abc.abstractmethod
+    def link(self, run_id: str, path: str) -> str:
+        """Address of one artifact's page within the store's own pages, for a link in a note; empty where it has none."""
+
+    @abc.abstractmethod
+    def table(self) -> str:
+        """Address of the table of new runs' experiment with the columns worth sorting by; empty as that of `link`."""
 
     @abc.abstractmethod
     def artifact(self, run_id: str, path: str) -> Path | None:

@@ -62,6 +62,12 @@ class MemoryTracker(Tracker):
         ]
         return sorted(found, key=lambda run: -run.started)
 
+    def link(self, run_id: str, path: str) -> str:
+        return ""
+
+    def table(self) -> str:
+        return ""
+
     def artifact(self, run_id: str, path: str) -> Path | None:
         self.get(run_id)
         local = self.folder / run_id / path

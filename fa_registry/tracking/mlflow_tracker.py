@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import getpass
+import json
 import os
 import shutil
 import tempfile
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from urllib.parse import quote
 
 import mlflow.store.db_migrations
 from mlflow import MlflowClient
@@ -20,6 +22,7 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 from fa_registry.errors import StoreError
+from fa_registry.tracking import table_view
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
 from fa_registry.tracking.schema import EXPERIMENT, TAG_PARENT
 from fa_registry.tracking.store import ARTIFACTS, check_store, creation_lock, quiet_migrations, resolve_uri, sqlite_path
@@ -30,7 +33,7 @@ PAGE = 1000
 EXPERIMENT_TAGS = {
     "mlflow.experimentKind": "custom_model_development"
 }  # MLflow's pages open on training runs, not on chats
-DIGEST_LENGTH = 16  # the store allows 36 characters; the full digest is in provenance.json
+DIGEST_LENGTH = 16  # the store allows 36 characters; the full digest is in the profile and in provenance.json
 
 
 class MlflowTracker(Tracker):
@@ -97,7 +100,8 @@ class MlflowTracker(Tracker):
             self._client.log_batch(run_id, tags=batch)
 
     def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
-        entity = Dataset(dataset.name, dataset.digest[:DIGEST_LENGTH], "code", dataset.source)
+        profile = json.dumps({"sha256": dataset.digest, **dataset.profile})
+        entity = Dataset(dataset.name, dataset.digest[:DIGEST_LENGTH], "code", dataset.source, profile=profile)
         self._client.log_inputs(run_id, [DatasetInput(entity, [InputTag("mlflow.data.context", dataset.context)])])
 
     def upload(self, run_id: str, folder: Path) -> None:
@@ -115,6 +119,15 @@ class MlflowTracker(Tracker):
     def search(self, tags: Mapping[str, str], experiment: str = "") -> list[StoredRun]:
         query = " and ".join(f"tags.`{name}` = '{_quoted(value)}'" for name, value in tags.items())
         return [self._stored(run) for run in self._pages(self._experiment_ids(experiment), query)]
+
+    def link(self, run_id: str, path: str) -> str:
+        """Relative, so that it holds wherever the pages are served; MLflow's Markdown opens it in a new tab."""
+        experiment = self._client.get_run(run_id).info.experiment_id
+        return f"#/experiments/{experiment}/runs/{run_id}/artifacts/{quote(path)}"
+
+    def table(self) -> str:
+        self._client.set_experiment_tag(self.experiment_id, table_view.TAG, table_view.STATE)
+        return f"#/experiments/{self.experiment_id}/runs?viewStateShareKey={table_view.NAME}"
 
     def artifact(self, run_id: str, path: str) -> Path | None:
         base = self._client.get_run(run_id).info.artifact_uri

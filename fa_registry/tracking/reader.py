@@ -12,7 +12,7 @@ from fa_registry.errors import IntegrityError
 from fa_registry.records import Integrity, Measurements, RunRecord, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.series import read_trajectory
+from fa_registry.tracking.series import read_by_site, read_trajectory
 
 NEEDED = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.SERIES)
 
@@ -52,6 +52,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         digests=digests,
         feedback=_json(card) if card else {},
         provenance={name: value for name, value in provenance.items() if name != "digests"},
+        by_site=read_by_site(files[schema.SERIES]),
     )
 
 

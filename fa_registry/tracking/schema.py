@@ -14,13 +14,16 @@ TAG_SCHEMA = "fa.schema"
 TAG_SPEC = "fa.spec"
 TAG_STUDY = "fa.study"
 TAG_SETTING = "fa.setting"
+TAG_METHOD = "fa.method"  # its label without options
 TAG_TWIN = "fa.twin"  # on a study's own run: what makes it another than its study.toml, {"data": …, "scale": …}
 TAG_STATUS = "fa.status"  # running | complete | diverged | stopped_early | failed: MLflow's FINISHED can be wrong
 TAG_KIND = "fa.kind"  # run | study | audit
 TAG_ARTIFACTS = "fa.artifacts"  # digest over the digests of all artifacts, so that a changed provenance.json shows too
 TAG_NOT_FINITE = "fa.not_finite"
 TAG_PROCESS = "fa.process"  # host:pid of the writer, to tell a zombie from a run at work
-TAG_REPORT = "fa.report"
+TAG_REPORT = "fa.report"  # on an audited run: the id of the newest audit's own run
+TAG_VERDICT = "fa.verdict"  # by the leading edition of the newest audit; a column worth sorting by
+TAG_SITES = "fa.sites_shown"  # on a deep network's run: which sites have charts, see shown_sites
 TAG_AUDIT = "fa.audit"  # digest of the whole report, on the audit's own run
 TAG_FIRST_FIRE_BY = "fa.first_fire_by"  # the edition whose rules the tags fa.first_fire.* tell of
 TAG_STOP_ON = "fa.stop_on"  # which rules were to end the run (--stop-on), and by which edition
@@ -38,10 +41,14 @@ INITIAL = "checkpoints/init.safetensors"
 FINAL = "checkpoints/final.safetensors"
 FEEDBACK = "feedback/state.safetensors"
 FEEDBACK_CARD = "feedback/card.json"
+FORM = "report/form.html"  # the newest audit's form of the run's group; sealed by no digest, a later audit replaces it
 
 FINISHED_STATUSES = ("complete", "diverged")
 STOPPED_EARLY = "stopped_early"  # all its files are there, but it is not the run its specification describes
 SITE_METRICS = ("h_norm", "g_norm", "growth", "gain", "gamma")
+MAX_METRICS = 100  # keys a run: MLflow draws a chart of each, and its pages slow down beyond
+MAX_SITES = 17  # of each site quantity, which leaves room for the scalars below and the audit's margin
+MARGIN = "margin_pp"  # accuracy − frozen accuracy, written by an audit: no run knows its control
 SCALAR_METRICS = {
     "loss_train": "loss/train",
     "accuracy_train": "accuracy/train",
@@ -76,13 +83,30 @@ def epoch_checkpoint(epoch: int) -> str:
 
 
 def metrics(measurements: Measurements) -> Iterator[tuple[str, Reading]]:
-    """(metric key, reading) of one epoch. Sites are zero-padded: charts sort keys as text."""
+    """(metric key, reading) of one epoch. Sites are zero-padded: charts sort keys as text. Deep networks show some of them."""
     for name in SITE_METRICS:
-        for site, reading in enumerate(measurements.sites.get(name, ())):
-            yield f"{name}/site_{site:02d}", reading
+        readings = measurements.sites.get(name, ())
+        width = max(2, len(str(len(readings) - 1)))
+        for site in shown_sites(len(readings)):
+            yield f"{name}/site_{site:0{width}d}", readings[site]
     for name, key in SCALAR_METRICS.items():
         if name in measurements.scalars:
             yield key, measurements.scalars[name]
+
+
+def shown_sites(count: int) -> list[int]:
+    """Which of `count` sites have charts: all, or MAX_SITES spread evenly with the first and the last. The series has all."""
+    if count <= MAX_SITES:
+        return list(range(count))
+    return [round(place * (count - 1) / (MAX_SITES - 1)) for place in range(MAX_SITES)]
+
+
+def sites_tag(measurements: Measurements) -> dict[str, str]:
+    """TAG_SITES where sites are left out of the charts; nothing where all are there."""
+    count = max((len(measurements.sites.get(name, ())) for name in SITE_METRICS), default=0)
+    if count <= MAX_SITES:
+        return {}
+    return {TAG_SITES: f"{', '.join(map(str, shown_sites(count)))} of 0..{count - 1}; all are in {SERIES}"}
 
 
 def params(spec: RunSpec) -> dict[str, str]:
@@ -114,5 +138,5 @@ def tags(spec: RunSpec, setting: str, study: str) -> dict[str, str]:
         TAG_STUDY: study,
         TAG_SETTING: setting,
         TAG_STATUS: "running",
-        "fa.method": spec.method_label,
+        TAG_METHOD: spec.method_label,
     }

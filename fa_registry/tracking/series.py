@@ -8,9 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fa_registry.records import Measurements, Reading, Series
+from fa_registry.records import Measurements, Reading, Series, SiteSeries
 from fa_registry.tracking.schema import TRAJECTORY
 
+BY_SITE = ("growth", "gamma")  # what a report shows of every site by epoch
+MOST_EPOCHS = 25  # of them: all would make audit.json of a long run mostly these
+ABSENT = Reading(None, "not measured in this epoch")
 SCALAR_SITE = -1  # the site column of a quantity that has none
 SCHEMA = pa.schema(
     [
@@ -53,11 +56,33 @@ def read_trajectory(path: Path) -> Mapping[str, Series]:
     last = max(table["site"].to_pylist(), default=SCALAR_SITE)
     wanted = {(name, SCALAR_SITE): name for name in TRAJECTORY}
     wanted |= {(quantity, last): name for name, quantity in LAST_SITE.items()}
-    absent = Reading(None, "not measured in this epoch")
-    lines: dict[str, list[Reading]] = {name: [absent] * epochs for name in wanted.values()}
+    lines: dict[str, list[Reading]] = {name: [ABSENT] * epochs for name in wanted.values()}
     columns = (table[name].to_pylist() for name in ("epoch", "quantity", "site", "value", "reason"))
     for epoch, quantity, site, value, reason in zip(*columns, strict=True):
         name = wanted.get((quantity, site))
         if name:
             lines[name][epoch] = Reading(value, reason)
     return {name: Series(line) for name, line in lines.items()}
+
+
+def read_by_site(path: Path) -> Mapping[str, SiteSeries]:
+    """Growth and Γ of every site at no more than MOST_EPOCHS epochs, evenly spread, the first and the last included."""
+    table = pq.read_table(path, filters=[("quantity", "in", BY_SITE)])
+    epochs = spread(max(table["epoch"].to_pylist(), default=-1))
+    place = {epoch: index for index, epoch in enumerate(epochs)}
+    lines: dict[str, dict[int, list[Reading]]] = {name: {} for name in BY_SITE}
+    columns = (table[name].to_pylist() for name in ("epoch", "quantity", "site", "value", "reason"))
+    for epoch, quantity, site, value, reason in zip(*columns, strict=True):
+        if epoch in place:
+            lines[quantity].setdefault(site, [ABSENT] * len(epochs))[place[epoch]] = Reading(value, reason)
+    return {
+        name: SiteSeries(epochs, tuple(Series(sites[site]) for site in sorted(sites)))
+        for name, sites in lines.items()
+        if sites
+    }
+
+
+def spread(last: int, most: int = MOST_EPOCHS) -> tuple[int, ...]:
+    """At most `most` epochs of 0..last, evenly spread, first and last included."""
+    count = min(last + 1, most)
+    return tuple(round(index * last / (count - 1)) for index in range(count)) if count > 1 else tuple(range(count))

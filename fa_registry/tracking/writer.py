@@ -67,10 +67,7 @@ class RunWriter:
     def start(self, initial: nn.Module | None) -> None:
         """Write what is known before the first step: spec, the `initial` network's weights, feedback state with its card."""
         task = self._task
-        for context in ("training", "evaluation"):
-            self._tracker.log_dataset(
-                self.run_id, DatasetReference(task.card.name, task.splits.digest, task.card.source, context)
-            )
+        self._tracker.log_dataset(self.run_id, _dataset(task))
         (self._folder / schema.SPEC).write_text(jsonio.pretty(task.spec), encoding="utf-8")
         if initial is not None:
             save_tensors(self._folder / schema.INITIAL, initial.state_dict())
@@ -120,6 +117,7 @@ class RunWriter:
         digests = folder_digests(folder)
         (folder / schema.PROVENANCE).write_text(jsonio.pretty(self._provenance(outcome, digests)), encoding="utf-8")
         tags = {schema.TAG_STATUS: outcome.status, schema.TAG_ARTIFACTS: jsonio.digest_of(folder_digests(folder))}
+        tags |= schema.sites_tag(outcome.final)
         if outcome.ended_by:
             tags[schema.TAG_STOPPED_ON] = outcome.ended_by
         if self._not_finite:
@@ -177,6 +175,13 @@ class RunWriter:
             "digests": digests,
             **({"origin": self._origin.provenance} if self._origin else {}),
         }
+
+
+def _dataset(task: Task) -> DatasetReference:
+    """Both splits in one entry: MLflow keeps one context of a data set and drops a second without a word."""
+    sizes = {"train_samples": len(task.splits.train_labels), "test_samples": len(task.splits.test_labels)}
+    profile = {**sizes, "classes": task.card.classes, "shape": "x".join(map(str, task.card.image_shape))}
+    return DatasetReference(task.card.name, task.splits.digest, task.card.source, "training and evaluation", profile)
 
 
 def parameter_count(network: nn.Module) -> int:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fa_registry import architectures
+from fa_registry.records import Measurements, Reading
+from fa_registry.studies.study import load_study, names
 from fa_registry.tracking import schema
 from tests.tracking.conftest import write_run
 
@@ -29,3 +32,36 @@ def test_a_tag_is_there_while_the_run_is_written(tracker):
     writer, _, _ = write_run(tracker)
     writer.tag({schema.first_fire_tag("D1"): "8"})
     assert tracker.get(writer.run_id).tags["fa.first_fire.D1"] == "8"
+
+
+def keys_at(sites):
+    """Metric keys of a run with that many sites and everything there is to measure."""
+    row = {name: tuple(Reading(float(site)) for site in range(sites)) for name in schema.SITE_METRICS}
+    return dict(schema.metrics(Measurements(row, dict.fromkeys(schema.SCALAR_METRICS, Reading(1.0)))))
+
+
+@pytest.mark.parametrize("sites", [1, 2, 17, 18, 25, 41, 100, 101, 1001])
+def test_a_run_of_any_depth_has_at_most_a_hundred_metrics_with_the_first_and_the_last_site(sites):
+    keys = keys_at(sites)
+    assert len({*keys, schema.MARGIN}) <= schema.MAX_METRICS
+    shown = [key for key in keys if key.startswith("gamma/")]
+    assert shown == sorted(shown) and len(shown) == min(sites, schema.MAX_SITES)
+    assert [keys[key].value for key in (shown[0], shown[-1])] == [0.0, float(sites - 1)]
+    assert [int(key.removeprefix("gamma/site_")) for key in shown] == [keys[key].value for key in shown]
+
+
+def test_every_shipped_architecture_shows_all_its_sites():
+    """At every depth that a study of ours trains, and at its default."""
+    depths = {
+        option.default for name in architectures.CATALOG.names() for option in _blocks(architectures.CATALOG.get(name))
+    }
+    for study in names():
+        depths |= {spec.architecture_options.get("num_blocks", 0) for spec in load_study(study).specs}
+    assert max(depths) > 4
+    for depth in depths:
+        assert schema.shown_sites(depth + 1) == list(range(depth + 1))
+        assert len({*keys_at(depth + 1), schema.MARGIN}) <= schema.MAX_METRICS
+
+
+def _blocks(architecture):
+    return [option for name, option in architecture.card.options.items() if name == "num_blocks"]

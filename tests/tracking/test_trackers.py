@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from fa_registry.errors import StoreError
@@ -50,3 +52,15 @@ def test_an_unknown_run_is_a_store_error(tracker):
 
 def test_an_artifact_that_is_not_there_is_none(tracker):
     assert tracker.artifact(tracker.create("run", {}, {}), "none.json") is None
+
+
+def test_links_lead_to_the_runs_own_page_or_nowhere(tracker):
+    run_id = tracker.create("run", {}, {})
+    if tracker.uri == "memory":
+        assert tracker.link(run_id, "report/form.html") == tracker.table() == ""
+        return
+    experiment = tracker.experiment_id
+    assert tracker.link(run_id, "a b/x.html") == f"#/experiments/{experiment}/runs/{run_id}/artifacts/a%20b/x.html"
+    assert tracker.table() == f"#/experiments/{experiment}/runs?viewStateShareKey=audit"
+    tags = tracker._client.get_experiment(experiment).tags
+    assert json.loads(tags["mlflow.sharedViewState.audit"])["selectedColumns"][0] == "tags.`fa.verdict`"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 
+import pyarrow.parquet as pq
 import pytest
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError
 from fa_registry.records import Measurements, Reading, RunRecord, Series
 from fa_registry.tracking import schema
+from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.series import LAST_SITE
@@ -38,7 +40,7 @@ def test_a_complete_run_holds_every_artifact_and_tag(tracker):
     assert run.state == "FINISHED"
     assert run.tags[schema.TAG_STATUS] == "complete" and run.tags[schema.TAG_STUDY] == "tiny"
     assert run.tags[schema.TAG_SPEC] == parse_spec(TINY).identity
-    assert run.name == "dfa · resmlp-16x2 · digits · s7"
+    assert run.name == "dfa · resmlp-16x2 · digits · 2 epochs · s7"
     assert all(tracker.artifact(run.run_id, name) for name in ARTIFACTS)
 
 
@@ -80,10 +82,43 @@ def test_metrics_are_logged_by_epoch_and_zero_padded_site(tmp_path, empty_store,
     assert logged == {row.epoch: row.measurements.sites["h_norm"][2].value for row in writer.rows}
 
 
-def test_fewer_than_a_hundred_metric_keys_even_at_twelve_blocks():
-    sites = {name: tuple(Reading(1.0) for _ in range(13)) for name in schema.SITE_METRICS}
-    scalars = dict.fromkeys(schema.SCALAR_METRICS, Reading(1.0))
-    assert len(dict(schema.metrics(Measurements(sites, scalars)))) <= 100
+def test_a_deep_network_has_few_charts_and_a_whole_series(tmp_path):
+    tracker = MemoryTracker(tmp_path)
+    writer, _, outcome = write_run(tracker, epochs=1, architecture_options={"d_hidden": 8, "num_blocks": 40})
+    keys = {point.key for point in tracker.points[writer.run_id]}
+    shown = sorted(key for key in keys if key.startswith("h_norm/"))
+    assert len(keys) + 1 <= schema.MAX_METRICS  # an audit adds the margin
+    assert len(shown) == schema.MAX_SITES and (shown[0], shown[-1]) == ("h_norm/site_00", "h_norm/site_40")
+    tag = tracker.get(writer.run_id).tags[schema.TAG_SITES]
+    assert tag.startswith("0, 2, 5,") and tag.endswith("40 of 0..40; all are in series.parquet")
+    series = pq.read_table(tracker.artifact(writer.run_id, schema.SERIES)).to_pylist()
+    stored = [row["value"] for row in series if (row["quantity"], row["epoch"]) == ("h_norm", 1)]
+    assert stored == [reading.value for reading in outcome.final.sites["h_norm"]] and len(stored) == 41
+
+
+def test_every_site_of_a_shallow_network_has_its_charts(tracker):
+    writer, _, _ = write_run(tracker)
+    assert schema.TAG_SITES not in tracker.get(writer.run_id).tags
+
+
+def test_both_splits_of_the_data_are_told_in_one_entry_with_the_whole_digest(tracker):
+    writer, trainer, _ = write_run(tracker)
+    if isinstance(tracker, MlflowTracker):
+        (entry,) = tracker._client.get_run(writer.run_id).inputs.dataset_inputs
+        name, profile = entry.dataset.name, json.loads(entry.dataset.profile)
+        assert {tag.key: tag.value for tag in entry.tags} == {"mlflow.data.context": "training and evaluation"}
+    else:
+        (entry,) = tracker.datasets[writer.run_id]
+        name, profile = entry.name, {"sha256": entry.digest, **entry.profile}
+    splits = trainer.task.splits
+    sizes = {"train_samples": len(splits.train_labels), "test_samples": len(splits.test_labels)}
+    assert name == "digits"
+    assert profile == {
+        "sha256": splits.digest,
+        **sizes,
+        "classes": 10,
+        "shape": "x".join(map(str, trainer.task.card.image_shape)),
+    }
 
 
 def test_no_pickle_is_written(tracker):

@@ -1,0 +1,160 @@
+"""Registered models: versions, their tags and aliases, and the files behind them. Files alone, never one of MLflow's flavours:
+a flavour would invite `mlflow.pyfunc.load_model`, which unpickles."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.artifacts import download_artifacts
+from mlflow.entities.model_registry import ModelVersion, RegisteredModel
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import RESOURCE_ALREADY_EXISTS, ErrorCode
+from sqlalchemy.exc import SQLAlchemyError
+
+from fa_registry.errors import StoreError, UnknownName, UsageError
+from fa_registry.tracking.mlflow_tracker import known_revisions
+from fa_registry.tracking.store import check_store, resolve_uri
+
+SCHEME = "models:/"
+REFERENCE = re.compile(r"models:/(?P<name>[^/@:]+)(?:@(?P<alias>[\w-]+)|/(?P<version>\d+))")
+FORM = "models:/NAME@alias or models:/NAME/3"
+TAG_CARD = "fa.card"  # SHA-256 of card.json, and of the weights and the feedback below
+TAG_WEIGHTS = "fa.weights"
+TAG_FEEDBACK = "fa.feedback"
+TAG_RUN = "fa.run"
+TAG_EDITION = "fa.edition"
+TAG_METHOD = "fa.method"
+TAG_CONTROL = "fa.control"
+TAG_INTEGRITY = "fa.integrity"
+TAG_DESPITE = "fa.despite"
+TAG_AUTHOR = "fa.author"
+TAG_PROMOTION = "fa.promotion"  # digest of what was promoted and by which verdict: equal ones are one version
+MAX_DESCRIPTION = 4000  # characters; the database holds 5000
+CUT = "\n\n… cut here; the whole text is card.md among the files."
+PAGE = 1000
+
+
+@dataclass(frozen=True)
+class RegisteredVersion:
+    """One version of a registered model. source: where its files lie. aliases: of the model that point here."""
+
+    name: str
+    version: str
+    run_id: str
+    source: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def reference(self) -> str:
+        return f"{SCHEME}{self.name}/{self.version}"
+
+
+class ModelRegistry:
+    """The registered models of the store `uri` (see store.resolve_uri). Whatever the store refuses is a StoreError."""
+
+    def __init__(self, uri: str = ""):
+        self.uri = resolve_uri(uri)
+        check_store(self.uri, known_revisions())
+        self._client = MlflowClient(self.uri)
+
+    def versions(self, name: str) -> list[RegisteredVersion]:
+        """All versions of `name`, newest first; none where there is no such model. name: without a quote."""
+        with self._answers():
+            found: list[ModelVersion] = []
+            token = None
+            while True:
+                page = self._client.search_model_versions(f"name = '{name}'", max_results=PAGE, page_token=token)
+                found += page
+                token = page.token
+                if not token:
+                    break
+            aliases = _by_version(self._client.get_registered_model(name)) if found else {}
+        newest_first = sorted(found, key=lambda one: -int(one.version))
+        return [_registered(one, aliases.get(str(one.version), ())) for one in newest_first]
+
+    def register(
+        self, name: str, run_id: str, path: str, tags: Mapping[str, str], description: str
+    ) -> RegisteredVersion:
+        """A new version of `name`, made where it is missing, of the artifacts below `path` of the run."""
+        with self._answers():
+            try:
+                self._client.create_registered_model(name)
+            except MlflowException as error:
+                if error.error_code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
+                    raise
+            source = f"{self._client.get_run(run_id).info.artifact_uri}/{path}"
+            made = self._client.create_model_version(
+                name, source, run_id, dict(tags), description=_bounded(description), await_creation_for=0
+            )
+        return _registered(made, ())
+
+    def set_alias(self, version: RegisteredVersion, alias: str) -> None:
+        """Let `alias` point to this version, and no longer to another."""
+        with self._answers():
+            self._client.set_registered_model_alias(version.name, alias, version.version)
+
+    def find(self, reference: str) -> RegisteredVersion:
+        """The version of `models:/NAME@alias` or `models:/NAME/3`; UnknownName where there is none."""
+        match = REFERENCE.fullmatch(reference)
+        if match is None:
+            raise UsageError(f"model {reference!r}: expected {FORM}")
+        name, alias, number = match["name"], match["alias"], match["version"]
+        versions = self.versions(name) if "'" not in name else []
+        if not versions:
+            raise UnknownName(f"registered model of {self.uri}", name, self.names())
+        if alias:
+            pointing = {one: version for version in versions for one in version.aliases}
+            if alias not in pointing:
+                raise UnknownName(f"alias of {name}", alias, pointing)
+            return pointing[alias]
+        by_number = {version.version: version for version in versions}
+        if number not in by_number:
+            raise UnknownName(f"version of {name}", number, by_number)
+        return by_number[number]
+
+    def names(self) -> list[str]:
+        """The names of the registered models, as far as one page holds them."""
+        with self._answers():
+            return [model.name for model in self._client.search_registered_models(max_results=PAGE)]
+
+    def files(self, version: RegisteredVersion) -> Path:
+        """The folder of a version's files: where they are on this machine, else a copy that is removed when the process ends."""
+        with self._answers():
+            source = self._client.get_model_version_download_uri(version.name, version.version)
+            local = Path(source.removeprefix("file://"))
+            if local.is_dir():
+                return local
+            folder = tempfile.mkdtemp(prefix="fa_registry-model-")
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            return Path(download_artifacts(artifact_uri=source, dst_path=folder, tracking_uri=self.uri))
+
+    @contextlib.contextmanager
+    def _answers(self) -> Iterator[None]:
+        try:
+            yield
+        except (MlflowException, SQLAlchemyError, OSError) as error:
+            raise StoreError(f"store {self.uri}: its model registry refuses: {error}") from error
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= MAX_DESCRIPTION else text[: MAX_DESCRIPTION - len(CUT)] + CUT
+
+
+def _by_version(model: RegisteredModel) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for alias, version in sorted(model.aliases.items()):
+        found[str(version)] = (*found.get(str(version), ()), alias)
+    return found
+
+
+def _registered(one: ModelVersion, aliases: tuple[str, ...]) -> RegisteredVersion:
+    return RegisteredVersion(one.name, str(one.version), one.run_id or "", one.source, dict(one.tags), aliases)

@@ -1,0 +1,71 @@
+"""The notes of runs and of audits: the verdict and the links first, short, and harmless."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fa_registry.reporting.notes import CUT, MAX_NOTE, Notes, bounded
+
+FORM, AUDIT = "#/experiments/1/runs/ab_c/artifacts/report/form.html", "#/experiments/1/runs/de/artifacts/index.html"
+
+
+@pytest.fixture(scope="module")
+def notes(report):
+    return Notes(report)
+
+
+def test_the_first_line_says_the_verdict_and_leads_to_the_pages(notes, report):
+    first, *rest = notes.of_run(report.runs[3], FORM, AUDIT).splitlines()
+    assert first == f"**DIVERGED(D1+D2+D3)** · [The reporting form]({FORM}) · [The whole audit]({AUDIT})"
+    assert rest[1].startswith("dfa, seed 123 · ")
+
+
+def test_without_pages_there_is_no_link(notes, report):
+    assert notes.of_run(report.runs[3]).startswith("**DIVERGED(D1+D2+D3)**\n")
+    assert "](" not in notes.of_audit()
+
+
+def test_a_note_is_short_harmless_and_always_the_same(report, notes, hostile):
+    note = notes.of_run(report.runs[3])
+    assert "| test accuracy | 79.0\u00a0% |" in note and "not finite (inf)" in note
+    assert len(note) <= MAX_NOTE and "<script" not in note and hostile not in note
+    assert Notes(report).of_run(report.runs[3]) == note
+
+
+def test_a_long_note_ends_with_a_whole_line_and_says_that_it_was_cut():
+    note = bounded("\n".join(f"line {number}" for number in range(1000)))
+    assert len(note) <= MAX_NOTE and note.endswith(CUT)
+    last = note.removesuffix(CUT).rsplit("\n", 1)[1]
+    assert last in {f"line {number}" for number in range(1000)}
+    assert bounded("as it is\n") == "as it is\n"
+
+
+def test_an_audits_note_counts_verdicts_and_links_every_form_worst_first(notes):
+    first, *rest = notes.of_audit("#/a/", "#/table").splitlines()
+    links = [link for _, link in notes.sources.forms]
+    failed = sum(link.verdict.outcome == "fail" for link in links)
+    assert first.startswith(f"**{failed} FAIL**")
+    assert first.endswith("[The whole audit](#/a/index.html) · [The table of runs](#/table)")
+    listed = [line for line in rest if line.startswith("- [")]
+    assert len(listed) == len(links) and all(any(f"](#/a/{link.href})" in line for line in listed) for link in links)
+    assert "FAIL" in listed[0] or "DIVERGED" in listed[0]
+
+
+def test_an_audit_of_hostile_names_is_harmless(report, hostile):
+    renamed = dataclasses.replace(report, selection=hostile)
+    note = Notes(renamed).of_audit("#/a/")
+    assert hostile not in note and "<script" not in note
+
+
+def test_the_margin_is_that_of_the_forms(notes, report):
+    for run in report.runs:
+        assert notes.margin(run) == notes.sources.frozen.margin(run).reading.value
+    assert any(notes.margin(run) is not None for run in report.runs)
+
+
+def test_controls_have_no_form(notes, report):
+    controls = {run.record.run_id for run in report.runs if run.record.spec.control != "none"}
+    assert controls and not controls & set(notes.forms)
+    assert {run.record.run_id for run in report.runs} == controls | set(notes.forms)
