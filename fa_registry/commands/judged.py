@@ -1,0 +1,92 @@
+"""What the newest audit said of one run, read back from the audit's own report and checked against its recorded digest."""
+
+from __future__ import annotations
+
+import json
+
+from fa_registry import jsonio
+from fa_registry.commands.editions import load_or_name, signature
+from fa_registry.commands.verify import load_report
+from fa_registry.errors import IntegrityError, InvalidFields, UsageError
+from fa_registry.records import AuditReport, EditionReference
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.reader import read_record
+from fa_registry.training.model_folder import Opinion
+
+REPORT = "audit.json"
+
+
+def opinions(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple[Opinion, ...]]:
+    """The id of the newest audit of `run`, and what each of its editions says; `edition` first (else the audit's leading one).
+
+    Raises UsageError with the command to type where the run was never audited, by other editions alone, or before its files
+    became what they are; IntegrityError where the audit's report, or the run, is not what was recorded.
+    """
+    audit_run_id = run.tags.get(schema.TAG_REPORT, "")
+    if not audit_run_id:
+        raise UsageError(f"run {run.run_id} ({run.name}) was never audited; judge it first: {_audit(run, edition)}")
+    report = _report(tracker, audit_run_id)
+    place = next((at for at, one in enumerate(report.runs) if one.record.run_id == run.run_id), None)
+    if place is None:
+        raise IntegrityError(
+            f"run {run.run_id}: the tag {schema.TAG_REPORT} names audit {audit_run_id}, which did not judge it"
+        )
+    if report.runs[place].record.digests != read_record(tracker, run).digests:
+        raise UsageError(
+            f"run {run.run_id}: audit {audit_run_id} judged other files than it has now; judge it again: {_audit(run, edition)}"
+        )
+    said = [Opinion(report.edition, report.runs[place].verdict, report.runs[place].findings)]
+    for other in report.opinions:
+        judgement = other.judgements[place]
+        said.append(Opinion(other.edition, judgement.verdict, judgement.findings))
+    deciding = _deciding(run, [one.edition for one in said], edition)
+    return audit_run_id, tuple(sorted(said, key=lambda one: one.edition != deciding))  # sorted keeps the others' order
+
+
+def _deciding(run: StoredRun, judged_by: list[EditionReference], edition: str) -> EditionReference:
+    """Which edition's verdict decides. One with changed thresholds is not the edition: it can be told, it cannot decide."""
+    wanted = _reference(edition) if edition else None
+    found = next((one for one in judged_by if not one.overrides and _is(one, wanted)), None)
+    if found is None:
+        names = ", ".join(signature(one) for one in judged_by)
+        raise UsageError(
+            f"run {run.run_id} ({run.name}): expected a verdict by edition {signature(wanted) if wanted else 'as published'}, "
+            f"its newest audit judged by {names}; judge it first: {_audit(run, edition)}"
+        )
+    return found
+
+
+def _is(one: EditionReference, wanted: EditionReference | None) -> bool:
+    """Of the same name and rules; of any where none is wanted."""
+    return wanted is None or (one.name, one.digest) == (wanted.name, wanted.digest)
+
+
+def _reference(edition: str) -> EditionReference:
+    problems: list[str] = []
+    loaded = load_or_name(edition, problems)
+    if loaded is None:
+        raise InvalidFields("promote", problems)
+    return loaded.reference
+
+
+def _report(tracker: Tracker, audit_run_id: str) -> AuditReport:
+    audit = tracker.get(audit_run_id)
+    path = tracker.artifact(audit_run_id, REPORT)
+    if path is None:
+        raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing")
+    report = load_report(path)
+    # of the text and not of the report: a field that a later release adds has no part in what was recorded
+    found = jsonio.digest_of(json.loads(path.read_text(encoding="utf-8")))
+    if audit.tags.get(schema.TAG_AUDIT) != found:
+        raise IntegrityError(
+            f"audit {audit_run_id}: expected a report with digest {audit.tags.get(schema.TAG_AUDIT, 'none')}, found {found}"
+        )
+    return report
+
+
+def _audit(run: StoredRun, edition: str) -> str:
+    """The command that judges the run, with its frozen control and its other seeds where it is of a study."""
+    study = run.tags.get(schema.TAG_STUDY, "")
+    chosen = f"--study {study}" if study else f"--run {run.run_id}"
+    return f"`fa-registry audit {chosen}" + (f" --edition {edition}`" if edition else "`")

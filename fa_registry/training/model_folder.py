@@ -1,0 +1,155 @@
+"""A promoted model as a folder: weights, feedback state, specification, and a card that holds the SHA-256 of each.
+
+Tensors are safetensors and everything else is text: nothing in the folder can run when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from fa_registry import datasets, jsonio, methods
+from fa_registry.architectures.base import Network
+from fa_registry.errors import IntegrityError, InvalidFields
+from fa_registry.methods.base import Method
+from fa_registry.records import EditionReference, Finding, Integrity, Reading, RunSpec, Verdict
+from fa_registry.seeding import generator
+from fa_registry.training.checkpoint import load_into
+from fa_registry.training.task import build_network, network_shape
+
+NETWORK = "network.safetensors"
+FEEDBACK = "feedback.safetensors"
+SPEC = "spec.json"
+CARD = "card.json"
+CARD_TEXT = "card.md"
+CARD_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What one edition says of the run."""
+
+    edition: EditionReference
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Despite:
+    """Why, and by whom, a model was promoted that its verdict speaks against."""
+
+    reason: str
+    author: str
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What a reader must know of a promoted model.
+
+    method, setting: labels. identity: SHA-256 of the specification. accuracy: of the whole test set. opinions: every edition of
+    audit run `audit_run_id`, the one that decided first. integrity: whether the figures came out again when it was promoted.
+    digests: file of the folder → SHA-256. feedback, provenance: as the run recorded them. bibtex: of the method.
+    """
+
+    method: str
+    setting: str
+    control: str
+    run_id: str
+    run_name: str
+    identity: str
+    accuracy: Reading
+    opinions: tuple[Opinion, ...]
+    audit_run_id: str
+    integrity: Integrity
+    digests: Mapping[str, str]
+    despite: Despite | None = None
+    feedback: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    citation: str = ""
+    bibtex: str = ""
+    schema: int = CARD_SCHEMA
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A promoted model, ready to use. network: in eval mode, on the CPU.
+
+    feedback: its feedback state, without tensors where the method has none; None where the run was adopted without it: a fresh
+    draw would be another one.
+    """
+
+    network: Network
+    feedback: nn.Module | None
+    method: Method
+    spec: RunSpec
+    card: ModelCard
+
+
+def fill_folder(folder: Path, files: Mapping[str, Path]) -> dict[str, str]:
+    """Copy `files` (name in the folder → where it is) into it; returns name → SHA-256 of what now lies there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, path in files.items():
+        shutil.copyfile(path, folder / name)
+    return {name: jsonio.file_digest(folder / name) for name in files}
+
+
+def read_folder(folder: Path, card_digest: str = "") -> LoadedModel:
+    """The model of a folder. Every file's SHA-256 is checked before it is read; card_digest: of card.json, where it is known.
+
+    Raises IntegrityError for a file that is missing or is not the card's, UnknownName for a plugin that is not installed here.
+    """
+    card = _card(folder, card_digest)
+    _check(folder, SPEC, card.digests.get(SPEC, "none recorded"))
+    spec = jsonio.decode(RunSpec, _json(folder / SPEC), SPEC)
+    if spec.identity != card.identity:
+        raise IntegrityError(
+            f"{folder}: {SPEC} has the identity {spec.identity}, {CARD} tells of {card.identity or 'none'}"
+        )
+    method = methods.CATALOG.get(spec.method)
+    dataset = datasets.get(spec.dataset).card
+    network = build_network(spec, dataset)
+    shape = network_shape(network, torch.zeros(1, *dataset.image_shape), dataset.classes)
+    feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
+    load_into(network, folder / NETWORK, card.digests.get(NETWORK, "none recorded"))
+    has_state = bool(feedback.state_dict())
+    if has_state and FEEDBACK in card.digests:
+        load_into(feedback, folder / FEEDBACK, card.digests[FEEDBACK])
+    known = feedback.eval() if not has_state or FEEDBACK in card.digests else None
+    return LoadedModel(network.eval(), known, method, spec, card)
+
+
+def _card(folder: Path, digest: str) -> ModelCard:
+    if digest:
+        _check(folder, CARD, digest)
+    try:
+        raw = _json(folder / CARD)
+        if isinstance(raw, Mapping) and raw.get("schema") != CARD_SCHEMA:
+            raise InvalidFields(CARD, [f"schema: expected {CARD_SCHEMA}, found {raw.get('schema')!r}"])
+        return jsonio.decode(ModelCard, raw, CARD)
+    except InvalidFields as error:
+        raise IntegrityError(f"{folder} holds no promoted model: {error}") from error
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise IntegrityError(f"{path.parent} holds no promoted model: {path.name} is missing") from error
+    except ValueError as error:  # neither UTF-8 nor JSON
+        raise IntegrityError(f"{path}: cannot be read as JSON: {error}") from error
+
+
+def _check(folder: Path, name: str, expected: str) -> None:
+    path = folder / name
+    found = jsonio.file_digest(path) if path.is_file() else "no such file"
+    if found != expected:
+        raise IntegrityError(
+            f"{path}: expected SHA-256 {expected}, found {found}; the file was changed after it was promoted"
+        )

@@ -1,0 +1,92 @@
+"""load_model: from a folder without MLflow, from the registry with it, and into the two entry points that judge a network."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import fa_registry
+from fa_registry.errors import IntegrityError, UnknownName, UsageError
+from fa_registry.jsonio import file_digest
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.models import TAG_CARD, ModelRegistry
+from fa_registry.training.model_folder import CARD
+from tests.helpers.small import weights_equal
+from tests.training.test_model_folder import made
+
+
+def test_a_loaded_network_can_be_judged(tmp_path):
+    task = made(tmp_path)
+    network = fa_registry.load_model(tmp_path / "model").network
+    x, y = task.eval_batch
+    again = fa_registry.FAProtocol(network, x, y).run(0.5, 0.9)
+    assert again == fa_registry.FAProtocol(task.network.eval(), x, y).run(0.5, 0.9)
+    assert again["verdict"] == "PASS"
+    report = fa_registry.diagnose(network, [(x[:64], y[:64]), (x[64:], y[64:])], 0.9, 0.5)
+    assert len(report.residual_norms) == len(network.blocks) + 1
+
+
+def test_a_folder_needs_no_mlflow(tmp_path):
+    made(tmp_path)
+    code = (
+        "import sys\nfor name in ('mlflow', 'sqlalchemy', 'pandas'): sys.modules[name] = None\n"
+        f"import fa_registry\nprint(fa_registry.load_model({str(tmp_path / 'model')!r}).card.method)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "dfa\n"
+
+
+@pytest.mark.parametrize("name", ["nowhere", "model:/dfa/1"])
+def test_what_is_neither_a_folder_nor_a_reference_is_told(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=f"model '{name}': expected models:/NAME@alias, models:/NAME/3 or an existing"):
+        fa_registry.load_model(name)
+
+
+@pytest.fixture
+def registered(tmp_path, empty_store):
+    """Two versions of the same files in a store: one whose card the registry knows, and one made by somebody else."""
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    tracker = MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    task = made(tmp_path)
+    run_id = tracker.create("run", {}, {})
+    (tmp_path / "upload").mkdir()
+    (tmp_path / "model").rename(tmp_path / "upload" / "promoted")
+    tracker.upload(run_id, tmp_path / "upload")
+    digest = file_digest(tmp_path / "upload" / "promoted" / CARD)
+    registry = ModelRegistry(tracker.uri)
+    for tags in ({TAG_CARD: digest}, {}):
+        registry.register("tiny", run_id, "promoted", tags, "")
+    return registry, task
+
+
+def test_a_registered_version_is_what_was_promoted(registered, monkeypatch):
+    registry, task = registered
+    assert weights_equal(fa_registry.load_model("models:/tiny/1", registry.uri).network, task.network)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", registry.uri)
+    assert weights_equal(fa_registry.load_model("models:/tiny/1").network, task.network)
+
+
+def test_the_registry_vouches_for_the_card(registered):
+    """In a folder alone whoever can write could change card and weights together."""
+    registry, _ = registered
+    card = registry.files(registry.find("models:/tiny/1")) / CARD
+    card.write_text(card.read_text(encoding="utf-8").replace('"verified"', '"very good"'), encoding="utf-8")
+    assert fa_registry.load_model(card.parent).card.integrity.state == "very good"
+    with pytest.raises(IntegrityError, match=r"card.json: expected SHA-256"):
+        fa_registry.load_model("models:/tiny/1", registry.uri)
+
+
+def test_what_somebody_else_registered_is_not_read(registered):
+    registry, _ = registered
+    with pytest.raises(UsageError, match="models:/tiny/2 was not made by `fa-registry promote`"):
+        fa_registry.load_model("models:/tiny/2", registry.uri)
+
+
+def test_a_mistyped_name_is_told_with_the_nearest(registered):
+    registry, _ = registered
+    with pytest.raises(UnknownName, match="did you mean 'tiny'"):
+        fa_registry.load_model("models:/tinny/1", registry.uri)
