@@ -1,0 +1,142 @@
+"""What the operands of `compare` stand for: methods by their label, runs by the first characters of their id."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fa_registry.errors import IntegrityError, InvalidFields, UsageError, unknown_name_text
+from fa_registry.protocol.grouping import Group, groups
+from fa_registry.records import AuditReport
+from fa_registry.reporting.naming import group_label
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun
+
+# Four characters at least: `dfa` and `fa` are hexadecimal too, and whoever mistypes a method means no run.
+RUN_ID = re.compile(r"[0-9a-f]{4,32}")
+SHOWN = 8  # characters of a run's id in its label
+FROZEN = "frozen"
+INTEGRITY = ": integrity failure"  # how gathering begins the reason of a run whose files are not the recorded ones
+
+
+@dataclass(frozen=True)
+class Operand:
+    """runs: those it stands for; of a run operand the one. label: without options, as the store's tag has it."""
+
+    text: str
+    label: str
+    is_run: bool
+    runs: tuple[StoredRun, ...]
+
+
+def operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:
+    """Every operand looked up among the pool; InvalidFields names all that cannot be."""
+    problems: list[str] = []
+    found = [_operand(text, pool, problems) for text in texts]
+    known = [one for one in found if one]
+    problems += _twice(known)
+    if problems:
+        raise InvalidFields("compare", problems)
+    return known
+
+
+def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Operand | None:
+    label = text.partition(" (")[0]
+    runs = tuple(run for run in pool if run.tags.get(schema.TAG_METHOD) == label)
+    if runs:
+        return Operand(text, label, False, runs)
+    by_id = tuple(run for run in pool if RUN_ID.fullmatch(text) and run.run_id.startswith(text))
+    if len(by_id) == 1:
+        return Operand(text, by_id[0].tags.get(schema.TAG_METHOD, ""), True, by_id)
+    if by_id:
+        ids = ", ".join(run.run_id for run in by_id[:5])
+        problems.append(f"{text}: {len(by_id)} runs begin so ({ids}); give more characters of the id")
+    else:
+        labels = {run.tags.get(schema.TAG_METHOD, "") for run in pool}
+        problems.append(f"{text}: {unknown_name_text('method or run', text, labels)}")
+    return None
+
+
+def _twice(found: Sequence[Operand]) -> Iterable[str]:
+    for place, one in enumerate(found):
+        for other in found[:place]:
+            both = {run.run_id for run in one.runs} & {run.run_id for run in other.runs}
+            if one.text == other.text or (both and one.is_run == other.is_run and one.is_run):
+                yield f"{one.text}: the same as {other.text}; expected things that differ"
+            elif both and one.is_run != other.is_run:
+                yield f"{one.text}: one of {other.text} is part of the other; compare runs with runs, methods with methods"
+
+
+def needed(found: Sequence[Operand], pool: Sequence[StoredRun]) -> list[StoredRun]:
+    """The operands' runs, the other seeds of a single run (a rule may judge over seeds), and their frozen controls."""
+    settings = {_setting(run) for one in found for run in one.runs}
+    groups_of = {(one.label, _setting(run)) for one in found for run in one.runs}
+    groups_of |= {(FROZEN, setting) for setting in settings}
+    return [run for run in pool if (run.tags.get(schema.TAG_METHOD, ""), _setting(run)) in groups_of]
+
+
+def check_unambiguous(found: Sequence[Operand]) -> None:
+    """UsageError with the choices where methods of a whole store ran in several settings."""
+    of_each = [dict.fromkeys(map(_setting, one.runs)) for one in found]
+    shared = [setting for setting in of_each[0] if all(setting in others for others in of_each)]
+    if len(shared) == 1 or all(len(settings) == 1 for settings in of_each):
+        return
+    named = shared or list(dict.fromkeys(setting for settings in of_each for setting in settings))
+    where = "all of them ran" if shared else "none has them all"
+    listed = "".join(f"\n  - {setting}" for setting in named)
+    raise UsageError(
+        f"compare: {', '.join(one.text for one in found)} ran in several settings of this store; "
+        f"choose by --setting, --study, --experiment or --run ({where} in these):{listed}"
+    )
+
+
+def in_setting(pool: Sequence[StoredRun], words: str) -> list[StoredRun]:
+    """The runs in whose setting's name the words stand; UsageError with the known names where there is none."""
+    kept = [run for run in pool if words in _setting(run)]
+    if not kept:
+        raise UsageError(f"compare: {unknown_name_text('setting', words, {_setting(run) for run in pool})}")
+    return kept
+
+
+def columns(report: AuditReport, found: Sequence[Operand]) -> list[Group]:
+    """The groups of the judged runs in the operands' order; a single run as a group of its own, with its own verdict.
+
+    InvalidFields where no run of an operand could be judged, IntegrityError where that is because of a changed file.
+    """
+    judged = groups(report)
+    made = [(one, _columns(one, judged)) for one in found]
+    reasons = {one.run_id: one.reason for one in report.excluded}
+    problems = [
+        f"{one.text}: {reasons.get(one.runs[0].run_id, _options_known(one, judged))}" for one, own in made if not own
+    ]
+    if any(INTEGRITY in problem for problem in problems):
+        raise IntegrityError("\n".join(problems))
+    if problems:
+        raise InvalidFields("compare", problems)
+    return [group for _, own in made for group in own]
+
+
+def _columns(operand: Operand, judged: Sequence[Group]) -> list[Group]:
+    if operand.is_run:
+        run_id = operand.runs[0].run_id
+        return [_alone(group, run_id) for group in judged for run in group.runs if run.record.run_id == run_id]
+    exact = [group for group in judged if group_label(group) == operand.text]
+    wide = [group for group in judged if group.method == operand.text]
+    return exact if "(" in operand.text else wide
+
+
+def _alone(group: Group, run_id: str) -> Group:
+    (run,) = [run for run in group.runs if run.record.run_id == run_id]
+    method = f"{group.method} s{run.record.spec.seed} {run_id[:SHOWN]}"
+    return dataclasses.replace(group, method=method, runs=(run,), verdict=run.verdict)
+
+
+def _options_known(operand: Operand, judged: Sequence[Group]) -> str:
+    labels = [group_label(group) for group in judged if group.method == operand.label]
+    return unknown_name_text("variant", operand.text, labels)
+
+
+def _setting(run: StoredRun) -> str:
+    return run.tags.get(schema.TAG_SETTING, "")

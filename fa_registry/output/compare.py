@@ -1,0 +1,120 @@
+"""What compare prints: a table a setting, the columns side by side, and the paired differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from fa_registry import jsonio
+from fa_registry.output.tables import table
+
+if TYPE_CHECKING:
+    from fa_registry.commands.compare import CompareResult
+    from fa_registry.reporting.compare_parts import ComparedRule, PairedRow, SideBySide
+    from fa_registry.reporting.parts import Estimate
+    from fa_registry.reporting.rows import FindingRow
+
+
+def compared(result: CompareResult, as_json: bool) -> None:
+    """The tables and where the page is; or everything but the pictures as JSON."""
+    context = result.context
+    if as_json:
+        fields = ("title", "selection", "edition", "overrides", "integrity", "excluded", "remarks", "commands")
+        told = {name: getattr(context, name) for name in fields}
+        parts = [part for part, _ in context.parts]  # the pictures are in the page
+        click.echo(
+            jsonio.pretty({"exit_code": result.exit_code, "page": str(result.page), "parts": parts, **told}), nl=False
+        )
+        return
+    for part, _ in context.parts:
+        _part(part, context.edition.name)
+    states = ", ".join(f"{count.count} {count.outcome}" for count in context.integrity)
+    click.echo(f"figures: {states}" + ("; --recompute measures again" if "trusted" in states else ""))
+    for one in context.excluded.shown:
+        click.echo(f"not compared: {one.name}: {one.reason}")
+    for remark in context.remarks:
+        click.echo(f"note: {remark}")
+    click.echo(f"page: {result.page}")
+
+
+def _part(part: SideBySide, edition: str) -> None:
+    from rich.markup import escape
+
+    labels = [column.label for column in part.columns]
+    several = len({column.setting for column in part.columns}) > 1
+    header = ["", *(f"{one.label}\n{one.setting}" if several else one.label for one in part.columns)]
+    table([*map(escape, header)], list(_rows(part)), escape(f"{part.setting}, by edition {edition}"))
+    rows = [[f"{one.symbol} site {site}", *map(_mean, shown)] for one in part.sites for site, shown in one.rows]
+    if rows:
+        table([*map(escape, header)], rows, "Site by site, mean ± deviation over seeds")
+    if part.why_not:
+        click.echo(part.why_not)
+    if part.fields:
+        rows = [[one.field, *one.values] for one in part.fields]
+        table(["what differs", *map(escape, labels)], rows, "Specifications")
+    if part.paired:
+        rows = [_paired(row) for row in part.paired]
+        table(["difference", "of", "mean", "95 % interval", "seeds", "answer"], rows, "Paired by seed")
+
+
+def _rows(part: SideBySide) -> Iterator[list[str]]:
+    yield ["verdict", *(column.verdict.label for column in part.columns)]
+    yield ["seeds", *(", ".join(str(seed) for seed, _, _ in column.seeds) for column in part.columns)]
+    for rule in part.rules:
+        yield from _rule(rule)
+    for quantity in (*part.quantities, *part.aggregates):
+        words = f"{quantity.symbol} {quantity.words}" if quantity.symbol == "Γ" else quantity.symbol
+        yield [words, *map(estimate_text, quantity.estimates)]
+
+
+def _rule(rule: ComparedRule) -> Iterator[list[str]]:
+    head = "\n".join([f"{rule.rule} {rule.title}", *(f"required {one}" for one in rule.required)])
+    yield [head, *("\n".join(map(finding_text, cell)) or "—" for cell in rule.columns)]
+    if set(rule.first_fires) != {"never"}:
+        yield [f"{rule.rule} first fires", *rule.first_fires]
+
+
+def finding_text(row: FindingRow) -> str:
+    """`EXPLODED, fail: 3.2×10⁸, 2.9×10⁸`: one number a seed, or one over all of them."""
+    from fa_registry.reporting.filters import number
+
+    observed = ", ".join(dict.fromkeys(number(one.observed) for one in row.said))
+    state = f"{row.state}, " if row.state else ""
+    outcome = row.outcome.replace("_", " ")
+    return f"{state}{outcome}: {observed}"
+
+
+def estimate_text(estimate: Estimate) -> str:
+    """Mean ± deviation (n) [interval]; N/A and why where there is no mean."""
+    from fa_registry.reporting.filters import between, number, spread
+
+    if estimate.mean.reading.value is None:
+        return f"{number(estimate.mean)}: {estimate.mean.reading.reason}"
+    shown = f"{spread(estimate)} ({estimate.n})"
+    if estimate.low.value is None:
+        return f"{shown}, {estimate.low.reason}"
+    return f"{shown} [{between((estimate.low.value, estimate.high.value), estimate.kind)}]"
+
+
+def _mean(estimate: Estimate) -> str:
+    from fa_registry.reporting.filters import number, spread
+
+    return spread(estimate) if estimate.mean.reading.value is not None else number(estimate.mean)
+
+
+def _paired(row: PairedRow) -> Sequence[str]:
+    from fa_registry.reporting.filters import between, number
+
+    ends = (row.low.value, row.high.value)
+    interval = f"N/A: {row.low.reason}" if None in ends else between(ends, row.difference.kind)
+    answer = f"{row.answer}; {row.remark}" if row.remark else row.answer
+    return (
+        f"{row.first} − {row.second}",
+        f"{row.words} [{row.unit}]",
+        number(row.difference),
+        interval,
+        ", ".join(map(str, row.seeds)) or "—",
+        answer,
+    )

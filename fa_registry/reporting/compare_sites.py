@@ -1,0 +1,86 @@
+"""The quantities by site of a comparison, as tables and as one figure: every column in one panel."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from fa_registry.protocol.grouping import Group
+from fa_registry.records import Reading
+from fa_registry.reporting import filters
+from fa_registry.reporting.analysis_figures import DRAWINGS, png
+from fa_registry.reporting.compare_parts import ComparedSites
+from fa_registry.reporting.naming import group_label
+from fa_registry.reporting.parts import Estimate, Number, SeedValue
+from fa_registry.reporting.quantities import SITE_TABLES
+from fa_registry.reporting.readings import estimate, site_row
+
+SHOWN = ("gamma", "h_norm", "g_norm_mean_ce")
+PANELS = {"g": "g_norm_mean_ce", "gamma": "gamma"}  # of the figure by site
+DRAWN = DRAWINGS["per-layer"]
+COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "counts", "reason")
+
+
+def compared_sites(groups: Sequence[Group]) -> tuple[ComparedSites, ...]:
+    """Γ, ‖h‖ and ‖g‖ of every site: the mean over the seeds of each column."""
+    known = {one.name: one for _, quantities in SITE_TABLES for one in quantities}
+    return tuple(
+        ComparedSites(name, known[name].symbol, known[name].words, rows)
+        for name in SHOWN
+        if (rows := tuple(_rows(name, known[name].kind, groups)))
+    )
+
+
+def _rows(name: str, kind: str, groups: Sequence[Group]) -> Iterator[tuple[int, tuple[Estimate, ...]]]:
+    count = max((len(site_row(run.record, name)) for group in groups for run in group.runs), default=0)
+    for site in range(count):
+        yield site, tuple(_estimate(name, kind, site, group) for group in groups)
+
+
+def _estimate(name: str, kind: str, site: int, group: Group, decades: bool = False) -> Estimate:
+    values = []
+    for run in group.runs:
+        row = site_row(run.record, name)
+        missing = Reading(None, f"site {site} was not measured")
+        reading = row[site] if site < len(row) else missing
+        if decades and reading.value is not None:
+            reading = Reading(math.log10(reading.value)) if reading.value > 0 else Reading(None, "not positive")
+        values.append(SeedValue(run.record.spec.seed, Number(reading, kind, (run.record.run_id,))))
+    return estimate(kind, values)
+
+
+def layer_numbers(groups: Sequence[Group]) -> pd.DataFrame:
+    """What the figure by site shows: a row a panel, column and site. ‖g_l‖: geometric mean over seeds, and its interval."""
+    rows = [
+        (panel, group_label(group), group.setting, site, *_ends(name, panel == "g", site, group))
+        for panel, name in PANELS.items()
+        for group in groups
+        for site in range(max((len(site_row(run.record, name)) for run in group.runs), default=0))
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(("site", "value", "low", "high"), float))
+
+
+def _ends(
+    name: str, decades: bool, site: int, group: Group
+) -> tuple[float | None, float | None, float | None, str, str]:
+    found = _estimate(name, "num", site, group, decades)
+    ends = (found.mean.reading.value, found.low.value, found.high.value)
+    shown = [None if one is None else 10**one if decades else one for one in ends]
+    return (*shown, "yes", found.mean.reading.reason)
+
+
+def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tuple[tuple[str, str], ...]:
+    """(data URI, alt text) of ‖g_l‖ and Γ_l by site; nothing where no column has a number."""
+    frame = layer_numbers(groups)
+    if frame["value"].isna().all():
+        return ()
+    words = []
+    for quantity in sites:
+        for place, group in enumerate(groups):
+            ends = (quantity.rows[index][1][place].mean for index in (0, -1))
+            words.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")
+    uri = base64.b64encode(png(DRAWN, frame)).decode("ascii")
+    return ((f"data:image/png;base64,{uri}", f"By site, first to last: {'; '.join(words)}."),)
