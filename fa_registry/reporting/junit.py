@@ -1,0 +1,131 @@
+"""junit.xml: an audit as a test report, for the machines that show those. No clock: the same audit gives the same bytes.
+
+A suite is a method in a setting, a case is a rule's finding on a run. JUnit knows four outcomes, the rules seven:
+pass → passed; warn → passed, its sentence in system-out; fail → failure, but one that the verdict does not look at as warn;
+error → error; not_applicable, skipped, waived → skipped. Beside the rules every run has a case `integrity`, and a run that
+could not be judged is an error: a test report in which everything passed must not have left anything out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+from xml.etree import ElementTree
+from xml.sax.saxutils import quoteattr
+
+from fa_registry.protocol.grouping import Group, groups
+from fa_registry.records import AuditReport, Exclusion, Finding, RunAudit
+from fa_registry.reporting.naming import group_label
+
+Element = ElementTree.Element
+ELEMENTS = {"fail": "failure", "error": "error", "not_applicable": "skipped", "skipped": "skipped", "waived": "skipped"}
+STATES = {"mismatch": "error", "unverifiable": "skipped"}  # of integrity; verified and trusted pass
+COUNTS = {"failures": "failure", "errors": "error", "skipped": "skipped"}  # attribute → the element it counts
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 has no way to write
+
+
+def write_junit(report: AuditReport, path: Path) -> None:
+    """Write the report suite by suite; the counts of the whole are known only when every case was made once."""
+    total = dict.fromkeys(("tests", *COUNTS), 0)
+    for suite in suites(report):
+        total = {name: count + int(suite.get(name)) for name, count in total.items()}
+    with path.open("w", encoding="utf-8", newline="\n") as stream:
+        attributes = "".join(f' {name}="{count}"' for name, count in total.items())
+        stream.write('<?xml version="1.0" encoding="UTF-8"?>\n')
+        stream.write(f"<testsuites name={quoteattr(printable(report.title))}{attributes}>\n")
+        for suite in suites(report):
+            _write(suite, stream)
+        stream.write("</testsuites>\n")
+
+
+def suites(report: AuditReport) -> Iterator[Element]:
+    """One a method and setting, in the pages' order, then one of the runs that were not judged, if there are any."""
+    for group in groups(report):
+        name = f"{group_label(group)} · {group.setting}"
+        yield _suite(name, report, [case for run in group.runs for case in _cases(run, group)])
+    if report.excluded:
+        yield _suite("not judged", report, [_excluded(one) for one in report.excluded])
+
+
+def printable(text: str) -> str:
+    r"""The text with \x1b or \udc80 for every character that XML cannot hold."""
+    return NOT_XML.sub(lambda found: ascii(found.group())[1:-1], text)
+
+
+def _suite(name: str, report: AuditReport, cases: list[Element]) -> Element:
+    counts = {attribute: sum(case.find(tag) is not None for case in cases) for attribute, tag in COUNTS.items()}
+    suite = _element("testsuite", name=name, tests=len(cases), **counts)
+    properties = ElementTree.SubElement(suite, "properties")
+    edition = report.edition
+    overrides = {f"override {limit}": value for limit, value in sorted(edition.overrides.items())}
+    told = {"selection": report.selection, "edition": edition.name, "edition digest": edition.digest, **overrides}
+    properties.extend(_element("property", name=key, value=value) for key, value in told.items())
+    suite.extend(cases)
+    return suite
+
+
+def _cases(run: RunAudit, group: Group) -> Iterator[Element]:
+    where = f"{group_label(group)} · {group.setting}"
+    whose = f"seed {run.record.spec.seed} · run {run.record.run_id}"
+    for finding in run.findings:
+        case = _element("testcase", classname=where, name=f"{finding.rule} {finding.title} · {whose}")
+        yield _told(case, finding)
+    integrity = run.record.integrity
+    case = _element("testcase", classname=where, name=f"integrity · {whose}")
+    if integrity.state in STATES:
+        _outcome(case, STATES[integrity.state], integrity.state, "\n".join(integrity.details))
+    yield case
+
+
+def _told(case: Element, finding: Finding) -> Element:
+    """What the rule says, in the element of its outcome; a pass says it too, for whoever looks."""
+    words = "\n".join(_lines(finding))
+    if finding.outcome in ELEMENTS and (finding.gating or finding.outcome != "fail"):
+        _outcome(case, ELEMENTS[finding.outcome], finding.outcome, words, finding.sentence)
+    else:
+        output = ElementTree.SubElement(case, "system-out")
+        output.text = printable(f"{finding.outcome}\n{words}")
+    return case
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    observed = finding.observed
+    yield finding.sentence
+    yield f"required: {finding.required}"
+    yield f"observed: {finding.quantity} {f'N/A ({observed.reason})' if observed.value is None else repr(observed.value)}"
+    yield f"run: {finding.run_id}"
+    told = {
+        "state": finding.state,
+        "counts for the verdict": "" if finding.gating else "no",
+        "site": finding.site,
+        "95 % interval": finding.interval,
+        "first fires at epoch": finding.first_fire,
+        "reference run": finding.reference_run_id,
+        "detail": finding.detail,
+    }
+    yield from (f"{name}: {value}" for name, value in told.items() if value not in ("", None))
+
+
+def _outcome(case: Element, tag: str, kind: str, text: str, message: str = "") -> None:
+    """JUnit's skipped has a message alone; failure and error have a type too."""
+    attributes = {"message": message or text} | ({} if tag == "skipped" else {"type": kind})
+    element = _element(tag, **attributes)
+    element.text = printable(text if tag != "skipped" else f"{kind}\n{text}")
+    case.append(element)
+
+
+def _excluded(one: Exclusion) -> Element:
+    case = _element("testcase", classname="not judged", name=f"{one.name} · run {one.run_id}")
+    _outcome(case, "error", "excluded", one.failure or one.reason, one.reason)
+    return case
+
+
+def _element(tag: str, **attributes: object) -> Element:
+    return Element(tag, {name: printable(str(value)) for name, value in attributes.items()})
+
+
+def _write(suite: Element, stream: TextIO) -> None:
+    ElementTree.indent(suite, " ")
+    stream.write(ElementTree.tostring(suite, encoding="unicode") + "\n")

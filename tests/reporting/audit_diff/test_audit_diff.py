@@ -1,0 +1,192 @@
+"""Two audits side by side: the same, judged otherwise, trained again, measured otherwise, with other terms."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fa_registry.protocol.rules import load_edition
+from fa_registry.records import Exclusion, Integrity, Reading, Waiver
+from fa_registry.reporting.audit_diff import audit_diff
+from tests.reporting.runs import SEEDS, diverged, make_record
+from tests.reporting.scenes import make_report
+
+FROZEN = [make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen") for seed in SEEDS]
+DFA = [make_record("dfa", seed, 0.90, 3.0, 0.1, 0.1) for seed in SEEDS]
+RUNS = (*DFA, *FROZEN)
+WAIVER = Waiver("D3", "known", "A. Person", "2026-05-01", "2026-12-31", method="dfa")
+
+
+def changes(a, b) -> dict[str, tuple[str, str]]:
+    """What is said of the audits as a whole."""
+    return {one.what: (one.before, one.after) for one in audit_diff(a, b).report}
+
+
+def with_first(record):
+    """The audit with another record for its first run."""
+    return make_report([record, *RUNS[1:]])
+
+
+def again(record):
+    """The run trained again: another id, nothing else."""
+    return dataclasses.replace(record, run_id=record.run_id[::-1])
+
+
+@pytest.fixture(scope="module")
+def before():
+    return make_report(RUNS)
+
+
+def test_an_audit_is_the_same_as_itself(before, rich):
+    for audit in (before, rich):
+        found = audit_diff(audit, audit)
+        assert found.same and found.a == found.b and found.matched == len(audit.runs)
+        assert not (found.report or found.rules or found.runs or found.only_a or found.only_b)
+
+
+def test_the_order_of_the_runs_is_no_difference(before):
+    found = audit_diff(before, dataclasses.replace(before, runs=before.runs[::-1]))
+    assert found.same and found.a.digest != found.b.digest
+
+
+def test_runs_that_were_trained_again_are_found_by_their_specification(before):
+    found = audit_diff(before, make_report([again(record) for record in RUNS]))
+    assert found.same and found.trained_again == found.matched == len(RUNS)
+
+
+def test_each_of_several_runs_of_one_specification_is_matched_once(before):
+    twice = make_report([*map(again, RUNS), dataclasses.replace(DFA[0], run_id="8" * 32)])
+    found = audit_diff(before, twice)
+    assert [run.run_id for run in found.only_b] == ["8" * 32] and found.only_a == () and not found.same
+
+
+def test_runs_in_one_audit_alone_are_named(before):
+    found = audit_diff(make_report(RUNS[1:]), dataclasses.replace(before, runs=before.runs[:1]))
+    assert [run.run_id for run in found.only_a] == [record.run_id for record in RUNS[1:]]
+    assert [(run.run_id, run.method, run.seed) for run in found.only_b] == [(DFA[0].run_id, "dfa", SEEDS[0])]
+
+
+def test_a_run_that_exploded_is_told_by_verdict_finding_figure_and_field(before):
+    found = audit_diff(before, with_first(diverged(DFA[0])))
+    (run,) = [one for one in found.runs if one.run_id_a == DFA[0].run_id]
+    assert run.verdict_a != run.verdict_b
+    assert {one.rule: (one.before.outcome, one.after.outcome) for one in run.findings if one.decided}["D1"] == (
+        "pass",
+        "fail",
+    )
+    figures = {one.name: (one.before, one.after) for one in run.figures}
+    assert figures["h_L"] == (DFA[0].measurements.scalars["h_L"], Reading.of(float("inf")))
+    assert figures["h_norm[2]"][1] == Reading.of(float("inf")) and "accuracy" not in figures
+    assert {one.what: (one.before, one.after) for one in run.changes}["status"] == ("complete", "diverged")
+
+
+def test_a_rule_says_whose_outcome_moved(before):
+    found = audit_diff(before, with_first(diverged(DFA[0])))
+    (rule,) = [one for one in found.rules if one.rule == "D1"]
+    assert rule.moved == (DFA[0].run_id,) and rule.outcomes_a == {"pass": 4} and rule.required_a == rule.required_b
+    assert rule.outcomes_b == {"fail": 1, "pass": 3}
+
+
+def test_the_last_digit_of_a_figure_counts(before):
+    scalars = {**DFA[0].measurements.scalars, "accuracy": Reading(0.90000000000000013)}
+    measured = dataclasses.replace(DFA[0].measurements, scalars=scalars)
+    found = audit_diff(before, with_first(dataclasses.replace(DFA[0], measurements=measured)))
+    (run,) = found.runs
+    assert [one.name for one in run.figures] == ["accuracy"] and not found.same
+    assert not any(one.decided for one in run.findings) and run.verdict_a == run.verdict_b
+
+
+@pytest.mark.parametrize(
+    ("changed", "decided"),
+    [({"observed": Reading(9.0)}, False), ({"first_fire": 3}, False), ({"state": "NOISY"}, True)],
+)
+def test_a_finding_that_is_not_equal_is_told_and_whether_it_was_judged_otherwise(changed, decided, before):
+    first, *rest = before.runs[0].findings
+    run = dataclasses.replace(before.runs[0], findings=(dataclasses.replace(first, **changed), *rest))
+    found = audit_diff(before, dataclasses.replace(before, runs=(run, *before.runs[1:])))
+    assert [(one.rule, one.decided) for one in found.runs[0].findings] == [(first.rule, decided)]
+    assert found.rules == () and not found.same
+
+
+def test_a_figure_in_one_audit_alone_is_a_change(before):
+    scalars = {name: value for name, value in DFA[0].measurements.scalars.items() if name != "gamma_spread"}
+    measured = dataclasses.replace(DFA[0].measurements, scalars=scalars)
+    (run,) = audit_diff(before, with_first(dataclasses.replace(DFA[0], measurements=measured))).runs
+    assert [(one.name, one.after.reason) for one in run.figures] == [("gamma_spread", "this audit does not have it")]
+
+
+OTHERS = {
+    "name": "renamed",
+    "setting": "elsewhere",
+    "integrity": Integrity("mismatch", ("a file changed",)),
+    "digests": {"spec.json": "ff"},
+    "feedback": {},
+    "provenance": {},
+    "trajectory": {},
+}
+
+
+@pytest.mark.parametrize("field", OTHERS)
+def test_every_other_field_of_a_record_counts(field, before):
+    first = dataclasses.replace(before.runs[0], record=dataclasses.replace(DFA[0], **{field: OTHERS[field]}))
+    (run,) = audit_diff(before, dataclasses.replace(before, runs=(first, *before.runs[1:]))).runs
+    assert {one.what.split(" ")[0] for one in run.changes} == {field}
+
+
+def test_another_control_counts_but_not_the_same_one_trained_again(before):
+    assert audit_diff(before, make_report([*DFA, *map(again, FROZEN)])).same
+    other = dataclasses.replace(before.runs[0], frozen_run_id="f" * 32)
+    (run,) = audit_diff(before, dataclasses.replace(before, runs=(other, *before.runs[1:]))).runs
+    assert [(one.what, one.after) for one in run.changes] == [("frozen control", "f" * 32)]
+
+
+def test_another_threshold_is_told_by_edition_and_rule(before):
+    strict = make_report(RUNS)
+    edition = load_edition("2026-05")
+    assert strict.edition == edition.reference
+    overridden = dataclasses.replace(
+        before, edition=dataclasses.replace(before.edition, overrides={"D1.threshold": 1.0})
+    )
+    assert changes(before, overridden) == {"edition override D1.threshold": ("", "1.0")}
+
+
+def test_another_edition_is_told_rule_by_rule(before):
+    found = audit_diff(before, make_report(RUNS, "2026-11"))
+    assert {one.what for one in found.report} >= {"edition name", "edition digest"}
+    rules = {one.rule: one for one in found.rules}
+    assert rules["D4"].required_a == () and rules["D4"].required_b and rules["D4"].outcomes_a == {}
+    assert rules["D2"].required_a != rules["D2"].required_b
+
+
+def test_further_editions_are_compared_where_both_have_them(before):
+    first = make_report(RUNS, others=("2026-04", "2026-11"))
+    assert changes(before, first) == {f"further edition {name}": ("", "there") for name in ("2026-04", "2026-11")}
+    found = audit_diff(first, make_report([diverged(DFA[0]), *RUNS[1:]], others=("2026-04",)))
+    run = next(one for one in found.runs if one.run_id_a == DFA[0].run_id)
+    assert {"verdict by 2026-04", "findings by 2026-04"} <= {one.what for one in run.changes}
+
+
+def test_terms_and_remarks_are_told(before):
+    after = dataclasses.replace(
+        before,
+        title="another",
+        waivers=(WAIVER,),
+        excluded=(Exclusion("e" * 32, "dfa-9", "broken"),),
+        remarks=("note",),
+        cards={**before.cards, "methods/bp": {**before.cards["methods/bp"], "rule": "another"}},
+    )
+    assert changes(before, after) == {
+        "title": (before.title, "another"),
+        "waiver of D3 for dfa": ("", "2026-05-01 to 2026-12-31 by A. Person: known"),
+        f"not judged dfa-9 ({'e' * 32})": ("", "broken"),
+        "remark note": ("", "there"),
+        "card methods/bp: rule": ("c_l = g_l", "another"),
+    }
+    renewed = dataclasses.replace(after, waivers=(dataclasses.replace(WAIVER, expired=True),))
+    assert list(changes(after, renewed)) == ["waiver of D3 for dfa"]
+
+
+def test_a_long_value_stands_as_its_digest(before):
+    found = changes(before, dataclasses.replace(before, title="x" * 1000))
+    assert found["title"][1].startswith("SHA-256 ") and len(found["title"][1]) == 72
