@@ -18,6 +18,7 @@ __all__ = [
     "Verdict",
     "adapt",
     "diagnose",
+    "load_model",
 ]
 
 _HOMES = {
@@ -25,6 +26,7 @@ _HOMES = {
     "RegistryError": "fa_registry.errors",
     "adapt": "fa_registry.architectures",
     "diagnose": "fa_registry.api",
+    "load_model": "fa_registry.api.loading",
 }
 
 

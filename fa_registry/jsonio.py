@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import reprlib
 import types
 import typing
 from collections.abc import Mapping
@@ -43,7 +44,7 @@ def decode(hint: Any, value: Any, where: str = "record") -> Any:
     if hint is Any:
         return value
     if hasattr(hint, "__from_json__"):
-        return hint.__from_json__(value)
+        return _decode_own(hint, value, where)
     if dataclasses.is_dataclass(hint):
         return _decode_record(hint, value, where)
     if origin in (typing.Union, types.UnionType):
@@ -63,6 +64,15 @@ def decode(hint: Any, value: Any, where: str = "record") -> Any:
     if not isinstance(value, hint) or (hint in (int, float) and isinstance(value, bool)):
         raise InvalidFields(where, [f"{where}: expected {hint.__name__}, found {value!r}"])
     return value
+
+
+def _decode_own(hint: Any, value: Any, where: str) -> Any:
+    """A type that writes itself: whatever it cannot make of the value is the value's fault."""
+    try:
+        return hint.__from_json__(value)
+    except (KeyError, TypeError, ValueError) as error:
+        found = f"{where}: expected what a {hint.__name__} is written as, found {reprlib.repr(value)}"
+        raise InvalidFields(where, [found]) from error
 
 
 def _decode_record(record_type: type, value: Any, where: str) -> Any:

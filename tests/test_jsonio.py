@@ -12,6 +12,7 @@ import pytest
 
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields
+from fa_registry.records import Reading, Series
 
 
 @dataclass(frozen=True)
@@ -92,3 +93,17 @@ def test_a_whole_number_is_a_fine_float():
 def test_file_digest(tmp_path):
     (tmp_path / "f").write_bytes(b"abc")
     assert jsonio.file_digest(tmp_path / "f") == hashlib.sha256(b"abc").hexdigest()
+
+
+@pytest.mark.parametrize(
+    "value", [None, "1", True, {}, {"na": 1}, {"na": ""}, {"na": "x", "more": 2}, [1.0], math.inf, math.nan]
+)
+def test_what_a_reading_is_not_written_as_is_refused_in_its_place(value):
+    with pytest.raises(InvalidFields, match=r"outer\.x: expected what a Reading is written as, found"):
+        jsonio.decode(Mapping[str, Reading], {"x": value}, "outer")
+
+
+def test_a_series_that_is_none_is_refused_without_printing_all_of_it():
+    with pytest.raises(InvalidFields, match="expected what a Series is written as") as caught:
+        jsonio.decode(Series, [1.0] * 10_000 + [None], "row")
+    assert len(str(caught.value)) < 300

@@ -25,6 +25,7 @@ LAYERS = (
     ("commands", "api", "testing"),
     ("output",),
     ("cli",),
+    ("reference",),
     ("__main__", "__init__"),
 )
 GROUND = ("records", "errors", "jsonio", "resources")  # the lowest row is one family and may use itself

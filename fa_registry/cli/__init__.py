@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fa_registry.cli import adopting, analysing, auditing, data, tools, training
+from fa_registry.cli import adopting, analysing, auditing, comparing, data, promoting, tools, training
 from fa_registry.errors import RegistryError
 
 
@@ -28,6 +28,6 @@ def main() -> None:
     """Feedback-alignment experiments: train, track in MLflow, audit by protocol, report."""
 
 
-for verbs in (training, adopting, auditing, analysing, data, tools):
+for verbs in (training, adopting, auditing, comparing, promoting, analysing, data, tools):
     for verb in verbs.VERBS:
         main.add_command(verb)

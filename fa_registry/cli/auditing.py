@@ -1,4 +1,4 @@
-"""The verbs that judge: audit, verify, report."""
+"""The verbs that judge: audit, verify, report, diff."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from fa_registry.cli.options import (
     examples,
 )
 from fa_registry.output.audit import audited, rendered, verified
+from fa_registry.output.diff import diffed
 
 
 @click.command()
@@ -129,4 +130,21 @@ def report(report_file: str, out: str, templates: str, as_json: bool) -> None:
     rendered(pages, as_json)
 
 
-VERBS = (audit, verify, report)
+@click.command()
+@click.argument("audit_a")
+@click.argument("audit_b")
+@JSON
+@examples("diff reports-before reports", "diff before/audit.json after/audit.json --json")
+def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
+    """Show what changed between two audits, each an audit.json or its folder. Exit 0: nothing, 1: something.
+
+    Runs are matched by their ids, and those that were trained again by their specifications.
+    """
+    from fa_registry.commands.diff import exit_code, run_diff
+
+    found = run_diff(audit_a, audit_b)
+    diffed(found, (audit_a, audit_b), as_json)
+    sys.exit(exit_code(found))
+
+
+VERBS = (audit, verify, report, diff)

@@ -28,7 +28,7 @@ def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool) -> None:
 @JSON
 @examples("list methods", "list studies --json")
 def list_(family: str, as_json: bool) -> None:
-    """List methods, architectures, datasets, diagnostics, analyses, editions or studies."""
+    """List methods, architectures, datasets, diagnostics, analyses, editions, studies or templates."""
     from fa_registry.commands.listing import members
 
     listed(members(family), as_json)

@@ -25,6 +25,7 @@ from fa_registry.protocol.verdict import exit_code
 from fa_registry.protocol.waivers import load_waivers, unknown_rules, without_runs
 from fa_registry.records import AuditReport, Exclusion, Reference, RunRecord, Waiver
 from fa_registry.reporting.render import render_report
+from fa_registry.reporting.user_templates import template_problems
 from fa_registry.tracking.base import Tracker
 
 WAIVERS = "waivers.toml"
@@ -108,8 +109,8 @@ def run_audit(request: AuditRequest) -> AuditResult:
 def _checked(request: AuditRequest) -> Terms:
     """Refuse what cannot end well before anything is measured or opened; every wrong field is named."""
     problems: list[str] = []
-    if request.templates and not Path(request.templates).is_dir():
-        problems.append(f"templates: there is no folder {request.templates}")
+    if request.templates:
+        problems += template_problems(Path(request.templates))
     editions, processes = checked_request(request, request.editions, problems)
     waivers = _waivers(request.waivers, problems)
     reference = study_reference(request.study, problems)

@@ -77,7 +77,9 @@ def _make(folder: Path) -> None:
         if not folder.exists():
             folder.mkdir(parents=True)
     except OSError as error:  # above it stands a file, or a folder that may not be written to
-        raise UsageError(f"data root {folder}: cannot be made: {error.strerror}; name another with --data-root") from error
+        raise UsageError(
+            f"data root {folder}: cannot be made: {error.strerror}; name another with --data-root"
+        ) from error
 
 
 def check(name: str = "", root: Path | None = None, report: Report = lambda line: None) -> list[Row]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+
 from fa_registry import analyses, architectures, datasets, diagnostics, methods, resources
 from fa_registry.errors import UnknownName
 from fa_registry.protocol.rules import load_edition, shipped
+from fa_registry.reporting.contexts import TEMPLATES
+from fa_registry.reporting.user_templates import overridable
 from fa_registry.studies import study
 
 CATALOGS = {
@@ -13,7 +17,7 @@ CATALOGS = {
     "datasets": datasets.CATALOG,
     "diagnostics": diagnostics.CATALOG,
 }
-FAMILIES = (*CATALOGS, "analyses", "editions", "studies")
+FAMILIES = (*CATALOGS, "analyses", "editions", "studies", "templates")
 
 
 def members(family: str) -> list[dict[str, str]]:
@@ -22,6 +26,8 @@ def members(family: str) -> list[dict[str, str]]:
         return [_edition_row(name) for name in shipped()]
     if family == "studies":
         return [_study_row(name) for name in study.names()]
+    if family == "templates":
+        return [_template_row(name) for name in overridable()]
     if family == "analyses":
         return [_analysis_row(name) for name in analyses.CATALOG.names()]
     if family not in CATALOGS:
@@ -43,6 +49,12 @@ def _edition_row(name: str) -> dict[str, str]:
 def _analysis_row(name: str) -> dict[str, str]:
     typed = name.replace("_", "-")  # as `fa-registry analyse` takes it
     return {"name": typed, "line": analyses.CATALOG.get(name).question, "file": analyses.CATALOG.location(name).file}
+
+
+def _template_row(name: str) -> dict[str, str]:
+    """One that --templates may replace; what is no page of its own is taken in by pages."""
+    words = inspect.cleandoc(TEMPLATES[name].__doc__).partition(": ")[2] if name in TEMPLATES else "taken in by pages."
+    return {"name": name, "line": words.partition("\n")[0], "file": str(resources.templates() / name)}
 
 
 def _study_row(name: str) -> dict[str, str]:

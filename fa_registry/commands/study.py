@@ -15,6 +15,7 @@ from fa_registry.commands.editions import load_or_name
 from fa_registry.commands.monitor import UNWATCHED, Watch, checked_watch
 from fa_registry.commands.progress import Progress
 from fa_registry.commands.stores import launched_run, open_tracker
+from fa_registry.commands.study_note import study_note
 from fa_registry.commands.training import TrainingJob, close_zombies, finished_run, run_training
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.records import SCHEMA, RunSpec
@@ -187,7 +188,7 @@ def _study_tags(study: Study) -> dict[str, str]:
         schema.TAG_SCHEMA: str(SCHEMA),
         schema.TAG_STATUS: "running",
         schema.TAG_PROCESS: process_tag(),
-        schema.TAG_NOTE: study.title,
+        schema.TAG_NOTE: study_note(study),
     }
 
 

@@ -13,7 +13,7 @@ from fa_registry.commands.gathering import Gathered, gather_all
 from fa_registry.commands.selection import select
 from fa_registry.commands.stores import open_tracker
 from fa_registry.errors import InvalidFields, RegistryError, UsageError
-from fa_registry.records import AuditReport, Integrity, RunAudit
+from fa_registry.records import SCHEMA, AuditReport, Integrity, RunAudit
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.schema import TAG_AUDIT
@@ -66,12 +66,29 @@ def verify_report(path: Path, store: str = "") -> list[Verification]:
 
 
 def load_report(path: Path) -> AuditReport:
-    """An audit.json as an AuditReport; InvalidFields when it is not one."""
+    """An audit.json as an AuditReport. InvalidFields when it is not one, UsageError when it is one of another schema."""
+    subject = f"report {path}"
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise InvalidFields(f"report {path}", [f"file: cannot be read as JSON: {error}"]) from error
-    return jsonio.decode(AuditReport, raw, f"report {path.name}")
+        raw = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused)
+    except (OSError, ValueError) as error:  # a file that is no text, no JSON, or holds NaN
+        raise InvalidFields(subject, [f"file: cannot be read as JSON: {error}"]) from error
+    schema_found = raw.get("schema") if isinstance(raw, Mapping) else None
+    if isinstance(schema_found, int) and schema_found != SCHEMA:
+        raise UsageError(f"{subject}: expected schema {SCHEMA}, found {schema_found}; {_other_schema(schema_found)}")
+    report = jsonio.decode(AuditReport, raw, f"report {path.name}")
+    if schema_found != SCHEMA:
+        raise InvalidFields(subject, [f"schema: expected {SCHEMA}, found nothing"])
+    return report
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
+
+
+def _other_schema(found: int) -> str:
+    if found < SCHEMA:
+        return "an older release wrote it: audit its runs again with this one, or read it with that one"
+    return "a newer release wrote it: update fa_registry"
 
 
 def exit_code(results: list[Verification]) -> int:

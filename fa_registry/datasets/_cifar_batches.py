@@ -13,6 +13,11 @@ from fa_registry.datasets._raw_images import RawImages
 from fa_registry.datasets._torchvision import torchvision_datasets
 from fa_registry.datasets.base import SourceFile
 
+BIBTEX = """@techreport{krizhevsky2009learning,
+  title={Learning Multiple Layers of Features from Tiny Images}, author={Krizhevsky, Alex},
+  institution={University of Toronto}, year={2009}
+}"""
+
 
 @dataclass(frozen=True)
 class CifarBatches:

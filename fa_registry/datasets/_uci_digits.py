@@ -14,6 +14,10 @@ SPLIT_SEED = 0  # of the fixed permutation; what else must be drawn once (test o
 SOURCE = (
     "scikit-learn's bundled copy of the UCI Optical Recognition of Handwritten Digits test set (Alpaydin & Kaynak 1998)"
 )
+BIBTEX = """@misc{alpaydin1998optical,
+  title={Optical Recognition of Handwritten Digits}, author={Alpaydin, E. and Kaynak, C.}, year={1998},
+  howpublished={UCI Machine Learning Repository}, doi={10.24432/C50P49}
+}"""
 LICENCE = "CC BY 4.0 (UCI Machine Learning Repository)"
 SPLITS = "80/20 by a fixed permutation: 1,437 train, 360 test"
 SHA256 = "3152ef2996538b92288af433bb13050ff86f1b19c0c342ed87d149470d398e77"

@@ -29,7 +29,7 @@ class DatasetCard:
     """sha256: digest of the source arrays as this package reads them; loading anything else is an integrity error.
 
     Empty for synthetic sets, which have no source, and for sets that are read from `files`, each known by its MD5.
-    classes: of the labels, or how many values a target has."""
+    classes: of the labels, or how many values a target has. bibtex: of the publication of a set that has one."""
 
     name: str
     line: str
@@ -43,6 +43,7 @@ class DatasetCard:
     train_samples: int
     sha256: str
     files: tuple[SourceFile, ...] = ()
+    bibtex: str = ""
 
 
 @dataclass(frozen=True)

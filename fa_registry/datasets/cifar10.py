@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fa_registry.datasets._cifar_batches import CifarBatches
+from fa_registry.datasets._cifar_batches import BIBTEX, CifarBatches
 from fa_registry.datasets._image_files import ImageFiles
 from fa_registry.datasets._transform import Transform
 from fa_registry.datasets.base import DatasetCard, SourceFile
@@ -20,6 +20,7 @@ CARD = DatasetCard(
     classes=10,
     train_samples=50_000,
     sha256="",
+    bibtex=BIBTEX,
     files=(
         SourceFile(f"{FOLDER}/data_batch_1", "c99cafc152244af753f735de768cd75f"),
         SourceFile(f"{FOLDER}/data_batch_2", "d4bba439e000b95fd0a9bffe97cbabec"),

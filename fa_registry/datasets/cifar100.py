@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fa_registry.datasets._cifar_batches import CifarBatches
+from fa_registry.datasets._cifar_batches import BIBTEX, CifarBatches
 from fa_registry.datasets._image_files import ImageFiles
 from fa_registry.datasets._transform import Transform
 from fa_registry.datasets.base import DatasetCard, SourceFile
@@ -20,6 +20,7 @@ CARD = DatasetCard(
     classes=100,
     train_samples=50_000,
     sha256="",
+    bibtex=BIBTEX,
     files=(
         SourceFile(f"{FOLDER}/train", "16019d7e3df5f24257cddd939b257f8d"),
         SourceFile(f"{FOLDER}/test", "f0ef6b0ae62326f3e7ffdfab6717acfc"),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.datasets._crop import random_crop
-from fa_registry.datasets._uci_digits import LICENCE, SHA256, SOURCE, SPLIT_SEED, SPLITS, scans, split
+from fa_registry.datasets._uci_digits import BIBTEX, LICENCE, SHA256, SOURCE, SPLIT_SEED, SPLITS, scans, split
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits, tensors_digest
 
 CANVAS = 12
@@ -31,6 +31,7 @@ class Digits(Dataset):
         classes=10,
         train_samples=1437,
         sha256=SHA256,
+        bibtex=BIBTEX,
     )
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:

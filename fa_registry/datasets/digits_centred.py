@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from fa_registry.datasets._uci_digits import LICENCE, SHA256, SOURCE, SPLITS, scans, split
+from fa_registry.datasets._uci_digits import BIBTEX, LICENCE, SHA256, SOURCE, SPLITS, scans, split
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits, tensors_digest, unaugmented
 
 
@@ -27,6 +27,7 @@ class DigitsCentred(Dataset):
         classes=10,
         train_samples=1437,
         sha256=SHA256,
+        bibtex=BIBTEX,
     )
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:

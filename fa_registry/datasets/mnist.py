@@ -20,6 +20,10 @@ CARD = DatasetCard(
     classes=10,
     train_samples=60_000,
     sha256="",
+    bibtex="""@misc{lecun1998mnist,
+  title={The MNIST Database of Handwritten Digits}, year={1998},
+  author={LeCun, Yann and Cortes, Corinna and Burges, Christopher J. C.}
+}""",
     files=(
         SourceFile(
             f"{FOLDER}/train-images-idx3-ubyte.gz",

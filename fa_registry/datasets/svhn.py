@@ -27,6 +27,11 @@ CARD = DatasetCard(
     classes=10,
     train_samples=73_257,
     sha256="",
+    bibtex="""@inproceedings{netzer2011reading,
+  title={Reading Digits in Natural Images with Unsupervised Feature Learning}, year={2011},
+  author={Netzer, Yuval and Wang, Tao and Coates, Adam and Bissacco, Alessandro and Wu, Bo and Ng, Andrew Y.},
+  booktitle={NIPS Workshop on Deep Learning and Unsupervised Feature Learning}
+}""",
     files=(
         SourceFile("train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
         SourceFile("test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),

@@ -29,7 +29,7 @@ from fa_registry.records.reproduction import (
     ReferenceSetting,
     Reproduction,
 )
-from fa_registry.records.runs import SCHEMA, Integrity, Measurements, Recipe, RunRecord, RunSpec, Scalar
+from fa_registry.records.runs import SCHEMA, Integrity, Measurements, Recipe, RunRecord, RunSpec, Scalar, SiteSeries
 
 __all__ = [
     "NOT_FINITE",
@@ -60,6 +60,7 @@ __all__ = [
     "Scalar",
     "SecondOpinion",
     "Series",
+    "SiteSeries",
     "Verdict",
     "Waiver",
 ]

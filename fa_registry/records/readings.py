@@ -39,7 +39,11 @@ class Reading:
 
     @classmethod
     def __from_json__(cls, value: Any) -> Reading:
-        return cls(None, value["na"]) if isinstance(value, Mapping) else cls(float(value))
+        if isinstance(value, (float, int)) and not isinstance(value, bool):
+            return cls(float(value))
+        if isinstance(value, Mapping) and set(value) == {"na"} and isinstance(value["na"], str):
+            return cls(None, value["na"])
+        raise ValueError('expected a number or {"na": reason}')  # never a text that happens to look like a number
 
 
 class Series(Sequence[Reading]):

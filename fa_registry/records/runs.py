@@ -67,7 +67,9 @@ class RunSpec:
         base = self.method if self.control == "none" else self.control
         if self.control.startswith("ladder"):  # a ladder is one of its method; the other controls are bp's
             base = f"{self.method} {self.control.replace('_', ' ')}"
-        label = f"{base}+pen λ={self.penalty:g}" if self.penalty else base
+        # every digit that tells it from another λ: 0.01, 1e-05, 1
+        strength = f"{self.penalty!r}".removesuffix(".0")
+        label = f"{base}+pen λ={strength}" if self.penalty else base
         return f"{label} adopted" if self.weights else label
 
 
@@ -87,6 +89,14 @@ class Measurements:
 
 
 @dataclass(frozen=True)
+class SiteSeries:
+    """A site quantity at some epochs. epochs: which, rising; sites: one row a site (0..L), its entries at those epochs."""
+
+    epochs: tuple[int, ...]
+    sites: tuple[Series, ...]
+
+
+@dataclass(frozen=True)
 class Integrity:
     """Whether a run's logged figures stand: verified, mismatch, unverifiable, or trusted (not recomputed)."""
 
@@ -99,6 +109,7 @@ class RunRecord:
     """One run as the audit sees it. status: complete, diverged or failed. setting: readable name of what it is compared within.
 
     trajectory: headline quantity (h_L, g_L, growth_max, accuracy, …) → one Reading an epoch (index = epoch, 0 = init).
+    by_site: site quantity (growth, gamma) → its readings site by site, at evenly spread epochs; empty in older audits.
     digests: artifact path → SHA-256.
     """
 
@@ -113,3 +124,4 @@ class RunRecord:
     digests: Mapping[str, str] = field(default_factory=dict)
     feedback: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    by_site: Mapping[str, SiteSeries] = field(default_factory=dict)

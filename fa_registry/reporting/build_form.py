@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fa_registry.protocol.grouping import Group
-from fa_registry.records import AuditReport, RunAudit
+from fa_registry.protocol.verdict import combined
+from fa_registry.records import AuditReport, EditionReference, RunAudit
 from fa_registry.reporting import reproduction
 from fa_registry.reporting.blanks import blanks
+from fa_registry.reporting.citations import bibliography
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.contexts import FormContext, NoteContext
 from fa_registry.reporting.diagnostics_tables import first_fires, gamma_table, scalar_table, site_tables
@@ -15,9 +17,10 @@ from fa_registry.reporting.findings import finding_rows
 from fa_registry.reporting.identification import NOT_RECORDED, card, identification, words
 from fa_registry.reporting.naming import command, group_label
 from fa_registry.reporting.parts import Metric, Number, SeedValue
+from fa_registry.reporting.pitfalls import pitfalls
 from fa_registry.reporting.quantities import SUBJECTS
 from fa_registry.reporting.readings import Frozen, estimate, integrity_row, over_seeds, scalar, seed_row
-from fa_registry.reporting.rows import FindingRow, Link
+from fa_registry.reporting.rows import FindingRow, JudgedBy, Link
 from fa_registry.reporting.sources import Sources
 
 SCOPES = (("deep", "sites 1..L"), ("all", "sites 0..L"))
@@ -41,6 +44,8 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
     method = card(report, "methods", group.runs[0].record.spec.method)
     findings = finding_rows(group.runs, group_label(group), group.setting)
     compared = sources.opinions.compared(group, link.href)
+    others = sources.opinions.others(group)
+    found = [one for judged in (group.runs, *(runs for _, runs in others)) for run in judged for one in run.findings]
     return FormContext(
         title=f"{group_label(group)} — {group.setting}",
         method=group_label(group),
@@ -58,23 +63,25 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         margin=over_seeds(rows, lambda row: row.margin),
         depth=tuple(_depth(findings, group.runs)),
         gamma=over_seeds(rows, lambda row: row.gamma),
-        aggregates=tuple(_aggregates(group.runs)),
+        aggregates=tuple(aggregates(group.runs)),
         gamma_sites=gamma_table(group.runs),
         exact_sites=EXACT.get(str(method.get("exact_sites")), NOT_RECORDED),
         diagnostics=site_tables(group.runs, report),
         scalars=scalar_table(group.runs, report),
         first_fires=first_fires(group.runs),
         findings=findings,
+        others=tuple(_judged_by(edition, runs, group) for edition, runs in others),
         claims=claims(group.runs),
+        pitfalls=pitfalls(group, sources),
         reproduction=reproduction.table(report.reproduction, [run.record.run_id for run in group.runs]),
         commands=tuple(command(run.record.spec) for run in group.runs),
-        bibtex=str(method.get("bibtex", "")),
+        bibliography=bibliography(group.runs, found, report),
         blanks=blanks(written),
     )
 
 
-def note_context(run: RunAudit, report: AuditReport, frozen: Frozen) -> NoteContext:
-    """The short form of one run, judged alone."""
+def note_context(run: RunAudit, report: AuditReport, frozen: Frozen, form: str = "", audit: str = "") -> NoteContext:
+    """The short form of one run, judged alone. form, audit: addresses of these pages in MLflow."""
     record = run.record
     row = seed_row(run, frozen)
     headline = tuple(
@@ -92,7 +99,14 @@ def note_context(run: RunAudit, report: AuditReport, frozen: Frozen) -> NoteCont
         findings=finding_rows([run], record.spec.method_label, record.setting),
         claims=tuple(claim for claim in claims([run]) if claim.kind != "note"),  # explained in the form
         integrity=integrity_row(record),
+        form=form,
+        audit=audit,
     )
+
+
+def _judged_by(edition: EditionReference, runs: Sequence[RunAudit], group: Group) -> JudgedBy:
+    verdict = combined(run.verdict for run in runs)
+    return JudgedBy(edition, verdict, finding_rows(runs, group_label(group), group.setting))
 
 
 def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator[FindingRow]:
@@ -101,7 +115,8 @@ def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator
     return (row for row in findings if row.rule in rules and row.state)
 
 
-def _aggregates(runs: Sequence[RunAudit]) -> Iterator[Metric]:
+def aggregates(runs: Sequence[RunAudit]) -> Iterator[Metric]:
+    """Γ by every aggregation over sites and samples, and how far they lie apart."""
     for scope, sites in SCOPES:
         for over_sites in REDUCTIONS:
             for over_samples in REDUCTIONS:

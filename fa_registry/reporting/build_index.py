@@ -10,8 +10,10 @@ from fa_registry.records import EditionReference, RunAudit
 from fa_registry.reporting import reproduction
 from fa_registry.reporting.contexts import IndexContext
 from fa_registry.reporting.findings import finding_rows, most_severe_first
+from fa_registry.reporting.headline import WORST_FIRST, headline, judged_columns, short_names
 from fa_registry.reporting.identification import one
 from fa_registry.reporting.naming import command, group_label
+from fa_registry.reporting.page_analyses import page_analyses
 from fa_registry.reporting.parts import Entry, Estimate, Listed
 from fa_registry.reporting.pictures import setting_figures
 from fa_registry.reporting.readings import integrity_row, over_seeds, seed_row
@@ -19,7 +21,6 @@ from fa_registry.reporting.rows import AuditRow, Comparison, Count, Footnote, Li
 from fa_registry.reporting.sources import Sources
 from fa_registry.reporting.waivers import waiver_rows
 
-WORST_FIRST = ("fail", "incomplete", "warn", "pass")
 INTEGRITY_ORDER = ("mismatch", "unverifiable", "trusted", "verified")
 COLUMNS = ("accuracy", "h_norm", "g_norm", "growth", "stability", "frozen", "margin", "gamma")
 MOST = 200  # of the entries of a list that grows with the runs; the rest is counted on the page and in audit.json
@@ -29,7 +30,7 @@ MOST_NAMES = 40  # in a tile, of methods of one verdict
 def index_context(sources: Sources) -> IndexContext:
     """The whole audit, ready to print."""
     report = sources.report
-    settings, footnotes = number_footnotes(_settings(sources))
+    settings, footnotes = number_footnotes(setting_rows(sources))
     findings = [row for group in sources.groups for row in finding_rows(group.runs, group_label(group), group.setting)]
     to_look_at = most_severe_first(row for row in findings if row.outcome != "pass")
     states = [run.record.integrity.state for run in report.runs]
@@ -39,14 +40,16 @@ def index_context(sources: Sources) -> IndexContext:
         selection=report.selection,
         edition=report.edition,
         overrides=tuple(_overrides(sources.opinions.editions)),
-        counts=tuple(_verdict_counts(links)),
+        headline=headline(sources.groups),
+        counts=tuple(_verdict_counts(short_names(links))),
         waivers=waiver_rows(report, sources.groups),
         run_count=len(report.runs),
         settings=settings,
         shows_stability=any("stability_mid" in run.record.measurements.scalars for run in report.runs),
         details=len(report.runs) <= MOST,
         footnotes=footnotes,
-        figures=setting_figures(sources.groups),
+        figures=setting_figures(sources.groups, report.cards),
+        analyses=page_analyses(report),
         findings=Listed.first(MOST, to_look_at),
         passed=sum(len(row.seeds) for row in findings if row.outcome == "pass"),
         comparison=_comparison(sources),
@@ -109,7 +112,8 @@ def _marked(row: AuditRow, reasons: dict[str, dict[str, None]], marks: dict[str,
     return marked
 
 
-def _settings(sources: Sources) -> Iterator[SettingRows]:
+def setting_rows(sources: Sources) -> Iterator[SettingRows]:
+    """The audit table, one part a setting, its missing numbers without footnotes yet."""
     parts: dict[str, list[AuditRow]] = {}
     names: dict[str, str] = {}
     for group, link in zip(sources.groups, sources.links, strict=True):
@@ -123,7 +127,8 @@ def _settings(sources: Sources) -> Iterator[SettingRows]:
 def _audit_row(group: Group, link: Link | None, sources: Sources) -> AuditRow:
     seeds = tuple(seed_row(run, sources.frozen) for run in group.runs)
     columns = {name: over_seeds(seeds, lambda row, name=name: getattr(row, name)) for name in COLUMNS}
-    return AuditRow(group_label(group), group.control, group.verdict, seeds, href=link.href if link else "", **columns)
+    href, judged = link.href if link else "", judged_columns(group)
+    return AuditRow(group_label(group), group.control, group.verdict, seeds, href=href, judged=judged, **columns)
 
 
 def _verdict_counts(links: Sequence[Link]) -> Iterator[Count]:

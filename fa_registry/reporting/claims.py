@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.claims_depth import depth_claims
 from fa_registry.reporting.claims_reference import reference_claims
+from fa_registry.reporting.claims_states import state_claims
 from fa_registry.reporting.claims_words import claim, with_state
 from fa_registry.reporting.parts import Claim
 from fa_registry.reporting.readings import scalar
@@ -35,6 +36,7 @@ def _claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             runs,
             passed,
         )
+    yield from state_claims([run for run in runs if run.record.status == "complete"])
     if len(runs) == 1:
         text = "One seed: no interval exists, and no ranking against another method may be read from this form"
         yield Claim("open", f"{text}.", (runs[0].record.run_id,))

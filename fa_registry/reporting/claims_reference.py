@@ -34,7 +34,8 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], why: str) -> Iterator[Claim]:
     if touched:
-        text = f"Γ may not be read as credit alignment: {why}"
+        gamma = extent(touched, lambda run: scalar(run.record, "gamma_deep_mean"), "cos")
+        text = f"Γ{f' = {gamma}' if gamma else ''} may not be read as credit alignment: {why}"
         yield claim("not", text + (f"; {_tiny(touched)}" if _is_exact(touched) else ""), runs, touched)
 
 

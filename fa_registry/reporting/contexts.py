@@ -11,7 +11,13 @@ from types import MappingProxyType
 from typing import Any
 
 from fa_registry.records import EditionReference, Exclusion, Verdict
+from fa_registry.reporting.citations import Bibliography
+from fa_registry.reporting.compare_parts import CompareContext
+from fa_registry.reporting.headline import Headline
+from fa_registry.reporting.page_analyses import PageAnalyses
 from fa_registry.reporting.parts import Blank, Claim, Entry, Estimate, Listed, Metric, SettingFigures, documented
+from fa_registry.reporting.pitfalls_words import Pitfall
+from fa_registry.reporting.reproduction_rows import ReproductionTable
 from fa_registry.reporting.rows import (
     Comparison,
     Count,
@@ -19,10 +25,11 @@ from fa_registry.reporting.rows import (
     FindingRow,
     Footnote,
     IntegrityRow,
+    JudgedBy,
     Link,
-    ReproductionTable,
     SeedRow,
     SettingRows,
+    SettingTable,
     WaiverRow,
 )
 from fa_registry.reporting.tables import FirstFire, QuantityTable, ScalarTable, SiteTable
@@ -39,8 +46,9 @@ class IndexContext:
         "thresholds changed on the command line, those of another edition under its name; any makes it 'modified'",
         "text",
     )
+    headline: Headline = documented("the verdicts in one sentence, and the rules that fire", "methods × settings")
     counts: tuple[Count, ...] = documented(
-        "verdicts of the method × setting groups, worst first, with their names", "groups"
+        "verdicts of the method × setting groups, worst first, with their short names", "groups"
     )
     waivers: tuple[WaiverRow, ...] = documented(
         "who lets which finding pass, why, until when; expired ones too", "text"
@@ -53,7 +61,11 @@ class IndexContext:
     )
     footnotes: tuple[Footnote, ...] = documented("why a number of the audit table is missing", "text")
     figures: Listed[SettingFigures] = documented(
-        "trajectories by epoch, with their numbers, of as many settings as the page has room for", "PNG data URI"
+        "each setting's trajectories, accuracies, Γ and growth by site, with their numbers, as many as the page has room for",
+        "PNG data URI",
+    )
+    analyses: PageAnalyses = documented(
+        "questions asked of all runs together, and why others were not", "see each table"
     )
     findings: Listed[FindingRow] = documented(
         "every finding but the passed ones, most severe first, seeds judged alike together", "see `required`"
@@ -75,7 +87,7 @@ class IndexContext:
 
 @dataclass(frozen=True)
 class FormContext:
-    """form.html.j2 and form.md.j2: the reporting form of one method in one setting."""
+    """form.html.j2, form.md.j2 and form.tex.j2: the reporting form of one method in one setting."""
 
     title: str = documented("method and setting", "text")
     method: str = documented("the method's label", "text")
@@ -106,14 +118,31 @@ class FormContext:
     findings: tuple[FindingRow, ...] = documented(
         "every rule's judgement, seeds judged alike together", "see `required`"
     )
+    others: tuple[JudgedBy, ...] = documented("what every further edition says, rule by rule", "see `required`")
     claims: tuple[Claim, ...] = documented("what may be claimed and what must be walked back", "text")
+    pitfalls: tuple[Pitfall, ...] = documented(
+        "the checklist of known pitfalls, each answered from the records with its evidence", "text"
+    )
     reproduction: ReproductionTable | None = documented(
         "the published figures these runs were compared with; none where the study has no reference.toml",
         "see each figure",
     )
     commands: tuple[str, ...] = documented("the command lines that train these runs again", "shell")
-    bibtex: str = documented("citation of exactly what was used", "BibTeX")
+    bibliography: Bibliography = documented(
+        "citations of exactly what was used: method, architecture, data, diagnostics that judged, editions, this software",
+        "BibTeX",
+    )
     blanks: tuple[Blank, ...] = documented("what only a person can fill, kept over renderings", "Markdown")
+
+
+@dataclass(frozen=True)
+class AuditTableContext:
+    """audit_table.tex.j2: the audit table for a paper, one LaTeX table a setting."""
+
+    selection: str = documented("how the runs were chosen", "text")
+    edition: EditionReference = documented("which rules judged, by name and digest", "record")
+    tables: tuple[SettingTable, ...] = documented("method by column, one table a setting", "see each column")
+    shows_stability: bool = documented("whether any run measured it: older ones did not", "yes or no")
 
 
 @dataclass(frozen=True)
@@ -131,6 +160,24 @@ class NoteContext:
     findings: tuple[FindingRow, ...] = documented("every rule's judgement of this run", "see `required`")
     claims: tuple[Claim, ...] = documented("what may be claimed from this run alone", "text")
     integrity: IntegrityRow = documented("whether the logged figures stand", "text")
+    form: str = documented("the run's reporting form in MLflow's pages; empty where there is none", "address")
+    audit: str = documented("the whole audit in MLflow's pages; empty where there is none", "address")
+
+
+@dataclass(frozen=True)
+class AuditNoteContext:
+    """audit_note.md.j2: what an audit found, in the descriptions of its own run and of the study's in MLflow."""
+
+    edition: EditionReference = documented("which rules judged", "record")
+    selection: str = documented("how the runs were chosen", "text")
+    counts: tuple[Count, ...] = documented("verdicts of the method × setting groups, worst first", "groups")
+    run_count: int = documented("runs that were judged, controls included", "runs")
+    excluded: int = documented("selected runs that could not be judged", "runs")
+    audit: str = documented("the whole audit in MLflow's pages; empty where there is none", "address")
+    table: str = documented("the table of all runs in MLflow's pages; empty where there is none", "address")
+    forms: Listed[Link] = documented(
+        "the reporting forms, worst verdict first, by address in MLflow's pages", "address"
+    )
 
 
 TEMPLATES: Mapping[str, type] = MappingProxyType(
@@ -138,11 +185,17 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
         "index.html.j2": IndexContext,
         "form.html.j2": FormContext,
         "form.md.j2": FormContext,
+        "form.tex.j2": FormContext,
+        "audit_table.tex.j2": AuditTableContext,
+        "compare.html.j2": CompareContext,
         "note.md.j2": NoteContext,
+        "audit_note.md.j2": AuditNoteContext,
     }
 )
 
 
-def variables(context: IndexContext | FormContext | NoteContext) -> dict[str, Any]:
+def variables(
+    context: IndexContext | FormContext | AuditTableContext | CompareContext | NoteContext | AuditNoteContext,
+) -> dict[str, Any]:
     """The template's variables: the context's fields, as they are."""
     return {field.name: getattr(context, field.name) for field in fields(context)}

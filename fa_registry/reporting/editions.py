@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -54,6 +55,20 @@ class Opinions:
         return ComparedRow(
             group_label(group), group.setting, href, verdicts, tuple(differences(found)) if differ else ()
         )
+
+    def others(self, group: Group) -> list[tuple[EditionReference, tuple[RunAudit, ...]]]:
+        """Every further edition with the group's runs as it judges them; without those it does not judge."""
+        return [
+            (
+                edition,
+                tuple(_as_judged(run, by_run[run.record.run_id]) for run in group.runs if run.record.run_id in by_run),
+            )
+            for edition, by_run in zip(self.editions[1:], self.judgements[1:], strict=True)
+        ]
+
+
+def _as_judged(run: RunAudit, judgement: RunAudit | Judgement) -> RunAudit:
+    return dataclasses.replace(run, findings=judgement.findings, verdict=judgement.verdict)
 
 
 def differences(found: Sequence[Judged]) -> Iterator[Difference]:

@@ -1,21 +1,25 @@
 """The Jinja2 environment of the pages: undefined names are errors, text is escaped, numbers must pass a filter.
 
 Escaping is the default and cannot be forgotten: `finalize` sees every printed expression. In a Markdown template it
-writes plain text through `markdown_text`; macros return Markup there too, so nothing is escaped twice.
+writes plain text through `markdown_text`, in a LaTeX one through `latex_text`; macros return Markup there too, so
+nothing is escaped twice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
 from fa_registry import resources
 from fa_registry.errors import UsageError
-from fa_registry.reporting import filters
+from fa_registry.reporting import filters, filters_tex
+from fa_registry.reporting.sandbox import UserEnvironment, rendered
+from fa_registry.reporting.template_errors import template_failure
 
 FILTERS = (
     "num",
@@ -33,10 +37,9 @@ FILTERS = (
     "spread",
     "short",
 )
-MARKDOWN_FILTERS = ("fence", "verbatim")
 # `default` hides a name that does not exist; `format` prints nan; the others switch escaping off or double it.
 FORBIDDEN_FILTERS = ("default", "d", "format", "safe", "forceescape")
-MARKDOWN = ".md.j2"
+MARKDOWN, LATEX, HTML = ".md.j2", ".tex.j2", ".html.j2"
 
 
 def environment(name: str, user_templates: Path | None = None) -> Environment:
@@ -50,21 +53,27 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
         if not user_templates.is_dir():
             raise UsageError(f"templates: expected a folder with .j2 files, found no folder at {user_templates}")
         folders.insert(0, user_templates)
-    kind = Environment if user_templates is None else ImmutableSandboxedEnvironment
-    made = kind(
-        loader=FileSystemLoader(folders),
-        undefined=StrictUndefined,
-        autoescape=True,  # .html.j2: HTML escaping; .md.j2: `finalize` has already turned text into Markup
-        finalize=markdown_value if name.endswith(MARKDOWN) else html_value,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    ours = {known: getattr(filters, known) for known in FILTERS} | OWN_FILTERS[mode(name)]
+    finalize = FINALIZE[mode(name)]
+    options = {
+        "loader": FileSystemLoader(folders),
+        "autoescape": True,  # .html.j2: HTML escaping; else `finalize` has already turned text into Markup
+        "trim_blocks": True,
+        "lstrip_blocks": True,
+        "keep_trailing_newline": True,
+    }
+    if user_templates is not None:
+        return UserEnvironment(finalize, ours, **options)
+    made = Environment(undefined=StrictUndefined, finalize=finalize, **options)
     for forbidden in FORBIDDEN_FILTERS:
         del made.filters[forbidden]
-    markdown = name.endswith(MARKDOWN)
-    made.filters.update({known: getattr(filters, known) for known in FILTERS + (MARKDOWN_FILTERS if markdown else ())})
+    made.filters.update(ours)
     return made
+
+
+def mode(name: str) -> str:
+    """What a template writes, by the end of its name; any other file is HTML or stands inside of it, like the style sheet."""
+    return next((known for known in (MARKDOWN, LATEX) if name.endswith(known)), HTML)
 
 
 class Pages:
@@ -72,21 +81,23 @@ class Pages:
 
     def __init__(self, user_templates: Path | None = None):
         self._user_templates = user_templates
-        self._environments: dict[bool, Environment] = {}
+        self._environments: dict[str, Environment] = {}
 
     def render(self, name: str, context: dict[str, Any]) -> str:
         """The text of one page. A template that fails is a UsageError that names it; raises nothing of Jinja2's own."""
         try:
-            return self._environment(name).get_template(name).render(context)
+            return rendered(self._environment(name).get_template(name), context)
         except TemplateError as error:
-            line = f", line {error.lineno}" if getattr(error, "lineno", None) else ""
-            raise UsageError(f"template {name}{line}: {type(error).__name__}: {error}") from error
+            raise template_failure(name, error) from error
+        except Exception as error:
+            if self._user_templates is None:
+                raise  # of a shipped template: a bug, which shows its traceback
+            raise template_failure(name, error) from error
 
     def _environment(self, name: str) -> Environment:
-        markdown = name.endswith(MARKDOWN)
-        if markdown not in self._environments:
-            self._environments[markdown] = environment(name, self._user_templates)
-        return self._environments[markdown]
+        if mode(name) not in self._environments:
+            self._environments[mode(name)] = environment(name, self._user_templates)
+        return self._environments[mode(name)]
 
 
 def html_value(value: Any) -> Any:
@@ -98,9 +109,25 @@ def markdown_value(value: Any) -> Any:
     return filters.markdown_text(value) if type(value) is str else _printable(value)
 
 
+def latex_value(value: Any) -> Any:
+    return filters_tex.latex_text(value) if type(value) is str else _printable(value)
+
+
 def _printable(value: Any) -> Any:
     if isinstance(value, (Markup, StrictUndefined)) or type(value) is int:
         return value
     raise TypeError(
         f"a template may print text and whole numbers, found {value!r}; write numbers with num, sci, pct or pp"
     )
+
+
+FINALIZE: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {HTML: html_value, MARKDOWN: markdown_value, LATEX: latex_value}
+)
+OWN_FILTERS: Mapping[str, Mapping[str, Callable[..., Any]]] = MappingProxyType(
+    {
+        HTML: {},
+        MARKDOWN: {"fence": filters.fence, "verbatim": filters.verbatim},
+        LATEX: {"block": filters_tex.latex_block, "comment": filters_tex.latex_comment, "parts": filters_tex.parts},
+    }
+)

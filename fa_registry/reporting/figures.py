@@ -23,7 +23,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
 from fa_registry.protocol.grouping import Group
 from fa_registry.reporting.filters import compact, visible
-from fa_registry.reporting.naming import group_label
+from fa_registry.reporting.naming import group_label, short_names
 from fa_registry.reporting.png import compressed
 from fa_registry.reporting.trajectories import Curve, Panel, curves, frozen_range, heights, limit
 
@@ -58,6 +58,7 @@ STYLE: Mapping[str, object] = MappingProxyType(
     }
 )
 SIZE, LEGEND_COLUMNS = (5.0, 3.2), 4
+LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # of a name; of the axes, as a share of the figure's
 DPI, DPI_OF_MANY = 140, 116  # of one figure, and of those of a page that holds many
 LIMIT_DASH = (0, (4, 2))
 MOST = 308  # decades a double holds
@@ -81,11 +82,18 @@ def trajectory_png(panel: Panel, groups: Sequence[Group], shades: Mapping[str, t
 
 @contextmanager
 def sheet(dpi: int = DPI) -> Iterator[Sheet]:
-    """A Sheet to draw many figures on. Inside, matplotlib has our settings; the user's come back at the end."""
+    """A Sheet to draw many figures on; see `styled`."""
+    with styled():
+        yield Sheet(dpi)
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Inside, matplotlib has our settings; the user's come back at the end."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # the user's own settings would change the bytes
         matplotlib.rcParams.update(STYLE)
-        yield Sheet(dpi)
+        yield
 
 
 class Sheet:
@@ -100,7 +108,6 @@ class Sheet:
         self._axes = self._figure.add_subplot()
         self._axes.set_xlabel("epoch (0 = initialisation)")
         # Places given here need no look at the tick labels' extents, which takes longer than to draw them.
-        self._axes.xaxis.set_label_coords(0.5, -0.115)
         self._axes.yaxis.set_label_coords(-0.125, 0.5)
 
     def png(self, panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]]) -> bytes:
@@ -141,16 +148,22 @@ class Sheet:
 
     def _legend(self, handles: Sequence[Artist]) -> Artist:
         rows = max(1, math.ceil(len(handles) / LEGEND_COLUMNS))
+        legend, lower = 0.1 + 0.165 * rows, 0.145 * SIZE[1]  # inches above and below the axes
+        # A figure grows with its legend: squeezed between it and the epochs, the curves of many methods were unreadable.
+        height = max(SIZE[1], legend + lower + LEAST_HEIGHT * SIZE[1])
+        self._figure.set_size_inches(SIZE[0], height)
         # Fixed margins keep the axes of all panels in line, and take half the time of a layout engine.
-        self._figure.subplots_adjust(left=0.145, right=0.985, bottom=0.145, top=max(0.5, 0.985 - 0.065 * rows))
+        top = 1 - 0.015 - legend / height
+        self._figure.subplots_adjust(left=0.145, right=0.985, bottom=lower / height, top=top)
+        self._axes.xaxis.set_label_coords(0.5, -0.315 / (top * height - lower))
         return self._figure.legend(
             handles=handles,
             loc="upper left",
             ncols=LEGEND_COLUMNS,
             frameon=False,
-            fontsize=8.0,
-            handlelength=2.0,
-            columnspacing=1.2,
+            fontsize=7.5 if rows > 2 else 8.0,
+            handlelength=1.7 if rows > 2 else 2.0,
+            columnspacing=0.9,
             borderaxespad=0.2,
         )
 
@@ -191,9 +204,10 @@ def _handles(
 ) -> list[Line2D]:
     """The legend's entries: methods, the limit, the frozen band."""
     made = []
-    for method in dict.fromkeys(line.method for line in lines):
+    methods = list(dict.fromkeys(line.method for line in lines))
+    for method, name in zip(methods, short_names(methods, LEGEND_LETTERS), strict=True):
         colour, dash = shades[method]
-        made.append(Line2D([], [], color=colour, linestyle=dash, linewidth=1.8, label=visible(method)))
+        made.append(Line2D([], [], color=colour, linestyle=dash, linewidth=1.8, label=visible(name)))
     if found is not None:
         label = f"{visible(found[0])} limit, {compact(found[1])}"
         made.append(Line2D([], [], color=LIMIT, linewidth=1.1, linestyle=LIMIT_DASH, label=label))

@@ -113,6 +113,7 @@ def number(shown: Number) -> str:
 
 
 def reading(value: Reading, kind: str) -> str:
+    """A reading by the filter called `kind`, or what stands for it where it is missing."""
     return na(value) if value.value is None else KINDS[kind](value.value)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import re
 import shlex
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fa_registry import jsonio
 from fa_registry.protocol.grouping import Group
@@ -23,6 +23,23 @@ def group_label(group: Group) -> str:
     norm = spec.recipe.credit_norm
     options = dict(spec.method_options) | ({} if norm == Recipe().credit_norm else {"credit_norm": norm})
     return f"{group.method} ({pairs(options)})" if options else group.method
+
+
+def label_parts(label: str) -> tuple[str, str]:
+    """A label as group_label writes it, in two: `dtp (sigma=0.3,skip=false)` → `dtp` and `sigma=0.3, skip=false`."""
+    name, _, options = label.partition(" (")
+    return name, options.removesuffix(")").replace(",", ", ")
+
+
+def short_names(labels: Sequence[str], letters: int) -> list[str]:
+    """Labels of a figure: without options where the name alone tells them apart, cut to `letters` and still distinct."""
+    bare = [label.split(" (")[0] for label in labels]
+    plain = [name if bare.count(name) == 1 else label for name, label in zip(bare, labels, strict=True)]
+    cut = [name if len(name) <= letters else f"{name[: letters - 1]}…" for name in plain]
+    return [
+        name if cut.count(name) == 1 else f"{name[: letters - 4].rstrip('…')}… {place + 1}"
+        for place, name in enumerate(cut)
+    ]
 
 
 def slug(group: Group) -> str:

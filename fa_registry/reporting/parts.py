@@ -113,9 +113,46 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class PlateLine:
+    """label: what tells it from the other lines of its method, e.g. `site 2`; numbers: one a column."""
+
+    label: str
+    numbers: tuple[Number, ...]
+
+
+@dataclass(frozen=True)
+class PlateGroup:
+    """A method's lines. run_ids: where its numbers were read."""
+
+    name: str
+    run_ids: tuple[str, ...]
+    lines: tuple[PlateLine, ...]
+
+
+@dataclass(frozen=True)
+class Plate:
+    """A figure whose numbers are not by seed and epoch: PNG data URI, its text for those who cannot see it, its numbers.
+
+    table: what they are, and which part of the figure's where it is not all; columns: the heads over the numbers.
+    """
+
+    title: str
+    alt: str
+    caption: str
+    uri: str
+    table: str
+    columns: tuple[str, ...]
+    groups: tuple[PlateGroup, ...]
+
+
+@dataclass(frozen=True)
 class SettingFigures:
+    """pictures: trajectories; plates: what is not by epoch. full: false where the page had no room for all plates."""
+
     setting: str
     pictures: tuple[Picture, ...]
+    plates: tuple[Plate, ...] = ()
+    full: bool = True
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from fa_registry.records import REPRODUCTION_OUTCOMES, FigureVerdict, PublishedF
 from fa_registry.reporting.filters import KINDS, compact, reading
 from fa_registry.reporting.parts import EntryValue
 from fa_registry.reporting.quantities import kind_of
-from fa_registry.reporting.rows import ReproductionRow, ReproductionTable
+from fa_registry.reporting.reproduction_rows import ReproductionRow, ReproductionTable
 
 WORST_FIRST = ("differs", "not shown", "reproduced", "not comparable", "not measured")
 TESTED = WORST_FIRST[:3]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from fa_registry.records import EditionReference, Verdict, Waiver
-from fa_registry.reporting.parts import EntryValue, Estimate, Listed, Number
+from fa_registry.reporting.naming import label_parts
+from fa_registry.reporting.parts import Estimate, Listed, Number
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,20 @@ class SeedRow:
 
 
 @dataclass(frozen=True)
+class Judged:
+    """What a rule says of a column of the audit table, where it does not pass. seeds: of which it says so."""
+
+    rule: str
+    outcome: str
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class AuditRow:
-    """One line of the audit table: a method in a setting. href: its form, empty for a control."""
+    """One line of the audit table: a method in a setting. href: its form, empty for a control.
+
+    judged: column → what does not pass there.
+    """
 
     method: str
     control: bool
@@ -46,6 +60,17 @@ class AuditRow:
     stability: Estimate
     gamma: Estimate
     href: str
+    judged: Mapping[str, Judged] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The method without its options."""
+        return label_parts(self.method)[0]
+
+    @property
+    def options(self) -> str:
+        """`name=value, name=value`; empty where there are none."""
+        return label_parts(self.method)[1]
 
 
 @dataclass(frozen=True)
@@ -59,6 +84,16 @@ class Footnote:
     mark: int
     reason: str
     run_ids: Listed[str]
+
+
+@dataclass(frozen=True)
+class SettingTable:
+    """A part of the audit table that stands alone. number: from 1; footnotes: why its numbers are missing."""
+
+    number: int
+    setting: str
+    rows: tuple[AuditRow, ...]
+    footnotes: tuple[Footnote, ...]
 
 
 @dataclass(frozen=True)
@@ -93,6 +128,11 @@ class FindingRow:
     method: str
     setting: str
     said: tuple[Said, ...]
+
+    @property
+    def limit(self) -> str:
+        """What is required, without the words in parentheses that say of what."""
+        return self.required.partition(" (")[0]
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -134,6 +174,15 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class JudgedBy:
+    """What one edition says of a method in a setting: of all seeds together, and rule by rule."""
+
+    edition: EditionReference
+    verdict: Verdict
+    findings: tuple[FindingRow, ...]
+
+
+@dataclass(frozen=True)
 class Link:
     """href: the HTML form, markdown: its Markdown twin, both relative to the index."""
 
@@ -142,6 +191,16 @@ class Link:
     verdict: Verdict
     href: str
     markdown: str
+
+    @property
+    def name(self) -> str:
+        """The method without its options."""
+        return label_parts(self.text)[0]
+
+    @property
+    def latex(self) -> str:
+        """Its LaTeX twin."""
+        return f"{self.markdown.removesuffix('.md')}.tex"
 
 
 @dataclass(frozen=True)
@@ -163,36 +222,3 @@ class IntegrityRow:
     name: str
     state: str
     details: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ReproductionRow:
-    """A published figure, in words. look: the verdict outcome whose colour it has. each: one a run it was compared with."""
-
-    outcome: str
-    look: str
-    quantity: str
-    method: str
-    setting: str
-    published: str
-    measured: str
-    each: tuple[EntryValue, ...]
-    reason: str
-    source: str
-    remarks: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ReproductionTable:
-    """A study's published figures. counts: (outcome, figures), zeros too; tested, untested: rows, what differs first.
-
-    digest: of the reference.toml they were read from.
-    """
-
-    study: str
-    title: str
-    digest: str
-    counts: tuple[tuple[str, int], ...]
-    tested: tuple[ReproductionRow, ...]
-    untested: tuple[ReproductionRow, ...]
-    remarks: tuple[str, ...]

@@ -16,6 +16,7 @@ from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Measurements
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.reader import read_record
 from fa_registry.training.bench import NO_INITIAL
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.recompute import NOT_GIVEN
@@ -168,8 +169,12 @@ def test_it_is_neither_the_trained_run_of_its_specification_nor_one_of_its_seeds
     printed = json.loads(registry("train", *SPEC, "--json").stdout)
     assert printed["trained"] is True
     registry("audit", "--experiment", "fa_registry")
-    runs = {run.tags["fa.method"]: run.name for run in stored()}
-    assert runs == {name: f"{name} · resmlp-16x2 · digits · s{SEED}" for name in ("dfa", "dfa adopted")}
+    runs = {run.tags["fa.method"]: run for run in stored()}
+    file = read_record(MlflowTracker(), runs["dfa adopted"]).spec.weights
+    names = {"dfa": "dfa", "dfa adopted": f"dfa adopted {file[:6]}"}
+    assert {method: run.name for method, run in runs.items()} == {
+        method: f"{name} · resmlp-16x2 · w2_std=0.5 · digits · 1 epochs · s{SEED}" for method, name in names.items()
+    }
     assert len(list((workplace / "reports" / "forms").glob("*.html"))) == 2
 
 

@@ -70,8 +70,8 @@ def test_a_run_whose_gathering_breaks_is_excluded_with_its_traceback_and_the_oth
     assert "Traceback" in excluded["failure"] and "RuntimeError" in excluded["failure"]
     page = (workplace / "reports" / "index.html").read_text()
     assert "Traceback" in page and "in gather" in page and "<on>" not in page
-    assert {path.suffix for path in (workplace / "reports" / "forms").iterdir()} == {".html", ".md"}
-    assert len(list((workplace / "reports" / "forms").iterdir())) == 4  # bp and dfa, two files each
+    assert {path.suffix for path in (workplace / "reports" / "forms").iterdir()} == {".html", ".md", ".tex"}
+    assert len(list((workplace / "reports" / "forms").iterdir())) == 6  # bp and dfa, three files each
 
 
 def test_a_run_whose_files_lie_is_still_an_integrity_failure(trained):
@@ -176,7 +176,7 @@ def test_progress_names_every_run_and_how_it_went(trained):
     spoil("fa", schema.FINAL, lambda path: path.unlink())
     result = trained(*AUDIT)
     assert "measuring 4 runs again" in result.stderr and result.stderr.count(": verified") == 3
-    assert "fa · resmlp-16x2 · digits · s1: integrity failure: " in result.stderr
+    assert "fa · resmlp-16x2 · digits · 2 epochs · s1: integrity failure: " in result.stderr
     assert "again" not in trained(*AUDIT, "--trust-logged").stderr
 
 

@@ -143,7 +143,9 @@ def test_run_takes_what_it_ended_itself_for_a_result(fast_study):
     assert "ended early at epoch 3 because D1 fired (--stop-on)" in result.stdout
     assert "stopped early, D1 at epoch 3" in result.stderr
     (as_it_happened,) = [line for line in result.stderr.splitlines() if line.endswith(": D1 fired at epoch 3")]
-    assert as_it_happened.endswith("dfa · resmlp-16x2 · digits · s7: D1 fired at epoch 3")
+    assert as_it_happened.endswith(
+        "dfa · resmlp-16x2 · digits · 5 epochs · learning_rate=0.05 · s7: D1 fired at epoch 3"
+    )
 
 
 def test_train_says_what_ended_the_run_now_and_later(registry, workplace):

@@ -99,7 +99,7 @@ def test_a_run_that_mlflow_started_is_taken_over(registry, monkeypatch):
     monkeypatch.setenv("MLFLOW_RUN_ID", launched)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", tracker.experiment_id)
     assert json.loads(registry(*TRAIN, "--json").stdout)["run_id"] == launched
-    assert [run.name for run in runs()] == ["dfa · resmlp-16x2 · digits · s7"]
+    assert [run.name for run in runs()] == ["dfa · resmlp-16x2 · digits · 1 epochs · s7"]
 
 
 def test_a_zombie_of_the_same_spec_is_closed(registry):

@@ -27,22 +27,27 @@ def needed(program: str) -> str:
     return path
 
 
-@pytest.fixture
-def command(workplace: Path):
-    """command('fa-registry', …, cwd=…) → completed process; the store is the workplace's, the tiny study in tiny/."""
-    folder = workplace / "tiny"
-    folder.mkdir()
-    (folder / "study.toml").write_text(STUDY, encoding="utf-8")
+def commands_in(folder: Path):
+    """call('fa-registry', …, cwd=…) → completed process, in an environment whose store is the folder's."""
     environment = {
         **os.environ,
-        "MLFLOW_TRACKING_URI": f"sqlite:///{workplace / 'mlflow.db'}",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
         "PATH": f"{BIN}:{os.environ['PATH']}",
     }
 
-    def call(program: str, *arguments: str, cwd: Path = workplace, timeout: float = 300) -> subprocess.CompletedProcess:
+    def call(program: str, *arguments: str, cwd: Path = folder, timeout: float = 300) -> subprocess.CompletedProcess:
         return subprocess.run(
             [str(BIN / program), *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout
         )
 
     call.environment = environment
     return call
+
+
+@pytest.fixture
+def command(workplace: Path):
+    """command('fa-registry', …, cwd=…) → completed process; the store is the workplace's, the tiny study in tiny/."""
+    folder = workplace / "tiny"
+    folder.mkdir()
+    (folder / "study.toml").write_text(STUDY, encoding="utf-8")
+    return commands_in(workplace)

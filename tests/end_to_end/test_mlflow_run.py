@@ -26,7 +26,7 @@ def test_train_is_the_run_that_mlflow_started(command, workplace):
     ended = mlflow_run(command, "-e", "train", "-P", "method=dfa", "-P", "seed=7", "-P", "epochs=1")
     assert ended.returncode == 0, ended.stderr
     (run,) = all_runs(workplace)
-    assert run.name == "dfa · resmlp-256x4 · digits · s7"
+    assert run.name == "dfa · resmlp-256x4 · digits · 1 epochs · s7"
     assert (run.state, run.tags[schema.TAG_STATUS]) == ("FINISHED", "complete")
 
 

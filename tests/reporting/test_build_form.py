@@ -71,3 +71,23 @@ def test_a_note_leaves_the_explanations_to_the_form(form, rich):
     fa = next(run for run in rich.runs if run.record.spec.method == "fa")
     assert "note" in {claim.kind for claim in form(rich, "fa").claims}
     assert "note" not in {claim.kind for claim in note_context(fa, rich, Frozen.of(rich)).claims}
+
+
+def test_every_further_edition_says_its_rules_in_full(form, rich, report):
+    first, second = form(rich, "bp").others
+    assert (first.edition.name, first.verdict.label) == ("2026-05", "WARN(D2)")
+    assert (second.edition.name, second.verdict.label) == ("2026-04", "needs walk-back: b")
+    assert {row.rule for row in second.findings} == {"a", "b", "c", "d"}
+    assert all(said.run_ids and "required" in said.sentence for row in second.findings for said in row.said)
+    assert form(report, "bp").others == ()
+
+
+def test_all_editions_that_judged_are_cited(form, rich):
+    found = form(rich, "bp").bibliography
+    used = " ".join(use for entry in found.entries for use in entry.uses)
+    assert all(f"edition {name}" in used for name in ("2026-11", "2026-05", "2026-04"))
+    assert "diagnostic rho" not in used  # no rule looks at it
+
+
+def test_the_checklist_is_answered(form, rich):
+    assert [one.number for one in form(rich, "dfa").pitfalls] == list(range(1, 13))

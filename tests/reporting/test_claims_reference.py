@@ -75,7 +75,9 @@ def test_without_a_layer_norm_nothing_divides_the_stream_again(rich):
 def test_a_stream_that_did_not_grow_explains_no_small_reference(rich):
     run = dataclasses.replace(runs_of(rich, "bp")[0], findings=(a_finding("x", quantity="g_norm", state="AT FLOOR"),))
     assert kinds([run]) == ["not"]
-    assert "Γ may not be read as credit alignment: the reference gradient is at its floor" in text([run])
+    assert "Γ = 0.750 may not be read as credit alignment: the reference gradient is at its floor" in text([run])
+    unknown = changed(run, gamma_deep_mean=Reading(None, "no feedback"))
+    assert "Γ may not be read as credit alignment: the reference" in text([unknown])
     assert "exploded" not in text([run])
 
 

@@ -8,24 +8,36 @@ import pytest
 from jinja2 import meta, nodes
 
 from fa_registry import resources
+from fa_registry.reporting.build_audit_table import audit_table_context
+from fa_registry.reporting.build_compare import compare_context
 from fa_registry.reporting.build_form import form_context, note_context
 from fa_registry.reporting.build_index import index_context
 from fa_registry.reporting.contexts import TEMPLATES, variables
 from fa_registry.reporting.environment import environment
+from fa_registry.reporting.notes import audit_note_context
 from fa_registry.reporting.readings import Frozen
 from fa_registry.reporting.sources import Sources
 
-SHARED = {"style.css.j2", "macros.html.j2", "macros.md.j2"}  # included or imported by pages, no context of their own
+SHARED = {
+    "style.css.j2",
+    "macros.html.j2",
+    "macros.md.j2",
+    "macros.tex.j2",
+}  # included or imported by pages, no context of their own
+PARTS = {
+    "index.html.j2": ("index_figures.html.j2", "index_analyses.html.j2")
+}  # included: they print the page's variables
 
 
 def test_every_template_has_a_context_and_every_context_a_template():
-    assert {path.name for path in resources.templates().glob("*.j2")} == set(TEMPLATES) | SHARED
+    parts = {part for parts in PARTS.values() for part in parts}
+    assert {path.name for path in resources.templates().glob("*.j2")} == set(TEMPLATES) | SHARED | parts
 
 
 @pytest.mark.parametrize("name", sorted(TEMPLATES))
 def test_a_template_uses_exactly_the_documented_fields(name):
-    tree = _tree(name)
-    assert meta.find_undeclared_variables(tree) == {field.name for field in fields(TEMPLATES[name])}
+    used = [meta.find_undeclared_variables(_tree(one)) for one in (name, *PARTS.get(name, ()))]
+    assert set().union(*used) == {field.name for field in fields(TEMPLATES[name])}
 
 
 @pytest.mark.parametrize("name", sorted(SHARED))
@@ -49,7 +61,11 @@ def test_the_real_contexts_are_those_of_their_templates(report):
         "index.html.j2": index_context(sources),
         "form.html.j2": form,
         "form.md.j2": form,
+        "form.tex.j2": form,
+        "audit_table.tex.j2": audit_table_context(sources),
         "note.md.j2": note_context(report.runs[0], report, Frozen.of(report)),
+        "audit_note.md.j2": audit_note_context(sources),
+        "compare.html.j2": compare_context(report, sources.groups),
     }
     assert {name: type(context) for name, context in made.items()} == dict(TEMPLATES)
     for context in made.values():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from jinja2 import TemplateAssertionError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from fa_registry.errors import UsageError
 from fa_registry.reporting.environment import Pages, environment
+from fa_registry.reporting.sandbox import UserEnvironment
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def render(tmp_path):
 
 
 def test_an_undefined_name_is_an_error_that_names_the_template(render):
-    with pytest.raises(UsageError, match=r"page\.html\.j2: UndefinedError: 'nothing' is undefined"):
+    with pytest.raises(UsageError, match=r"page\.html\.j2, line 1: UndefinedError: 'nothing' is undefined"):
         render("{{ nothing }}")
 
 
@@ -41,8 +41,15 @@ def test_filters_that_hide_errors_or_markup_do_not_exist(name, page):
 @pytest.mark.parametrize("name", ["page.html.j2", "page.md.j2"])
 @pytest.mark.parametrize("value", [0.5, float("nan"), None, True, ("a",)])
 def test_what_is_neither_text_nor_a_whole_number_must_pass_a_filter(render, name, value):
-    with pytest.raises(TypeError, match="write numbers with num"):
+    with pytest.raises(UsageError, match="line 1: TypeError: .*write numbers with num"):
         render("{{ value }}", name, value=value)
+
+
+def test_what_breaks_in_a_shipped_template_is_a_bug_and_shows_its_traceback(tmp_path, monkeypatch):
+    monkeypatch.setattr("fa_registry.resources.templates", lambda: tmp_path)
+    (tmp_path / "page.html.j2").write_text("{{ value }}", encoding="utf-8")
+    with pytest.raises(TypeError, match="write numbers with num"):
+        Pages().render("page.html.j2", {"value": 0.5})
 
 
 def test_text_is_escaped_by_extension(render, hostile):
@@ -71,8 +78,8 @@ def test_the_sandbox_stops_a_users_template(render, attack):
 
 
 def test_shipped_templates_run_outside_the_sandbox_and_users_inside(tmp_path):
-    assert not isinstance(environment("index.html.j2"), ImmutableSandboxedEnvironment)
-    assert isinstance(environment("index.html.j2", tmp_path), ImmutableSandboxedEnvironment)
+    assert not isinstance(environment("index.html.j2"), UserEnvironment)
+    assert isinstance(environment("index.html.j2", tmp_path), UserEnvironment)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
@@ -83,8 +90,8 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 def test_a_template_is_compiled_once_for_all_its_pages(tmp_path, monkeypatch):
     (tmp_path / "page.html.j2").write_text("{{ value }}", encoding="utf-8")
     compiled = []
-    kept = ImmutableSandboxedEnvironment.compile
-    monkeypatch.setattr(ImmutableSandboxedEnvironment, "compile", lambda *a, **k: compiled.append(1) or kept(*a, **k))
+    kept = UserEnvironment.compile
+    monkeypatch.setattr(UserEnvironment, "compile", lambda *a, **k: compiled.append(1) or kept(*a, **k))
     pages = Pages(tmp_path)
     assert [pages.render("page.html.j2", {"value": value}) for value in (1, 2)] == ["1", "2"]
     assert compiled == [1]

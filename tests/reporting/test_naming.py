@@ -8,7 +8,7 @@ import shlex
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Recipe
-from fa_registry.reporting.naming import command, group_label, slug
+from fa_registry.reporting.naming import command, group_label, short_names, slug
 
 
 def test_a_slug_is_safe_and_its_own(report, hostile):
@@ -75,3 +75,13 @@ def test_adopted_runs_have_a_form_of_their_own_whatever_their_files(report):
         )
 
     assert slug(adopted("ab12")) == slug(adopted("cd34")) != slug(group)
+
+
+def test_names_lose_options_that_do_not_tell_them_apart():
+    assert short_names(["bp", "dni (hidden=0)"], 20) == ["bp", "dni"]
+    assert short_names(["ep (steps=1)", "ep (steps=2)"], 20) == ["ep (steps=1)", "ep (steps=2)"]
+
+
+def test_names_cut_to_one_text_are_still_distinct():
+    names = short_names(["m" * 30 + "a", "m" * 30 + "b"], 12)
+    assert len(set(names)) == 2 and all(len(name) <= 12 for name in names)

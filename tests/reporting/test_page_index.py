@@ -28,9 +28,50 @@ def test_verdicts_and_reasons_are_on_the_first_page(pages):
         assert needed in words, needed
 
 
-def test_waivers_stand_on_page_one_before_the_table(rich_pages):
+def test_sections_follow_in_the_order_in_which_a_reader_asks(rich_pages):
     text = rich_pages["index.html"]
-    assert text.index('class="tiles"') < text.index('id="waivers"') < text.index('id="verdicts"')
+    ids = ["verdicts", "figures", "findings", "waivers", "editions", "analyses", "reproduction", "forms"]
+    places = [text.index(f'<h2 id="{name}"') for name in ids]
+    assert places == sorted(places)
+    nav = re.search(r'<nav class="contents".*?</nav>', text).group()
+    assert [name for name in re.findall(r'href="#(\w+)"', nav) if name in ids] == ids
+
+
+def test_the_verdicts_are_said_in_one_sentence_before_everything_else(rich_pages):
+    text = rich_pages["index.html"]
+    assert text.index("verdict-line") < text.index('class="tiles"') < text.index('id="verdicts"')
+    words = words_of(text)
+    assert "1 of 4 methods fails, 1 is incomplete, 1 draws a warning, 1 passes." in words
+    assert "Rules that fire: D1 scale stability in 2, D2 reference validity in 1." in words
+
+
+def test_a_number_that_does_not_pass_names_its_rule(rich_pages):
+    row = re.search(r'<tr class="fail">.*?</tr>', section(rich_pages["index.html"], "verdicts"), re.DOTALL).group()
+    marked = re.findall(
+        r'<td class="(\w+)"><span[^>]*>([^<]*)</span>\s*<small class="rule" title="([^"]*)">(\w+)<', row
+    )
+    assert marked == [
+        ("waived", "−10.0\u00a0pp", "D3 waived, seeds 42, 123", "D3"),
+        ("fail", "156", "D1 fires, seeds 42, 123", "D1"),
+        ("fail", "7.81×10⁻⁸", "D2 fires, seeds 42, 123", "D2"),
+    ]
+
+
+def test_findings_fold_to_one_line_with_what_was_observed_and_required(rich_pages):
+    part = section(rich_pages["index.html"], "findings")
+    first = words_of(re.search(r'<li class="fail"><details><summary>(.*?)</summary>', part, re.DOTALL).group(1))
+    assert first == "D1 scale stability fa seeds 42, 123 156, 157 EXPLODED required at most 50"
+    groups = re.findall(r'<details class="severity"( open)?><summary><b class="(\w+)">', part)
+    assert [outcome for _, outcome in groups] == ["error", "fail", "warn", "waived"]
+    assert [outcome for opened, outcome in groups if opened] == ["error", "fail"]
+
+
+def test_waivers_are_named_on_page_one_before_the_table_and_told_after_the_findings(rich_pages):
+    text = rich_pages["index.html"]
+    notice = re.search(r'<p class="notice">.*?</p>', text, re.DOTALL)
+    assert notice.end() < text.index('id="verdicts"')
+    assert words_of(notice.group()).startswith("2 waivers, by people: D3 for method fa (until 2026-12-31), D1 for ")
+    assert "(expired, counts)" in words_of(notice.group())
     part = words_of(section(text, "waivers"))
     assert "D3 for method fa: <script>alert(1)</script>{{7*7}} — A. Person, 2026-05-01, valid until 2026-12-31." in part
     assert "Applied to fa, seed 42; fa, seed 123." in part
@@ -90,9 +131,8 @@ def test_what_does_not_gate_says_so(rich_pages):
 
 def test_an_error_shows_its_traceback_in_a_box(rich, rich_pages):
     part = section(rich_pages["index.html"], "findings")
-    first = part.split("<li ")[1]
-    page = Page(f"<ol><li {first}</ol>")
-    assert first.startswith('class="error"') and page.tags.count("details") == 1
+    page = Page(re.search(r'<li class="error">.*?</li>', part, re.DOTALL).group())
+    assert page.tags.count("details") == 2  # the finding, and in it the traceback
     run = next(run for run in rich.runs if run.record.measurements.failures)
     assert run.record.measurements.failures["rho"] in page.words
 
@@ -114,7 +154,7 @@ def test_the_interval_of_a_margin_is_printed_once_a_group(rich, rich_pages):
 
 def test_a_crowded_page_says_what_is_not_on_it(rich, tmp_path, monkeypatch):
     monkeypatch.setattr(build_index, "MOST", 2)
-    monkeypatch.setattr(build_index, "setting_figures", lambda groups: setting_figures(groups, room=1))
+    monkeypatch.setattr(build_index, "setting_figures", lambda *given: setting_figures(*given, room=1))
     words = words_of(written(rich, tmp_path)["index.html"])
     for needed in (
         "6 more of 8 are not on this page: they are less severe than these",

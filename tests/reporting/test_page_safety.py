@@ -6,7 +6,8 @@ import re
 
 from tests.reporting.page import Page, of_kind
 
-ALLOWED = re.compile(r"^(#[\w-]+|forms/[a-z0-9.-]+\.(html|md)|\.\./index\.html|audit\.json)$")
+FILES = r"audit\.json|audit\.csv|audit_table\.tex|junit\.xml"
+ALLOWED = re.compile(rf"^(#[\w-]+|forms/[a-z0-9.-]+\.(html|md|tex)|\.\./index\.html|{FILES})$")
 
 
 def test_pages_hold_no_script_and_nothing_from_outside(any_pages):

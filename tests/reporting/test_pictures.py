@@ -6,6 +6,7 @@ import base64
 import dataclasses
 
 from fa_registry.protocol.grouping import groups
+from fa_registry.records import Measurements
 from fa_registry.reporting.parts import Listed
 from fa_registry.reporting.pictures import setting_figures
 
@@ -33,8 +34,12 @@ def test_captions_name_the_limit_and_the_cross(report):
     assert "the band is the range of the frozen controls" in captions["Test accuracy"]
 
 
-def test_settings_without_trajectories_have_no_figures(report):
+def test_settings_without_trajectories_show_the_end_alone_and_without_accuracy_nothing(report):
     runs = tuple(dataclasses.replace(run, record=dataclasses.replace(run.record, trajectory={})) for run in report.runs)
+    (part,) = setting_figures(groups(dataclasses.replace(report, runs=runs))).shown
+    assert part.pictures == () and [plate.title for plate in part.plates] == ["Accuracy of every seed"]
+    bare = [dataclasses.replace(run.record, measurements=Measurements({}, {})) for run in runs]
+    runs = tuple(dataclasses.replace(run, record=record) for run, record in zip(runs, bare, strict=True))
     assert setting_figures(groups(dataclasses.replace(report, runs=runs))) == Listed((), 0)
 
 
@@ -54,17 +59,32 @@ def in_settings(report, count):
 def test_settings_are_drawn_in_order_until_the_page_is_full(report):
     every = setting_figures(in_settings(report, 3))
     assert (len(every.shown), every.left) == (3, 0)
-    room = sum(len(picture.uri) for picture in every.shown[0].pictures)
+    room = sum(len(one.uri) for one in (*every.shown[0].pictures, *every.shown[0].plates))
     some = setting_figures(in_settings(report, 3), room=int(2.1 * room))
     assert (some.total, [part.setting for part in some.shown]) == (3, ["setting 0"])  # their tables take room too
     assert setting_figures(in_settings(report, 3), room=0) == Listed((), 3)
 
 
 def test_the_bytes_that_are_counted_are_about_those_that_are_written(report, tmp_path):
+    from fa_registry.reporting.page_figures.plates import size_of
     from fa_registry.reporting.pictures import _bytes
     from fa_registry.reporting.render import render_report
 
     page = render_report(report, tmp_path)[0].read_text("utf-8")
+    page = page[page.index('<h2 id="figures">') :]
+    page = page[: page.index("</section>")]
     written = len(page[page.index("<figure>") : page.rindex("</figure>")].encode())
-    counted = sum(_bytes(picture) for picture in setting_figures(groups(report)).shown[0].pictures)
+    (part,) = setting_figures(groups(report), report.cards).shown
+    counted = sum(map(_bytes, part.pictures)) + sum(map(size_of, part.plates))
     assert 0.85 < counted / written < 1.15
+
+
+def test_figures_by_site_get_the_room_that_is_left(report):
+    from tests.reporting.page_figures.scenes import followed
+
+    ordered = groups(followed(report))
+    (whole,) = setting_figures(ordered, report.cards).shown
+    assert whole.full and len(whole.plates) == 3  # accuracy, growth, Γ; no run of this audit has a null
+    few = sum(len(one.uri) for one in (*whole.pictures, *whole.plates))
+    (part,) = setting_figures(ordered, report.cards, room=few).shown
+    assert not part.full and part.pictures == whole.pictures and part.plates == whole.plates[:1]

@@ -11,18 +11,17 @@ import pytest
 from fa_registry import jsonio
 from fa_registry.errors import UsageError
 from fa_registry.records import AuditReport
-from fa_registry.reporting.render import note_markdown, note_writer, render_report
+from fa_registry.reporting.render import render_report
 from tests.reporting.page import Page
+
+BESIDE = ("audit_table.tex", "audit.csv", "junit.xml", "audit.json")
 
 
 def test_an_index_a_form_for_each_method_and_the_record_are_written(pages):
     names = list(pages)
-    assert names[0] == "index.html" and names[-1] == "audit.json"
-    assert [re.sub(r"-.*", "", name) + name[name.rindex(".") :] for name in names[1:-1]] == [
-        "forms/bp.html",
-        "forms/bp.md",
-        "forms/dfa.html",
-        "forms/dfa.md",
+    assert names[0] == "index.html" and tuple(names[-len(BESIDE) :]) == BESIDE
+    assert [re.sub(r"-.*", "", name) + name[name.rindex(".") :] for name in names[1 : -len(BESIDE)]] == [
+        f"forms/{method}.{kind}" for method in ("bp", "dfa") for kind in ("html", "md", "tex")
     ]
 
 
@@ -64,7 +63,7 @@ def test_a_form_with_broken_markers_stops_the_rendering_before_anything_is_writt
 
 def test_an_audit_without_runs_is_still_a_page(report, tmp_path):
     paths = render_report(dataclasses.replace(report, runs=(), excluded=(), remarks=(), cards={}), tmp_path)
-    assert [path.name for path in paths] == ["index.html", "audit.json"]
+    assert [path.name for path in paths] == ["index.html", *BESIDE]
     words = "".join(Page(paths[0].read_text("utf-8")).words)
     assert (
         "No method was judged." in words
@@ -109,17 +108,4 @@ def test_a_failed_rendering_leaves_earlier_pages_as_they_were(report, tmp_path):
     with pytest.raises(UsageError, match=r"form\.md\.j2"):
         render_report(dataclasses.replace(report, title="another"), tmp_path / "out", templates=mine)
     assert {path: path.read_bytes() for path in before} == before
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["audit.json", "forms", "index.html"]
-
-
-def test_one_writer_makes_the_notes_of_all_runs(report):
-    write = note_writer(report)
-    assert [write(run) for run in report.runs] == [note_markdown(run, report) for run in report.runs]
-
-
-def test_the_note_is_short_and_harmless(report, hostile):
-    note = note_markdown(report.runs[3], report)
-    assert note.startswith("**DIVERGED(D1+D2+D3)** · dfa, seed 123")
-    assert "| test accuracy | 79.0\u00a0% |" in note and "not finite (inf)" in note
-    assert len(note) < 5000 and "<script" not in note and hostile not in note
-    assert note_markdown(report.runs[3], report) == note
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(["forms", "index.html", *BESIDE])

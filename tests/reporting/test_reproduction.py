@@ -111,7 +111,8 @@ def test_a_form_shows_the_figures_of_its_own_runs(figure_pages):
 
 
 def test_foreign_words_are_words(figure_pages):
-    assert not any(HOSTILE in text for text in figure_pages.values() if not text.startswith("{"))
+    shown = (text for name, text in figure_pages.items() if name.endswith((".html", ".md", ".tex")))
+    assert not any(HOSTILE in text for text in shown)
 
 
 def test_without_a_reference_the_pages_say_so(pages):

@@ -21,6 +21,7 @@ from fa_registry.reporting.analysis_figures import (
     sensitivity,
 )
 from fa_registry.reporting.analysis_figures._canvas import Drawing, png
+from fa_registry.reporting.figures import DPI
 
 __all__ = ["DRAWINGS", "analysis_numbers", "analysis_png", "table_numbers"]
 
@@ -44,10 +45,10 @@ def analysis_numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFra
     return DRAWINGS[analysis.name].numbers(analysis, runs)
 
 
-def analysis_png(analysis: Analysis, runs: Sequence[RunAudit]) -> bytes | None:
+def analysis_png(analysis: Analysis, runs: Sequence[RunAudit], dpi: int = DPI) -> bytes | None:
     """The figure; the same numbers give the same bytes. None for an analysis from elsewhere, which has none here."""
     drawing = DRAWINGS.get(analysis.name)
-    return png(drawing, drawing.numbers(analysis, runs)) if drawing else None
+    return png(drawing, drawing.numbers(analysis, runs), dpi) if drawing else None
 
 
 def table_numbers(table: Table) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,18 +16,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-from PIL import Image
 
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures import DASHES, DPI, PALETTE, STYLE
+from fa_registry.reporting.figures import DASHES, DPI, FRAME, GRID, INK, LIMIT, PALETTE, STYLE
 from fa_registry.reporting.filters import compact, visible
+from fa_registry.reporting.png import compressed
 
 MOST_LETTERS = 44  # of a row's name
 MOST_ROWS = 40  # methods a figure shows; its table has all
 WIDTH = 7.2  # inches
-COLOURS = 256  # fewer, and the median cut gives a thin line the colour of its neighbours
 MUTED = "#57606a"
+BAND, PANE = "#cfe6d8", "#f3f4f6"  # where nothing changes; the lane of what is no number
+DECISIONS = ("#F3C98B", "#d0d4d9", "#CFE6F5")  # fields of decisions, beside the palette's own
+FLAT, USED = (GRID, BAND, PANE, *DECISIONS), (INK, MUTED, FRAME, LIMIT, *PALETTE)
 DECADES = 1.5  # what spans more is drawn on a logarithmic axis, if it is all positive
 
 
@@ -41,25 +42,19 @@ class Drawing:
     draw: Callable[[Figure, pd.DataFrame], None]
 
 
-def png(drawing: Drawing, numbers: pd.DataFrame) -> bytes:
+def png(drawing: Drawing, numbers: pd.DataFrame, dpi: int = DPI) -> bytes:
     """Drawn with default settings whatever the user's are; a palette and no metadata keep the bytes few and the same."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
-        figure = Figure(figsize=(WIDTH, drawing.height(numbers) if len(numbers) else 1.2), dpi=DPI)
+        figure = Figure(figsize=(WIDTH, drawing.height(numbers) if len(numbers) else 1.2), dpi=dpi)
         canvas = FigureCanvasAgg(figure)
         if len(numbers):
             drawing.draw(figure, numbers)
         else:
             figure.text(0.5, 0.5, "no number to draw: see the remarks of the analysis", ha="center", va="center")
         canvas.draw()
-        pixels = np.asarray(canvas.buffer_rgba())  # (height, width, 4)
-    palette = (
-        Image.fromarray(pixels).convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    )
-    buffer = io.BytesIO()
-    palette.save(buffer, "PNG", optimize=True)
-    return buffer.getvalue()
+        return compressed(np.asarray(canvas.buffer_rgba()), FLAT, USED)  # of (height, width, 4)
 
 
 def shades(labels: Iterable[str]) -> dict[str, tuple[str, object]]:

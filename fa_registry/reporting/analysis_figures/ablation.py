@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch
+from matplotlib.path import Path
+from matplotlib.textpath import TextPath
 
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
 from fa_registry.reporting.analysis_figures import _canvas
+from fa_registry.reporting.figures import PALETTE
 
 LOOKS = {  # decision: fill, sign, ink; the sign says the same without colour
-    "rejects": ("#D55E00", "✕", "white"),
-    "warns": ("#F3C98B", "!", "black"),
-    "cannot judge": ("#d0d4d9", "?", "black"),
-    "accepts": ("#CFE6F5", "✓", "black"),
+    "rejects": (PALETTE[1], "✕", "white"),
+    "warns": (_canvas.DECISIONS[0], "!", "black"),
+    "cannot judge": (_canvas.DECISIONS[1], "?", "black"),
+    "accepts": (_canvas.DECISIONS[2], "✓", "black"),
 }
 LEGEND = [f"{sign}  {decision}" for decision, (_, sign, _) in LOOKS.items()]
+FIELD = np.array([(-0.46, -0.42), (0.46, -0.42), (0.46, 0.42), (-0.46, 0.42)])  # around a cell's middle
 ROW, HEAD, RIGHT = 0.26, 1.4, 0.9  # inches
 
 
@@ -42,12 +48,11 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
     frame = _canvas.named(frame)
     rows, sets = _canvas.rows_of(frame), list(dict.fromkeys(frame["instruments"]))
     axes = figure.add_subplot()
-    for row, instruments, decision in zip(frame["row"], frame["instruments"], frame["decision"], strict=True):
-        if row in rows:
-            place = (sets.index(instruments), rows.index(row))
-            fill, sign, ink = LOOKS[decision]
-            axes.add_patch(Rectangle((place[0] - 0.46, place[1] - 0.42), 0.92, 0.84, color=fill, linewidth=0))
-            axes.text(*place, sign, ha="center", va="center", color=ink, fontsize=9)
+    for decision, cells in frame[frame["row"].isin(rows)].groupby("decision", sort=False):
+        places = np.array([(sets.index(one), rows.index(row)) for one, row in cells[["instruments", "row"]].to_numpy()])
+        fill, sign, ink = LOOKS[decision]
+        axes.add_collection(PolyCollection(places[:, None] + FIELD, facecolors=fill, linewidths=0))
+        axes.plot(*places.T, linestyle="", marker=_sign(sign), color=ink, markersize=6, markeredgewidth=0)
     _canvas.row_axis(axes, rows, frame["row"].nunique() - len(rows))
     axes.set_xlim(-0.5, len(sets) - 0.5)
     axes.xaxis.tick_top()
@@ -59,6 +64,12 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
     handles = [Patch(color=fill, label=label) for label, (fill, _, _) in zip(LEGEND, LOOKS.values(), strict=True)]
     _canvas.legend(figure, handles, corner="lower left")
     _canvas.place(figure, _canvas.row_width(rows), RIGHT, _canvas.legend_height(LEGEND), HEAD)
+
+
+def _sign(letter: str) -> Path:
+    """The letter as a marker: hundreds of texts would take longer than all else on the figure."""
+    outline = TextPath((0, 0), letter, size=9)
+    return Path(outline.vertices - outline.get_extents().get_points().mean(axis=0), outline.codes)
 
 
 DRAWING = _canvas.Drawing(numbers, height, draw)

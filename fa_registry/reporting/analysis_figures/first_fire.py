@@ -62,13 +62,15 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
 
 def _panel(axes: Axes, frame: pd.DataFrame, rows: Sequence[str], last: float) -> None:
     lanes = {"never": last * 1.13, "N/A": last * 1.31}
-    axes.axvspan(last * 1.05, last * 1.40, color="#f3f4f6", linewidth=0, zorder=0)
-    for (row, state), runs in frame.groupby(["row", "state"], sort=False):
+    axes.axvspan(last * 1.05, last * 1.40, color=_canvas.PANE, linewidth=0, zorder=0)
+    seeds = frame.groupby(["row", "state"], sort=False)  # side by side where they meet
+    count, place = seeds["epoch"].transform("size"), seeds.cumcount()
+    level = frame["row"].map(rows.index) + 0.6 * (place - (count - 1) / 2) / count.clip(lower=3)
+    for state, runs in frame.groupby("state", sort=False):
         marker, fill = STATES[state]
-        middle, count = rows.index(row), len(runs)
-        level = [middle + 0.6 * (index - (count - 1) / 2) / max(count, 3) for index in range(count)]
-        epochs = runs["epoch"] if state == "fires" else [lanes[state]] * count
-        axes.plot(epochs, level, marker, markersize=4.5, markeredgecolor=INK, markerfacecolor=fill, zorder=3)
+        epochs = runs["epoch"] if state == "fires" else [lanes[state]] * len(runs)
+        look = {"markersize": 4.5, "markeredgecolor": INK, "markerfacecolor": fill, "zorder": 3}
+        axes.plot(epochs, level[runs.index], marker, **look)
     axes.set_xlim(-0.02 * last, last * 1.40)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     ticks = [tick for tick in axes.get_xticks() if 0 <= tick <= last]

@@ -16,7 +16,6 @@ from fa_registry.reporting.analysis_figures import _canvas
 from fa_registry.reporting.figures import LIMIT, PALETTE
 from fa_registry.reporting.filters import compact, visible
 
-BAND = "#cfe6d8"
 MARKERS = "os^D"
 LINES = ("threshold", "no verdict changes")
 STRIP, BOTTOM = 0.92, 0.35  # inches
@@ -61,7 +60,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
         _strip(axes, frame[frame["rule"] == rule], looks)
     handles = [
         Line2D([], [], color=LIMIT, linewidth=1.2, linestyle=(0, (4, 2)), label=LINES[0]),
-        Patch(color=BAND, label=LINES[1]),
+        Patch(color=_canvas.BAND, label=LINES[1]),
         *(_canvas.dot(method, *look) for method, look in looks.items()),
     ]
     _canvas.legend(figure, handles)
@@ -82,7 +81,7 @@ def _strip(axes: Axes, frame: pd.DataFrame, looks: Mapping[str, tuple[str, str]]
     one = {kind: known.loc[known["kind"] == kind, "value"] for kind in ("threshold", "low", "high")}
     ends = axes.get_xlim()
     low, high = (one[kind].iloc[0] if len(one[kind]) else end for kind, end in zip(("low", "high"), ends, strict=True))
-    axes.axvspan(low, high, color=BAND, linewidth=0, zorder=0)
+    axes.axvspan(low, high, color=_canvas.BAND, linewidth=0, zorder=0)
     for threshold in one["threshold"]:
         axes.axvline(threshold, color=LIMIT, linewidth=1.2, linestyle=(0, (4, 2)), zorder=3)
     for place, (method, (colour, marker)) in enumerate(looks.items()):

@@ -1,0 +1,159 @@
+"""docs/reference-templates.md: every template with its variables, the records inside them, and the filters."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from fa_registry.reporting import contexts, sandbox
+from fa_registry.reporting.budget import STEPS, WRITTEN
+from fa_registry.reporting.environment import environment, mode
+from fa_registry.reporting.user_templates import NOT_OURS, overridable
+
+INTRODUCTION = """# Reference: templates
+
+Generated from the code by `python -m fa_registry.reference --write`; do not edit.
+
+## Your own templates
+
+Put a file of the same name as a shipped template into a folder of your own, and name the folder:
+
+    fa-registry report reports/audit.json --templates my-templates --out mine
+    fa-registry audit --study digits --templates my-templates
+    fa-registry compare dfa bp --study digits --templates my-templates
+
+`fa-registry list templates` names the shipped files; copy one and change it. A template of yours may
+`{% include %}`, `{% import %}` or `{% extends %}` shipped ones and others of your folder, nothing outside of it. These can be
+replaced: {names}.
+
+Everything printed is escaped. A name that does not exist is an error that names the template, its line and what does exist;
+so is a number that no filter has written. Your templates run in a sandbox. They may read the fields below and use the filters
+below, nothing else, and a page may cost at most {steps} steps and {written} characters. Where anything is wrong with any of
+them, all of it is said before something is measured, and no page is written.
+"""
+GENERIC = {"T": "…"}
+
+
+def templates_reference() -> str:
+    """The whole page."""
+    names = ", ".join(f"`{name}`" for name in overridable())
+    parts = [
+        INTRODUCTION.replace("{names}", names).replace("{steps}", f"{STEPS:,}").replace("{written}", f"{WRITTEN:,}"),
+        "\n## Variables of each template",
+    ]
+    by_context: dict[type, list[str]] = {}
+    for name, context in contexts.TEMPLATES.items():
+        by_context.setdefault(context, []).append(name)
+    parts += [_context(context, names) for context, names in by_context.items()]
+    parts += ["\n## Records\n\nWhat the variables are made of, by the name of the type.\n"]
+    parts += [_record(record) for record in sorted(_records(by_context), key=lambda one: one.__name__)]
+    parts += ["\n## Filters\n", *_filters()]
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def _context(context: type, names: list[str]) -> str:
+    hints = typing.get_type_hints(context)
+    lines = [f"\n### {', '.join(f'`{name}`' for name in names)}\n", _text(context)]
+    if any(name in NOT_OURS for name in names):
+        lines.append("\nWritten to the store, not to the report: it cannot be replaced.")
+    lines += ["\n| variable | type | what it holds | unit |", "|---|---|---|---|"]
+    lines += [
+        f"| `{field.name}` | {_type(hints[field.name])} | {_cell(field.metadata['help'])} | {_cell(field.metadata['unit'])} |"
+        for field in dataclasses.fields(context)
+    ]
+    return "\n".join(lines)
+
+
+def _record(record: type) -> str:
+    """Fields with their types, then properties; what they mean is in the docstring."""
+    hints = typing.get_type_hints(record)
+    lines = [f"\n### {record.__name__}\n", *([_text(record)] if _own_text(record) else [])]
+    lines += ["", *(f"- `{field.name}`: {_type(hints[field.name])}" for field in dataclasses.fields(record))]
+    described = inspect.getmembers(record, lambda member: isinstance(member, property))
+    lines += [f"- `{name}`, computed{_sentence(made.fget)}" for name, made in described]
+    return "\n".join(lines)
+
+
+def _records(contexts_of: Mapping[type, Any]) -> set[type]:
+    """Every dataclass that a context reaches."""
+    found: set[type] = set()
+    waiting = [hint for context in contexts_of for hint in typing.get_type_hints(context).values()]
+    while waiting:
+        hint = waiting.pop()
+        waiting += typing.get_args(hint)
+        plain = typing.get_origin(hint) or hint
+        if dataclasses.is_dataclass(plain) and plain not in found:
+            found.add(plain)
+            waiting += typing.get_type_hints(plain).values()
+    return found
+
+
+def _filters() -> Iterator[str]:
+    """Ours with their first line; those of Jinja2 by name."""
+    pages = {name: environment(name) for name in contexts.TEMPLATES}
+    kinds = {mode(name): made for name, made in pages.items()}
+    common = set.intersection(*(set(made.filters) for made in kinds.values()))
+    jinja = (*sandbox.FILTERS, *sandbox.REPLACED)
+    yield "| filter | what it writes | where |"
+    yield "|---|---|---|"
+    every = {name: (function, kind) for kind, made in kinds.items() for name, function in made.filters.items()}
+    for name, (function, kind) in sorted(every.items()):
+        if function.__module__.startswith("fa_registry"):
+            where = "everywhere" if name in common else f"`*{kind}`"
+            yield f"| `{name}` | {_cell(_first_line(function))} | {where} |"
+    yield f"\nOf Jinja2's own: {', '.join(f'`{name}`' for name in sorted(jinja))}."
+    yield f"Functions: {', '.join(f'`{name}`' for name in sandbox.GLOBALS)}. Methods of texts: {_names(sandbox.TEXT)}."
+
+
+def _type(hint: Any) -> str:
+    """A type as people read it, records as links: `tuple of SeedRow`."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is type(None):
+        return "none"
+    if origin is tuple:
+        inner = [one for one in arguments if one is not ...]
+        words = " and ".join(map(_type, inner))
+        return f"list of {words}" if ... in arguments else f"({', '.join(map(_type, inner))})"
+    if origin is not None and dataclasses.is_dataclass(origin):
+        return f"{_link(origin)} of {', '.join(map(_type, arguments))}"
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        return f"{_type(arguments[0])} → {_type(arguments[1])}"
+    if arguments:
+        return " or ".join(map(_type, arguments))
+    if dataclasses.is_dataclass(hint):
+        return _link(hint)
+    names = {str: "text", int: "whole number", float: "number", bool: "yes or no"}
+    return names.get(hint) or GENERIC.get(getattr(hint, "__name__", ""), getattr(hint, "__name__", "anything"))
+
+
+def _link(record: type) -> str:
+    return f"[{record.__name__}](#{record.__name__.lower()})"
+
+
+def _own_text(record: type) -> bool:
+    """Whether somebody wrote its docstring; a dataclass without one is given its signature."""
+    return bool(record.__doc__) and not record.__doc__.startswith(f"{record.__name__}(")
+
+
+def _text(record: type) -> str:
+    return re.sub(r"\n(?!\n)(?<!\n\n)", " ", inspect.cleandoc(record.__doc__ or "")).replace("\n ", "\n\n").strip()
+
+
+def _sentence(function: Callable | None) -> str:
+    return f": {_first_line(function)}" if function is not None and function.__doc__ else ""
+
+
+def _first_line(function: Callable) -> str:
+    return inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))

@@ -1,0 +1,154 @@
+"""BibTeX of exactly what a form rests on: method, architecture, data, the diagnostics that judged, editions, this software."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fa_registry.records import AuditReport, EditionReference, Finding, RunAudit
+
+SOFTWARE = "fa_registry"
+OURS = re.compile(r"\b(this project|fa_registry)\b")
+ARXIV = re.compile(r"\barXiv[ :]?(\d{4}\.\d{4,5})")
+ENTRY = re.compile(r"^\s*@\w+\s*\{\s*([^,\s]+)\s*,", re.MULTILINE)
+UNSAFE, SPECIAL = re.compile(r"[{}\\]"), re.compile(r"([&%#_$])")
+
+
+@dataclass(frozen=True)
+class Citation:
+    """One BibTeX entry. uses: what of this form it is cited for, in words."""
+
+    key: str
+    bibtex: str
+    uses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Bibliography:
+    """Every entry once, by key, in the order of first use. uncited: what names no source, in words."""
+
+    entries: tuple[Citation, ...]
+    uncited: tuple[str, ...]
+
+    @property
+    def bibtex(self) -> str:
+        """The entries as one file."""
+        return "\n\n".join(one.bibtex for one in self.entries)
+
+
+def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: AuditReport) -> Bibliography:
+    """What the runs of one method in one setting rest on; findings: of all editions that judged them."""
+    spec = runs[0].record.spec
+    used = [
+        (f"method {spec.method}", f"methods/{spec.method}"),
+        (f"architecture {spec.architecture}", f"architectures/{spec.architecture}"),
+        (f"data set {spec.dataset}", f"datasets/{spec.dataset}"),
+        *((f"diagnostic {key.partition('/')[2]}", key) for key in _judging(findings, report.cards)),
+    ]
+    gathered = _Gathered(_software(runs))
+    for what, key in used:
+        gathered.card(what, report.cards.get(key))
+    for edition in (report.edition, *(opinion.edition for opinion in report.opinions)):
+        gathered.words(f"edition {edition.name}", edition.source, _key(edition))
+    gathered.entry(SOFTWARE, gathered.software, "this registry and its reports")
+    return Bibliography(gathered.citations(), tuple(gathered.uncited))
+
+
+class _Gathered:
+    """Entries by key with what they are cited for; the same key with another text gets a number behind it."""
+
+    def __init__(self, software: str):
+        self.software = software
+        self.uncited: list[str] = []
+        self._entries: dict[str, tuple[str, dict[str, None]]] = {}
+
+    def card(self, what: str, card: Mapping[str, Any] | None) -> None:
+        """By the BibTeX of a card, where it has any; else by the words of its source."""
+        if card is None:
+            self.uncited.append(f"the report carries no card of {what}, and so no citation")
+        elif bibtex := str(card.get("bibtex", "")).strip():
+            for key, text in entries_of(bibtex):
+                self.entry(key, text, what)
+        elif source := str(card.get("citation") or card.get("source") or "").strip():
+            self.words(what, source, what.replace(" ", "-"))
+        else:
+            self.uncited.append(f"the card of {what} carries no citation")
+
+    def words(self, what: str, source: str, key: str) -> None:
+        """A source in words: its arXiv numbers, this software where it says so, or the words themselves."""
+        use = f"{what}: {source}"
+        numbers = dict.fromkeys(ARXIV.findall(source))
+        for number in numbers:
+            self.entry(f"arxiv{number}", _arxiv(number), use)
+        if OURS.search(source):
+            self.entry(SOFTWARE, self.software, use)
+        elif not numbers:
+            self.entry(key, _in_words(key, source), use)
+
+    def entry(self, key: str, text: str, use: str) -> None:
+        name, number = key, 1
+        while name in self._entries and self._entries[name][0] != text:
+            number += 1
+            name = f"{key}-{number}"
+        self._entries.setdefault(name, (text, {}))[1][use] = None
+
+    def citations(self) -> tuple[Citation, ...]:
+        return tuple(Citation(name, _called(name, text), tuple(uses)) for name, (text, uses) in self._entries.items())
+
+
+def entries_of(bibtex: str) -> Iterator[tuple[str, str]]:
+    """(key, text) of every entry of a BibTeX text; a text without one is an entry of its own, of kind misc."""
+    starts = list(ENTRY.finditer(bibtex))
+    if not starts:
+        key = re.sub(r"[^a-z0-9]+", "-", bibtex.lower()).strip("-")[:40]
+        yield key, _in_words(key, bibtex)
+        return
+    ends = [*(start.start() for start in starts[1:]), len(bibtex)]
+    for start, end in zip(starts, ends, strict=True):
+        yield start[1], bibtex[start.start() : end].strip()
+
+
+def _judging(findings: Iterable[Finding], cards: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """The cards of the diagnostics whose quantities the rules looked at, in the order of the report."""
+    # a rule's further conditions stand in what it requires: `gain at least 0.01`
+    looked_at = {word for finding in findings for word in (finding.quantity, *re.findall(r"\w+", finding.required))}
+    for key, card in cards.items():
+        if key.startswith("diagnostics/") and looked_at & set(map(str, card.get("quantities", ()))):
+            yield key
+
+
+def _called(name: str, text: str) -> str:
+    """The entry under this key, if it has another."""
+    key = ENTRY.search(text)[1]
+    return text if key == name else text.replace(key, name, 1)
+
+
+def _in_words(key: str, source: str) -> str:
+    """A source that is known by its words alone, in an entry that BibTeX and LaTeX can read."""
+    words = SPECIAL.sub(r"\\\1", UNSAFE.sub("", source))
+    return f"@misc{{{key},\n  note={{{words}}}\n}}"
+
+
+def _arxiv(number: str) -> str:
+    return f"@misc{{arxiv{number},\n  eprint={{{number}}}, archivePrefix={{arXiv}},\n  note={{arXiv:{number}}}\n}}"
+
+
+def _software(runs: Sequence[RunAudit]) -> str:
+    """This software in the versions that the runs wrote down, none where they did not."""
+    found = dict.fromkeys(
+        str(version)
+        for run in runs
+        if (
+            version := (run.record.provenance.get("versions") or {}).get(SOFTWARE)
+            or run.record.provenance.get(SOFTWARE)
+        )
+    )
+    version = f", version={{{', '.join(found)}}}" if found else ""
+    title = "fa_registry: an MLflow-tracked registry of feedback-alignment experiments with audit reports"
+    return f"@software{{{SOFTWARE},\n  title={{{title}}},\n  author={{{{The fa_registry maintainers}}}}{version}\n}}"
+
+
+def _key(edition: EditionReference) -> str:
+    return "edition-" + re.sub(r"[^a-z0-9]+", "-", edition.name.lower()).strip("-")

@@ -1,0 +1,107 @@
+"""How a LaTeX page is written: foreign text as itself, in characters that pdflatex knows, and tables that fit the paper."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import TypeVar
+
+from markupsafe import Markup
+
+from fa_registry.reporting.filters import visible
+from fa_registry.reporting.tex_symbols import ACCENTS, LOWERED, MATH, RAISED, SPECIAL, TEXT
+
+T = TypeVar("T")
+LONG = 20  # a word of more letters may have to be broken: digests, paths, options of a command
+STEP = 8  # of a long word without any sign: after so many letters
+BREAKS = "/._-=:,+()[]{}&?"
+BREAK = r"\allowbreak{}"
+TOKEN = re.compile(
+    rf"(?P<raised>[{''.join(RAISED)}]+)|(?P<lowered>[{''.join(LOWERED)}]+)"
+    rf"|(?P<accented>.[{''.join(ACCENTS)}])|(?P<joined>--+|,,+)|(?P<char>.)",
+    re.DOTALL,
+)
+
+
+def latex_text(text: str) -> Markup:
+    """Foreign text for a LaTeX page, on one line: no command, comment or paragraph in it; long words can be broken.
+
+    A character without a LaTeX command is shown by its number, ⟨U+4E2D⟩, so that every text compiles.
+    """
+    line = re.sub(r"[ \t\n]+", " ", visible(text)).strip(" ")
+    return Markup(_encoded(line))
+
+
+def latex_block(text: str) -> Markup:
+    """Several lines of foreign text, each a paragraph of its own, their indentation kept; for a flushleft surrounding."""
+    lines = [line.rstrip() for line in visible(text).replace("\t", "    ").strip("\n").split("\n")]
+    return Markup("\n".join(f"{_indented(line)}\\par" for line in lines))
+
+
+def latex_comment(text: str) -> Markup:
+    """Foreign text for the rest of a line that begins with %: as it is, to be searched for; TeX reads nothing there."""
+    return Markup(re.sub(r"[ \t\n]+", " ", visible(text)).strip(" "))
+
+
+def parts(items: Sequence[T], most: int) -> tuple[tuple[tuple[int, T], ...], ...]:
+    """The items with their places, at most so many together: a table that is too wide for paper is set in parts."""
+    placed = tuple(enumerate(items))
+    return tuple(placed[start : start + most] for start in range(0, len(placed), most))
+
+
+def _indented(line: str) -> str:
+    bare = line.lstrip(" ")
+    # \leavevmode: without it TeX drops the spaces at the beginning of a paragraph, and an empty line altogether
+    return r"\leavevmode\hangindent=1.5em\relax " + "~" * (len(line) - len(bare)) + _encoded(bare)
+
+
+def _encoded(text: str) -> str:
+    return " ".join(_word(word) for word in unicodedata.normalize("NFC", text).split(" "))
+
+
+def _word(word: str) -> str:
+    """One word; a long one with places where a line may end, an even piece of letters and digits at a time."""
+    if len(word) <= LONG:
+        return _symbols(word)
+    pieces = re.findall(rf"[^{re.escape(BREAKS)}]{{1,{STEP}}}[{re.escape(BREAKS)}]*|[{re.escape(BREAKS)}]+", word)
+    return BREAK.join(_symbols(piece) for piece in pieces)
+
+
+def _symbols(text: str) -> str:
+    return "".join(_symbol(match) for match in TOKEN.finditer(unicodedata.normalize("NFC", text)))
+
+
+def _symbol(match: re.Match[str]) -> str:
+    text = match.group()
+    if match["raised"]:
+        return rf"\ensuremath{{^{{{''.join(RAISED[char] for char in text)}}}}}"
+    if match["lowered"]:
+        return rf"\ensuremath{{_{{{''.join(LOWERED[char] for char in text)}}}}}"
+    if match["joined"]:  # TeX would make a dash of --, also in the options of a command, and a quotation mark of ,,
+        return "{}".join(text)
+    return _accented(*text) if match["accented"] else _char(text)
+
+
+def _char(char: str) -> str:
+    for table in (SPECIAL, TEXT):
+        if char in table:
+            return table[char]
+    if char in MATH:
+        return rf"\ensuremath{{{MATH[char]}}}"
+    if " " <= char <= "~":
+        return char
+    parts = unicodedata.normalize("NFD", char)
+    if len(parts) == 2 and parts[1] in ACCENTS:
+        return _accented(*parts)
+    return _symbols(f"⟨U+{ord(char):04X}⟩")
+
+
+def _accented(letter: str, mark: str) -> str:
+    """A letter under its accent: é, or in formulas V̄."""
+    text, math = ACCENTS[mark]
+    if letter.isascii() and letter.isalpha():
+        return rf"{text}{{{letter}}}"
+    if letter in MATH and math:
+        return rf"\ensuremath{{{math}{{{MATH[letter]}}}}}"
+    return _char(letter) + _symbols(f"⟨U+{ord(mark):04X}⟩")

@@ -1,0 +1,233 @@
+"""Site × epoch heat maps of growth and Γ, a small multiple a method: where in depth and when in training it happens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.collections import PolyCollection
+
+from fa_registry.protocol.grouping import Group
+from fa_registry.records import Reading, RunAudit
+from fa_registry.reporting import filters
+from fa_registry.reporting.figures import LIMIT, TICK
+from fa_registry.reporting.naming import group_label, short_names
+from fa_registry.reporting.page_figures import _heat_scale
+from fa_registry.reporting.page_figures._heat_scale import HATCH, Scale
+from fa_registry.reporting.page_figures._inches import (
+    LABEL,
+    SMALL,
+    WIDTH,
+    Box,
+    Inches,
+    frame,
+    whole_ticks,
+)
+from fa_registry.reporting.page_figures.exact import is_exact
+from fa_registry.reporting.page_figures.plates import data_uri, distinct
+from fa_registry.reporting.parts import Number, Plate, PlateGroup, PlateLine
+from fa_registry.reporting.trajectories import PANELS, limit, table_epochs
+
+ACROSS, MOST, LETTERS = 3, 24, 21  # panels a row and a figure; letters of a name
+LEFT, HEAD, PANEL, GAP, BOTTOM = 0.42, 0.66, 0.78, 0.42, 0.36  # inches
+COLUMNS = ("method", "site", "epoch", "value", "reason", "exact", "run_ids")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A quantity of RunRecord.by_site. scale: it spans decades, its mean over seeds is geometric."""
+
+    name: str
+    title: str
+    symbol: str
+    words: str
+    kind: str
+    scale: bool
+
+
+QUANTITIES = (
+    Quantity("growth", "Growth by site and epoch", "growth of a block", "‖h_l‖ / ‖h_l−1‖", "num", scale=True),
+    Quantity("gamma", "Γ by site and epoch", "Γ", "Γ, cosine of credit and gradient", "cos", scale=False),
+)
+
+
+def heat_numbers(quantity: Quantity, groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """One row a method, site and epoch: the mean over its seeds. NaN exactly where `reason` says why; controls are left out.
+
+    cards: of the report; they say at which sites Γ is exact by construction. A method of which all are is left out there.
+    """
+    rows = [row for group in groups if not group.control for row in _rows(quantity, group, cards)]
+    made = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float, "exact": bool})
+    tells = made.groupby("method")["exact"].transform(lambda exact: not exact.all()) if len(made) else []
+    return made[tells].reset_index(drop=True) if len(made) else made
+
+
+def _rows(quantity: Quantity, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple]:
+    runs = [run for run in group.runs if quantity.name in run.record.by_site]
+    if not runs:
+        return
+    label, method = group_label(group), runs[0].record.spec.method
+    longest = max((run.record.by_site[quantity.name] for run in runs), key=lambda one: one.epochs[-1])
+    ids = " ".join(run.record.run_id for run in runs)
+    for site in range(len(longest.sites)):
+        exact = quantity.name == "gamma" and is_exact(method, site, len(longest.sites), cards)
+        for epoch in longest.epochs:
+            mean = _mean([_at(quantity, run, site, epoch) for run in runs], quantity.scale)
+            yield (label, site, epoch, mean.value, mean.reason, exact, ids)
+
+
+def _at(quantity: Quantity, run: RunAudit, site: int, epoch: int) -> Reading:
+    series = run.record.by_site[quantity.name]
+    if epoch not in series.epochs or site >= len(series.sites):
+        return Reading(None, "this run was not measured there")
+    return series.sites[site][series.epochs.index(epoch)]
+
+
+def _mean(readings: Sequence[Reading], scale: bool) -> Reading:
+    """Over the seeds that have a value; one that is not finite leaves no mean."""
+    broken = next((one for one in readings if one.not_finite), None)
+    known = [one.value for one in readings if one.value is not None]
+    if broken or not known:
+        return broken or readings[0]
+    if scale and min(known) <= 0:
+        return Reading(None, "no geometric mean: a value is not positive")
+    logs = [math.log10(value) for value in known] if scale else known
+    mean = math.fsum(logs) / len(logs)
+    return Reading(10.0**mean) if scale else Reading(mean)
+
+
+def heat_plates(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> tuple[Plate, ...]:
+    """The figures of one setting, of the quantities that were followed site by site."""
+    made = (_plate(quantity, groups, dpi, cards) for quantity in QUANTITIES)
+    return tuple(plate for plate in made if plate)
+
+
+def _plate(
+    quantity: Quantity, groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]
+) -> Plate | None:
+    numbers = heat_numbers(quantity, groups, cards)
+    if numbers["value"].isna().all():
+        return None
+    found = _limit(quantity, groups)
+    epochs = sorted(numbers["epoch"].unique().tolist())
+    shown = [epochs[place] for place in table_epochs(len(epochs) - 1)]
+    return Plate(
+        quantity.title,
+        f"{quantity.title}, mean over seeds. {'; '.join(_in_words(quantity, numbers))}.",
+        _caption(quantity, numbers, found),
+        data_uri(draw(quantity, numbers, found[1] if found else None, dpi)),
+        f"{quantity.words}, mean over seeds, at {len(shown)} of the {len(epochs)} epochs drawn",
+        tuple(f"epoch {epoch}" for epoch in shown),
+        tuple(_table(quantity, numbers, shown)),
+    )
+
+
+def _limit(quantity: Quantity, groups: Sequence[Group]) -> tuple[str, float] | None:
+    panel = next((panel for panel in PANELS if panel.judged == quantity.name), None)
+    return limit(panel, groups) if panel else None
+
+
+def _caption(quantity: Quantity, numbers: pd.DataFrame, found: tuple[str, float] | None) -> str:
+    mean = "geometric mean" if quantity.scale else "mean"
+    words = f"{quantity.words}: a panel a method, {mean} over seeds."
+    words += f" Orange is beyond the limit of {found[0]}, {filters.compact(found[1])}." if found else ""
+    words += " Blue is positive, orange negative." if not quantity.scale else ""
+    words += " Hatched: no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""
+    words += " Exact: Γ = 1 by construction." if numbers["exact"].any() else ""
+    hidden = numbers["method"].nunique() - MOST
+    return f"{words} {hidden} more methods are in the table." if hidden > 0 else words
+
+
+def _nowhere(numbers: pd.DataFrame) -> pd.Series:
+    """Sites at which the quantity does not exist, such as the growth of the first: no epoch has a number."""
+    return numbers["value"].isna().groupby([numbers["method"], numbers["site"]]).transform("all")
+
+
+def _in_words(quantity: Quantity, numbers: pd.DataFrame) -> Iterator[str]:
+    """The last epoch's extremes, method by method."""
+    for method, rows in numbers[~numbers["exact"]].groupby("method", sort=False):
+        last = rows[rows["epoch"] == rows["epoch"].max()].dropna(subset="value")
+        if not len(last):
+            yield f"{method} has no number at the end"
+            continue
+        top, low = (last.loc[last["value"].idxmax()], last.loc[last["value"].idxmin()])
+        ends = [f"{filters.KINDS[quantity.kind](one['value'])} at site {one['site']}" for one in (low, top)]
+        yield f"{method} ends between {ends[0]} and {ends[1]}"
+
+
+def _table(quantity: Quantity, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterator[PlateGroup]:
+    told = numbers[~_nowhere(numbers) & numbers["epoch"].isin(epochs)]
+    for method, rows in told.groupby("method", sort=False):
+        ids = distinct(rows["run_ids"].iloc[0].split())
+        lines = []
+        for site, of_site in rows.groupby("site"):
+            values = dict(zip(of_site["epoch"], zip(of_site["value"], of_site["reason"], strict=True), strict=True))
+            readings = [_reading(*values.get(epoch, (math.nan, "not drawn at this epoch"))) for epoch in epochs]
+            lines.append(PlateLine(f"site {site}", tuple(Number(one, quantity.kind, ids) for one in readings)))
+        yield PlateGroup(str(method), ids, tuple(lines))
+
+
+def _reading(value: float, reason: str) -> Reading:
+    return Reading(float(value)) if value == value else Reading(None, reason)
+
+
+def draw(quantity: Quantity, numbers: pd.DataFrame, threshold: float | None, dpi: int) -> bytes:
+    """The picture of these numbers, nothing else. threshold: of the rule that judges the quantity."""
+    methods = list(dict.fromkeys(numbers["method"]))[:MOST]
+    shown = numbers[numbers["method"].isin(methods)]
+    sites = shown[~_nowhere(shown)]["site"]
+    counted = shown[~shown["exact"]]["value"].dropna()
+    scale = _heat_scale.growth(counted, threshold) if quantity.scale else _heat_scale.signed(counted)
+    sheet = Inches(HEAD + math.ceil(len(methods) / ACROSS) * (PANEL + GAP) - GAP + BOTTOM, dpi)
+    _heat_scale.bar(sheet, scale, quantity.symbol, LEFT, 0.1)
+    wide = (WIDTH - LEFT - 0.12) / ACROSS
+    for place, (method, name) in enumerate(zip(methods, short_names(methods, LETTERS), strict=True)):
+        row, column = divmod(place, ACROSS)
+        corner = LEFT + column * wide, HEAD + row * (PANEL + GAP)
+        rows = shown[shown["method"] == method]
+        ends = rows["epoch"].max(), sites.min() - 0.5, sites.max() + 0.5
+        box = Box(*corner, wide - 0.14, PANEL, 0, max(ends[0], 1), *ends[1:])
+        sheet.text(box.left, box.top - 0.1, name, fontsize=LABEL)
+        _cells(sheet, box, rows[rows["site"].isin(set(sites))], scale)
+        _axes(sheet, box, sites, labelled=column == 0, named=place + ACROSS >= len(methods))
+    return sheet.png(scale.colours, [HATCH, LIMIT])
+
+
+def _cells(sheet: Inches, box: Box, rows: pd.DataFrame, scale: Scale) -> None:
+    """A field an epoch and site, as wide as the epochs until the next one that is drawn."""
+    epochs = np.array(sorted(rows["epoch"].unique()), dtype=float)
+    edges = np.concatenate([[box.first], (epochs[1:] + epochs[:-1]) / 2, [box.last]])
+    place = {epoch: index for index, epoch in enumerate(epochs)}
+    filled: list[tuple[list[tuple[float, float]], str]] = []
+    for site, epoch, value, exact in zip(rows["site"], rows["epoch"], rows["value"], rows["exact"], strict=True):
+        left, right = (box.x(edge) for edge in edges[place[epoch] :][:2])
+        top, bottom = box.y(site + 0.5), box.y(site - 0.5)
+        corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
+        if exact:
+            continue  # Γ = 1 there, whatever is trained
+        if value == value:
+            filled.append((corners, scale.colour(value)))
+        else:
+            sheet.lines([[corners[0], corners[2]], [corners[1], corners[3]]], HATCH, linewidths=0.5)
+    cells = PolyCollection([corners for corners, _ in filled], facecolors=[one for _, one in filled], linewidths=0)
+    for site in sorted(set(rows.loc[rows["exact"], "site"])):
+        sheet.text(box.left + box.width / 2, box.y(site), "exact", ha="center", color=TICK)
+    cells.set_antialiased(False)  # soft edges between fields would be seams
+    sheet.axes.add_collection(cells, autolim=False)
+
+
+def _axes(sheet: Inches, box: Box, sites: pd.Series, labelled: bool, named: bool) -> None:
+    frame(sheet, box)
+    for epoch, side in ((0, "left"), (int(box.last), "right")):  # inwards, so that two panels' ends do not meet
+        sheet.text(box.x(epoch), box.bottom + 0.09, str(epoch), ha=side, color=TICK)
+    if named:
+        sheet.text(box.left + box.width / 2, box.bottom + 0.24, "epoch", ha="center")
+    if labelled:
+        sheet.text(0.02, box.top - 0.1, "site l", fontsize=SMALL)
+        for tick in whole_ticks(int(sites.max())):
+            if tick >= sites.min():
+                sheet.text(box.left - 0.05, box.y(tick), str(tick), ha="right", color=TICK)

@@ -1,0 +1,188 @@
+"""The written pages in a real browser: nothing runs, nothing leaves, and they can be read, used and printed by anyone.
+
+The audit has every state there is, and hostile text wherever foreign text is shown.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.end_to_end.browser import chromium
+from tests.end_to_end.conftest import needed
+from tests.reporting.page import written
+from tests.reporting.runs import HOSTILE
+from tests.reporting.scenes import full_report, small_report
+
+pytestmark = pytest.mark.browser
+
+PHONE, LAPTOP = {"width": 380, "height": 800}, {"width": 1400, "height": 1000}
+INDEX, FORM = "full/index.html", "full/forms/fa-*.html"
+PAGES = [INDEX, FORM, "full/forms/drtp-*.html", "small/index.html", "small/forms/dfa-*.html"]
+UNFOLD = "() => document.querySelectorAll('details').forEach(one => one.open = true)"
+# Everything that Tab must reach as the page stands: what is folded away is not there yet.
+REACHABLE = """() => [...document.querySelectorAll('a[href], summary, [tabindex="0"]')]
+    .filter(one => one.checkVisibility({contentVisibilityAuto: true}))"""
+FOCUSED = f"""() => {{
+    const one = document.activeElement, style = getComputedStyle(one), box = one.getBoundingClientRect();
+    return {{
+        place: ({REACHABLE})().indexOf(one),
+        ring: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2,
+        seen: box.width > 0 && box.right > 0 && box.bottom > 0 && box.top < innerHeight && box.left < innerWidth,
+    }} }}"""
+# What scrolls sideways, and the browser lets no key reach.
+UNREACHED = """() => [...document.querySelectorAll('body *')]
+    .filter(one => ['auto', 'scroll'].includes(getComputedStyle(one).overflowX))
+    .filter(one => one.scrollWidth > one.clientWidth && one.tabIndex < 0).map(one => one.outerHTML.slice(0, 80))"""
+# What would be cut on paper, which has no scroll bars.
+BOXED = """() => [...document.querySelectorAll('.scroll, pre')]
+    .filter(one => getComputedStyle(one).overflow !== 'visible').map(one => one.outerHTML.slice(0, 80))"""
+# What sticks out of the page: inside a box that scrolls it may.
+STICKING_OUT = """() => [...document.querySelectorAll('body *')]
+    .filter(one => !one.closest('.scroll, pre, .skip') && one.getBoundingClientRect().right > innerWidth + 1)
+    .map(one => one.outerHTML.slice(0, 80))"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """full/ and small/: the audits of tests/reporting/scenes.py."""
+    made = tmp_path_factory.mktemp("pages")
+    for name, report in (("full", full_report()), ("small", small_report())):
+        written(report, made / name)
+    return made
+
+
+@pytest.fixture
+def opened(browser, folder):
+    """opened(pattern of a page's name, …options of playwright's new_page) → the loaded page."""
+    pages = []
+
+    def open_page(name: str, **options):
+        (path,) = folder.glob(name)
+        page = browser.new_page(**{"viewport": LAPTOP, **options})
+        pages.append(page)
+        page.goto(path.as_uri())
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "viewport"), [("light", PHONE), ("dark", LAPTOP)], ids=["light phone", "dark laptop"]
+)
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_nothing_serious(opened, name, scheme, viewport):
+    page = opened(name, color_scheme=scheme, viewport=viewport)
+    page.evaluate(UNFOLD)
+    found = Axe().run(page).response["violations"]
+    serious = [
+        (one["id"], node["target"], node["failureSummary"])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
+    assert serious == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_keyboard_reaches_everything_in_order_and_shows_where_it_is(opened, name):
+    page = opened(name)
+    count = len(page.evaluate_handle(REACHABLE).get_properties())
+    visited = []
+    for _ in range(count):
+        page.keyboard.press("Tab")
+        visited.append(page.evaluate(FOCUSED))
+    assert [one["place"] for one in visited] == list(range(count))
+    assert [one["place"] for one in visited if not (one["ring"] and one["seen"])] == []
+
+
+def test_the_skip_link_leads_past_the_head(opened):
+    page = opened(INDEX)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("Audit table")
+
+
+def test_enter_unfolds_a_finding(opened):
+    page = opened(INDEX)
+    first = page.locator(".brief details").first
+    sentence = first.locator(".sentence").first
+    assert not sentence.is_visible()
+    first.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+    assert sentence.is_visible()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_phone_scrolls_no_page_sideways_and_every_wide_box_by_key(opened, name):
+    page = opened(name, viewport=PHONE)
+    page.evaluate(UNFOLD)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert page.evaluate(STICKING_OUT) == []
+    assert page.evaluate(UNREACHED) == []
+
+
+def test_on_a_phone_the_method_stays_while_the_audit_table_scrolls(opened):
+    page = opened(INDEX, viewport=PHONE)
+    box = page.locator(".scroll.tall").first
+    method = box.locator("tbody th").first
+    before = method.bounding_box()["x"]
+    box.evaluate("one => one.scrollLeft = 200")
+    assert box.evaluate("one => one.scrollLeft") == 200
+    assert method.bounding_box()["x"] == pytest.approx(before, abs=2)
+
+
+@pytest.mark.parametrize("name", [INDEX, FORM])
+def test_paper_holds_the_tables_uncut_and_what_is_folded_on_the_screen(opened, name, tmp_path):
+    page = opened(name, color_scheme="dark")
+    text = _printed(page, tmp_path / "page.pdf")
+    cells = page.locator("table").first.locator(":is(th, td):not(:last-child)").all_text_contents()
+    missing = [cell for cell in cells if _letters(cell) not in _letters(text)]
+    assert cells and missing == []
+    page.emulate_media(media="print")
+    assert page.evaluate(BOXED) == []
+    sentences = page.locator(".sentence").all_text_contents()
+    assert sentences and [one for one in sentences if _letters(one) not in _letters(text)] == []
+
+
+def _printed(page, path: Path) -> str:
+    page.pdf(path=str(path), format="A4")
+    found = subprocess.run([needed("pdftotext"), "-raw", str(path), "-"], capture_output=True, text=True, check=True)
+    return found.stdout
+
+
+def _letters(text: str) -> str:
+    """Letters and digits alone: a line break or a footnote's height changes nothing of them."""
+    return "".join(char for char in text if char.isalnum())
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_foreign_text_is_text_and_nothing_runs_or_leaves(browser, folder, name):
+    (path,) = folder.glob(name)
+    page = browser.new_page()
+    noticed, requested = [], []
+    page.on("dialog", lambda dialog: (noticed.append(dialog.message), dialog.dismiss()))
+    page.on("console", lambda message: noticed.append(message.text))
+    page.on("pageerror", lambda error: noticed.append(str(error)))
+    page.on("request", lambda request: requested.append(request.url))
+    page.goto(path.as_uri())
+    page.evaluate(UNFOLD)
+    page.wait_for_load_state("networkidle")
+    assert noticed == []
+    assert [url for url in requested if not url.startswith("data:")] == [path.as_uri()]
+    assert page.locator("script").count() == 0
+    assert HOSTILE in page.locator("body").inner_text()
+    page.close()

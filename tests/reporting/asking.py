@@ -1,0 +1,63 @@
+"""One question of the checklist put to one run, changed as a test likes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from fa_registry.records import AuditReport, Integrity, Reading, RunAudit
+from fa_registry.reporting.pitfalls_words import Asked
+from fa_registry.reporting.sources import Sources
+
+
+def run_of(report: AuditReport, method: str = "dfa", seed: int = 42) -> RunAudit:
+    return next(
+        run
+        for run in report.runs
+        if (run.record.spec.method, run.record.spec.seed, run.record.spec.control) == (method, seed, "none")
+    )
+
+
+def changed(
+    run: RunAudit,
+    sites: Mapping[str, Any] | None = None,
+    scalars: Mapping[str, Any] | None = None,
+    conventions: Mapping[str, Any] | None = None,
+    integrity: str = "",
+    details: tuple[str, ...] = (),
+    **fields: Any,
+) -> RunAudit:
+    """sites: quantity → a number for all five sites, or a row; scalars: quantity → number; None takes one away.
+
+    fields: of the record; spec: a mapping of fields of its specification.
+    """
+    measured = run.record.measurements
+    rows = {name: _row(value) for name, value in (sites or {}).items()}
+    single = {name: _reading(value) for name, value in (scalars or {}).items()}
+    measured = dataclasses.replace(
+        measured,
+        sites={**measured.sites, **rows},
+        scalars={**measured.scalars, **single},
+        conventions={**measured.conventions, **(conventions or {})},
+    )
+    if "spec" in fields:
+        fields["spec"] = dataclasses.replace(run.record.spec, **fields["spec"])
+    if integrity:
+        fields["integrity"] = Integrity(integrity, details)
+    return dataclasses.replace(run, record=dataclasses.replace(run.record, measurements=measured, **fields))
+
+
+def asked(report: AuditReport, run: RunAudit, **cards: Any) -> Asked:
+    """The run in its report, in the place of the one of its id; cards: of plugins, by `methods/dfa`."""
+    runs = tuple(run if one.record.run_id == run.record.run_id else one for one in report.runs)
+    sources = Sources.of(dataclasses.replace(report, runs=runs, cards={**report.cards, **cards}))
+    return Asked(run, [run], sources)
+
+
+def _row(value: Any) -> tuple[Reading, ...]:
+    return tuple(map(_reading, value)) if isinstance(value, (list, tuple)) else (_reading(value),) * 5
+
+
+def _reading(value: Any) -> Reading:
+    return Reading(None, "taken away") if value is None else Reading(float(value))

@@ -1,0 +1,96 @@
+"""No finding without a word: every state of every shipped edition leads to a claim, and an edition's own words do too."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fa_registry.protocol.judges import PROVISIONAL, UNDECIDED
+from fa_registry.protocol.rules import Rule, load_edition, shipped
+from fa_registry.records import Reading
+from fa_registry.reporting.claims import claims
+from fa_registry.reporting.claims_states import state_claims
+from tests.reporting.scenes import a_finding
+
+
+def states_of(rule: Rule) -> list[tuple[str, str]]:
+    """(state, outcome) of everything a rule can say of a run."""
+    known = [(rule.fired, rule.outcome), (rule.clear, "pass")]
+    known += [(also.clear, "pass") for also in rule.also]
+    if rule.judge == "seeds_margin":
+        known += [(UNDECIDED, "warn"), (PROVISIONAL, "warn")]
+    if rule.judge == "limit" and rule.guard:
+        known.append((rule.guard.fired, "warn"))
+    return known
+
+
+EVERY = [
+    pytest.param(rule, state, outcome, id=f"{name}-{rule.code}-{state}")
+    for name in shipped()
+    for rule in load_edition(name).rules
+    for state, outcome in states_of(rule)
+]
+
+
+def as_found(rule: Rule, state: str, outcome: str):
+    seeds = rule.judge == "seeds_margin"
+    return a_finding(
+        rule.code,
+        outcome,
+        title=rule.title,
+        quantity="margin_pp" if seeds else rule.quantity,
+        observed=Reading(3.0),
+        threshold=rule.threshold,
+        state=state,
+        gating=rule.gating,
+        interval=(1.0, 5.0) if seeds and state != PROVISIONAL else None,
+        seeds=3 if seeds else 1,
+    )
+
+
+@pytest.mark.parametrize(("rule", "state", "outcome"), EVERY)
+def test_every_state_of_every_shipped_edition_ends_in_words(rich, rule, state, outcome):
+    dfa = next(run for run in rich.runs if run.record.spec.method == "dfa")
+    bare = dataclasses.replace(dfa, findings=(), verdict=dataclasses.replace(dfa.verdict, outcome="fail"))
+    silent = {claim.text for claim in claims([bare])}
+    said = [
+        claim
+        for claim in claims([dataclasses.replace(bare, findings=(as_found(rule, state, outcome),))])
+        if claim.text not in silent
+    ]
+    assert said and all(claim.run_ids == (dfa.record.run_id,) for claim in said)
+    assert (outcome == "fail") <= any(claim.kind == "not" for claim in said)
+    assert (outcome == "pass") <= all(claim.kind in ("may", "note") for claim in said)
+    shipped_words = "is there (" not in said[0].text and "may not be claimed (" not in said[0].text
+    assert shipped_words  # a state of a shipped edition has a sentence of its own
+
+
+@pytest.mark.parametrize(("outcome", "kind"), [("fail", "not"), ("warn", "open"), ("pass", "note")])
+def test_the_words_of_a_users_edition_are_passed_on(rich, outcome, kind):
+    run = dataclasses.replace(rich.runs[0], findings=(a_finding("Z", outcome, quantity="rho", state="ODD"),))
+    (claim,) = state_claims([run])
+    assert claim.kind == kind and "(ODD)" in claim.text and "Z: required, observed" in claim.text
+
+
+@pytest.mark.parametrize("outcome", ["waived", "skipped", "not_applicable", "error"])
+def test_what_other_claims_tell_is_not_told_twice(rich, outcome):
+    run = dataclasses.replace(rich.runs[0], findings=(a_finding("D1", outcome, state="OK"),))
+    assert list(state_claims([run])) == []
+
+
+def test_a_collapse_of_the_aggregation_is_walked_back_beside_a_specific_gamma(rich):
+    sentence = (
+        "D4: required, observed 0.048: SPECIFIC; aggregation collapse: without site 0 the mean gamma changes by 80%"
+    )
+    finding = a_finding("D4", "warn", quantity="gamma_null_p", state="SPECIFIC", gating=False, sentence=sentence)
+    said = {claim.kind: claim.text for claim in claims([dataclasses.replace(rich.runs[4], findings=(finding,))])}
+    assert "The mean Γ may not stand for the whole network: without site 0 the mean gamma changes by 80%" in said["not"]
+    quiet = dataclasses.replace(finding, sentence="D4: required, observed 0.048: SPECIFIC")
+    assert not list(state_claims([dataclasses.replace(rich.runs[4], findings=(quiet,))]))
+
+
+def test_figures_are_looked_up(rich):
+    run = dataclasses.replace(rich.runs[0], findings=(a_finding("S", "warn", quantity="stability_mid", state="HIGH"),))
+    (claim,) = state_claims([run])
+    assert "mean cosine 0.100" in claim.text and claim.kind == "not"
