@@ -116,18 +116,23 @@ def verify(
 
 
 @click.command()
-@click.argument("report_file", default="reports/audit.json", metavar="[REPORT]")
+@click.argument("report_file", default="", metavar="[REPORT]")
+@click.option("--study", default="", metavar="NAME", help="The newest audit of a study, from the store.")
 @OUT
 @TEMPLATES
+@STORE
 @JSON
-@examples("report", "report reports/audit.json --out elsewhere", "report --templates my-templates")
-def report(report_file: str, out: str, templates: str, as_json: bool) -> None:
-    """Render the pages of an audit.json again; same records, same bytes."""
-    from fa_registry.commands.verify import load_report
-    from fa_registry.reporting.render import render_report
+@examples(
+    "report",
+    "report --study methods --out reports",
+    "report reports/audit.json --out elsewhere",
+    "report --templates my-templates",
+)
+def report(report_file: str, study: str, out: str, templates: str, store: str, as_json: bool) -> None:
+    """Render the pages of an audit again, of reports/audit.json unless told otherwise; same records, same bytes."""
+    from fa_registry.commands.report import run_report
 
-    pages = render_report(load_report(parsing.existing(report_file)), parsing.folder(out), parsing.folder(templates))
-    rendered(pages, as_json)
+    rendered(run_report(report_file, study, out, templates, store), as_json)
 
 
 @click.command()

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
-from fa_registry import jsonio
 from fa_registry.commands.editions import load_or_name, signature
-from fa_registry.commands.verify import load_report
+from fa_registry.commands.report import recorded_report
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
-from fa_registry.records import AuditReport, EditionReference
+from fa_registry.records import EditionReference
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.training.model_folder import Opinion
-
-REPORT = "audit.json"
 
 
 def opinions(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple[Opinion, ...]]:
@@ -26,7 +21,7 @@ def opinions(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple
     audit_run_id = run.tags.get(schema.TAG_REPORT, "")
     if not audit_run_id:
         raise UsageError(f"run {run.run_id} ({run.name}) was never audited; judge it first: {_audit(run, edition)}")
-    report = _report(tracker, audit_run_id)
+    report = recorded_report(tracker, audit_run_id)
     place = next((at for at, one in enumerate(report.runs) if one.record.run_id == run.run_id), None)
     if place is None:
         raise IntegrityError(
@@ -68,21 +63,6 @@ def _reference(edition: str) -> EditionReference:
     if loaded is None:
         raise InvalidFields("promote", problems)
     return loaded.reference
-
-
-def _report(tracker: Tracker, audit_run_id: str) -> AuditReport:
-    audit = tracker.get(audit_run_id)
-    path = tracker.artifact(audit_run_id, REPORT)
-    if path is None:
-        raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing")
-    report = load_report(path)
-    # of the text and not of the report: a field that a later release adds has no part in what was recorded
-    found = jsonio.digest_of(json.loads(path.read_text(encoding="utf-8")))
-    if audit.tags.get(schema.TAG_AUDIT) != found:
-        raise IntegrityError(
-            f"audit {audit_run_id}: expected a report with digest {audit.tags.get(schema.TAG_AUDIT, 'none')}, found {found}"
-        )
-    return report
 
 
 def _audit(run: StoredRun, edition: str) -> str:
