@@ -15,7 +15,7 @@ from benchmarks.data_path import measure_throughput, throughput_lines
 from benchmarks.overheads import measure_overheads, overhead_lines
 from benchmarks.registry_scale import SIZES, measure_sizes, scale_lines
 from benchmarks.step_time import measure_steps, step_lines
-from fa_registry.training.loop import pinned_threads
+from fa_registry.training.devices import pinned_threads
 
 
 def main(arguments: list[str]) -> None:

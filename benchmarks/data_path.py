@@ -30,9 +30,10 @@ from benchmarks.published_loop import PublishedLoop
 from benchmarks.timing import Spread, ratios
 from fa_registry.datasets import cifar10
 from fa_registry.datasets._torchvision import torchvision_datasets
-from fa_registry.training.loop import Trainer, pinned_threads
+from fa_registry.training.devices import pinned_threads
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.task import Task, prepare
+from fa_registry.training.trainer import Trainer
 
 IMAGES, BATCH, WORKERS, CORES, ROUNDS = 5_000, 128, 2, 2, 5
 STEPS = -(-IMAGES // BATCH)

@@ -18,7 +18,8 @@ from benchmarks.step_time import BATCH, our_step
 from benchmarks.tasks import CIFAR_CARD, cifar_task
 from benchmarks.timing import Spread, interleaved, ratios
 from fa_registry import methods
-from fa_registry.training.loop import Trainer, pinned_threads
+from fa_registry.training.devices import pinned_threads
+from fa_registry.training.trainer import Trainer
 
 ROUNDS, CALLS = 40, 1
 ARCHITECTURE = "resmlp"

@@ -23,7 +23,7 @@ from benchmarks.tables import header, inserted, line, row
 from fa_registry import jsonio, provenance
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import AuditReport
-from fa_registry.training.loop import pinned_threads
+from fa_registry.training.devices import pinned_threads
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "docs" / "measured" / "methods.json"

@@ -12,9 +12,10 @@ from benchmarks.timing import interleaved
 from benchmarks.tracking_cost import TrackingCost, measure_tracking
 from fa_registry import diagnostics
 from fa_registry.records import Measurements
-from fa_registry.training.loop import EpochRow, Trainer
+from fa_registry.training.loop import EpochRow
 from fa_registry.training.measuring import accuracy, measure
 from fa_registry.training.task import Task
+from fa_registry.training.trainer import Trainer
 
 ROUNDS = 9
 CIFAR_STEPS = 24  # timed of the epoch's 391; the rest is scaled

@@ -13,8 +13,8 @@ from benchmarks.limit import Limit, Shape, floor_work, limit_of
 from benchmarks.published_loop import PublishedLoop
 from benchmarks.tasks import CIFAR_CARD, cifar_task
 from benchmarks.timing import Spread, interleaved, ratios
-from fa_registry.training.loop import Trainer
 from fa_registry.training.measuring import measure
+from fa_registry.training.trainer import Trainer
 
 BATCH = 128
 ROUNDS, CALLS = 15, 8

@@ -30,8 +30,9 @@ from fa_registry.statistics import summary
 from fa_registry.studies.study import load_study
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.training.loop import Trainer, pinned_threads
+from fa_registry.training.devices import pinned_threads
 from fa_registry.training.task import prepare
+from fa_registry.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "docs" / "measured" / "toy_lq.json"

@@ -11,9 +11,10 @@ from statistics import median
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.schema import metrics
 from fa_registry.tracking.writer import FLUSH_SECONDS, RunWriter
-from fa_registry.training.loop import EpochRow, Outcome, Trainer
+from fa_registry.training.loop import EpochRow, Outcome
 from fa_registry.training.measuring import with_conventions
 from fa_registry.training.task import Task
+from fa_registry.training.trainer import Trainer
 
 RUNS = 3  # the medians are reported: the first pays for an empty database
 

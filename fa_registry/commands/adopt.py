@@ -23,8 +23,9 @@ from fa_registry.tracking.origin import Origin
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.adopted import put_into
+from fa_registry.training.devices import pinned_threads
 from fa_registry.training.foreign import SAFETENSORS, read_foreign
-from fa_registry.training.loop import EpochRow, Outcome, has_diverged, pinned_threads
+from fa_registry.training.loop import EpochRow, Outcome, has_diverged
 from fa_registry.training.measuring import measure, with_final
 from fa_registry.training.naming import run_name
 from fa_registry.training.specs import parse_spec

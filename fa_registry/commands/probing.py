@@ -21,10 +21,11 @@ from fa_registry.errors import RegistryError
 from fa_registry.records import RunSpec
 from fa_registry.studies.executors.local import JobEvent
 from fa_registry.training.controls import rung, train_mode
-from fa_registry.training.loop import Trainer, pinned_threads
+from fa_registry.training.devices import pinned_threads
 from fa_registry.training.measuring import measure
 from fa_registry.training.naming import setting_label
 from fa_registry.training.task import EVAL_SAMPLES, Task, assemble
+from fa_registry.training.trainer import Trainer
 
 BUDGET_SECONDS = 60.0  # checked between settings: the last one begun may exceed it
 FEW = 16  # samples of the first step; where they take long, the batch is not tried but reckoned in proportion

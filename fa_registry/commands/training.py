@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,11 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.tracking.writer import RunWriter
-from fa_registry.training.loop import EpochRow, Outcome, Trainer, pinned_threads, train
+from fa_registry.training.devices import pinned_threads
+from fa_registry.training.loop import EpochRow, Outcome, in_one_go, training
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.task import prepare
+from fa_registry.training.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -59,37 +61,45 @@ class TrainingResult:
 
 
 def run_training(job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]) -> TrainingResult:
+    """Train `job` into the store: `training_steps` in one go, on the job's number of threads."""
+    with pinned_threads(job.threads):
+        return in_one_go(training_steps(job, stop, report))
+
+
+def training_steps(
+    job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]
+) -> Generator[None, None, TrainingResult]:
     """Train `job` into the store. `report` hears (epoch, epochs, note, rule → epoch of first fire) after every epoch.
 
-    Stopped between epochs, it leaves a resume file and raises Interrupted; the same job then goes on from there.
+    Yields while a GPU works on an epoch. Stopped between epochs, it leaves a resume file and raises Interrupted; the same job
+    then goes on from there.
     """
     tracker = MlflowTracker(job.store, job.experiment, job.experiment_id)
     close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})
     watch = job.watch.of(job.spec.control)
     resume = ResumeFile(resume_folder(job.store), _resume_name(job.spec, watch))
-    with pinned_threads(job.threads):
-        root = Path(job.data_root) if job.data_root else None
-        task = prepare(job.spec, torch.device(job.spec.device_class), root)
-        trainer = Trainer(task)
-        rows = resume.read_into(trainer)
-        writer = RunWriter(tracker, task, job.study, job.parent, job.adopt, job.checkpoint_every)
-        try:
-            writer.start(prepare(job.spec, task.device, root).network if rows else task.network)
-            writer.restore(rows)
-            monitor = Monitor(watch, writer.tag, rows)
-            listener = _Listener(writer, resume, monitor, report)
-            outcome = train(trainer, listener, stop, rows[-1] if rows else None, lambda: monitor.ended_by)
-            writer.complete(outcome)
-        except Interrupted as error:
-            resume.write(trainer, writer.rows)  # between epochs: weights, generators and rows belong together
-            writer.interrupt(str(error))
-            raise
-        except KeyboardInterrupt:
-            writer.interrupt("interrupted inside an epoch")  # half an epoch is no state to go on from
-            raise
-        except BaseException as error:
-            writer.fail(error)
-            raise
+    root = Path(job.data_root) if job.data_root else None
+    task = prepare(job.spec, torch.device(job.spec.device_class), root)
+    trainer = Trainer(task)
+    rows = resume.read_into(trainer)
+    writer = RunWriter(tracker, task, job.study, job.parent, job.adopt, job.checkpoint_every)
+    try:
+        writer.start(prepare(job.spec, task.device, root).network if rows else task.network)
+        writer.restore(rows)
+        monitor = Monitor(watch, writer.tag, rows)
+        listener = _Listener(writer, resume, monitor, report)
+        outcome = yield from training(trainer, listener, stop, rows[-1] if rows else None, lambda: monitor.ended_by)
+        writer.complete(outcome)
+    except Interrupted as error:
+        resume.write(trainer, writer.rows)  # between epochs: weights, generators and rows belong together
+        writer.interrupt(str(error))
+        raise
+    except (KeyboardInterrupt, GeneratorExit):
+        writer.interrupt("interrupted inside an epoch")  # half an epoch is no state to go on from
+        raise
+    except BaseException as error:
+        writer.fail(error)
+        raise
     resume.remove()
     resumed_from = len(rows) - 1 if rows else 0
     figures, fired = headline(outcome), dict(monitor.fired)

@@ -87,7 +87,8 @@ class CreditInputs:
     output_gradient: g_L, of h_L's shape, exact, from the head alone.
     gradients: g_0..g_L where someone already ran the exact backward pass (measuring); None while training locally.
     images (N, …), labels (N,), losses ℓ_i (N,). network: see Stream. The two below are for learning feedback, never for a credit:
-    generator, on the images' device; progress: share of the training that is done, 0 to 1.
+    generator, on the images' device; progress: share of the training that is done, 0 to 1, a number or (), to be used as a
+    tensor: in a captured step it changes from replay to replay.
     """
 
     hidden: Sequence[Tensor]
@@ -100,7 +101,7 @@ class CreditInputs:
     labels: Tensor | None = None
     losses: Tensor | None = None
     network: Stream | None = None
-    progress: float = 0.0
+    progress: Tensor | float = 0.0
 
 
 class Method(abc.ABC):

@@ -74,7 +74,8 @@ def hardest_wrong(inputs: CreditInputs) -> Tensor:
     """One-hot rows (N, C) of the wrong class that the clean pass finds most probable."""
     probable = inputs.error + inputs.onehot
     wrong = (probable - 2 * inputs.onehot).argmax(dim=1)  # the true class is at most −1 there
-    return nn.functional.one_hot(wrong, inputs.onehot.shape[1]).to(inputs.onehot.dtype)
+    # one_hot would read the classes on the host to check them
+    return torch.zeros_like(inputs.onehot).scatter_(1, wrong[:, None], 1)
 
 
 def with_label(images: Tensor, rows: Tensor) -> Tensor:

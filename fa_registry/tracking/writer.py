@@ -21,9 +21,10 @@ from fa_registry.tracking.origin import Origin
 from fa_registry.tracking.series import write_series
 from fa_registry.training.checkpoint import save_tensors
 from fa_registry.training.devices import gpu_name
-from fa_registry.training.loop import EpochRow, Outcome, Trainer
+from fa_registry.training.loop import EpochRow, Outcome
 from fa_registry.training.naming import run_name, setting_label
 from fa_registry.training.task import Task
+from fa_registry.training.trainer import Trainer
 
 FLUSH_POINTS = 1000
 FLUSH_SECONDS = 2.0
@@ -171,6 +172,7 @@ class RunWriter:
             "parameters": parameter_count(task.network),
             "epochs_run": outcome.epochs,
             "resumed_from": self._resumed_from,
+            "stepping": outcome.stepping,
             "eval_indices": list(range(len(task.eval_batch[1]))),
             "digests": digests,
             **({"origin": self._origin.provenance} if self._origin else {}),

@@ -1,6 +1,9 @@
-"""Which device trains: auto prefers CUDA, cuda without one is an error."""
+"""Which device trains (auto prefers CUDA, cuda without one is an error), and with how many threads."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -21,3 +24,14 @@ def resolve(name: str) -> str:
 def gpu_name(device: torch.device) -> str:
     """The card's name, empty on a CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+
+
+@contextmanager
+def pinned_threads(count: int) -> Iterator[None]:
+    """Run with exactly `count` CPU threads: sums are ordered by it, so figures are bit-equal only at equal counts."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

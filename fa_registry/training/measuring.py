@@ -17,11 +17,13 @@ from fa_registry.records import Measurements, Reading, Scalar
 from fa_registry.terminal_loss import NO_CLASSES, is_regression
 from fa_registry.training.asking import check_finite
 from fa_registry.training.bench import bench_conventions, bench_of, credit_inputs, credits_under
+from fa_registry.training.precision import products
 from fa_registry.training.task import Task, eval_digest
 
 TEST_BATCH = 2048
 
 
+@products("fp32")
 def measure(
     task: Task,
     no_feedback: str = "",

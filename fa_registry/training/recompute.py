@@ -9,7 +9,7 @@ import torch
 
 from fa_registry.records import Measurements, RunSpec
 from fa_registry.training.checkpoint import load_into, load_tensors
-from fa_registry.training.loop import pinned_threads
+from fa_registry.training.devices import pinned_threads
 from fa_registry.training.measuring import measure, with_final
 from fa_registry.training.task import prepare
 

@@ -16,7 +16,8 @@ from safetensors import safe_open
 from fa_registry import jsonio
 from fa_registry.records import Measurements
 from fa_registry.training.checkpoint import load_tensors, save_tensors
-from fa_registry.training.loop import EpochRow, Trainer
+from fa_registry.training.loop import EpochRow
+from fa_registry.training.trainer import Trainer
 
 SECONDS_BETWEEN = 20.0  # a write takes milliseconds; losing more than this to a kill is a nuisance
 

@@ -13,12 +13,14 @@ from typing import Any
 from fa_registry import architectures, datasets, methods
 from fa_registry.catalog import Catalog
 from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
+from fa_registry.methods.base import ReplacesWeights
 from fa_registry.records import Recipe, RunSpec, Scalar
 from fa_registry.training import controls, devices
+from fa_registry.training.precision import PRECISIONS, obstacle
 from fa_registry.training.task import resolved
 
 CHOICES = {
-    "precision": ("fp32",),
+    "precision": PRECISIONS,
     "optimizer": ("adamw", "sgd"),
     "schedule": ("cosine", "constant"),
     "credit_norm": ("rms", "none"),
@@ -180,6 +182,10 @@ def _check_pairing(values: dict[str, Any]) -> list[str]:
         problems.append(
             f"architecture_options: num_blocks=0 leaves {values['method']!r} no block to send a credit to; use control=shallow"
         )
+    refused = obstacle(
+        values.get("precision", "fp32"), values.get("device_class", "cpu"), isinstance(method, ReplacesWeights)
+    )
+    problems += [f"precision: {refused}"] if refused else []
     return problems + _check_control(values, options.get("num_blocks"))
 
 

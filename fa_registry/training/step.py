@@ -25,6 +25,7 @@ from fa_registry.training.asking import credits_of, teach
 from fa_registry.training.chained import chained_backward, top_credit
 from fa_registry.training.controls import learns
 from fa_registry.training.norms import scales
+from fa_registry.training.precision import Run, call
 
 
 @dataclass(frozen=True)
@@ -61,13 +62,16 @@ class OutputError:
         return StepSums(self.losses.sum(), right.sum(), penalty)
 
 
-def exact_step(network: Network, images: Tensor, labels: Tensor, penalty: float) -> StepSums:
-    """Backpropagation: fill every .grad with that of mean CE + λ Σ_l mean_i ||f_l||² through the uncut graph."""
-    states, branches = [network.embed(images)], []
+def exact_step(network: Network, images: Tensor, labels: Tensor, penalty: float, run: Run = call) -> StepSums:
+    """Backpropagation: fill every .grad with that of mean CE + λ Σ_l mean_i ||f_l||² through the uncut graph.
+
+    run: see training.precision.runner.
+    """
+    states, branches = [run(network.embed, images)], []
     for block in network.blocks:
-        branches.append(block(states[-1]))
+        branches.append(run(block, states[-1]))
         states.append(network.step(states[-1], branches[-1]))
-    logits = network.readout(states[-1])
+    logits = run(network.readout, states[-1])
     output = OutputError.of(logits, labels)
     count = len(labels)
     roots, root_gradients = [logits], [output.error / count]
@@ -88,17 +92,18 @@ def local_step(
     penalty: float,
     credit_norm: str,
     generator: torch.Generator | None = None,
-    progress: float = 0.0,
+    progress: Tensor | float = 0.0,
+    run: Run = call,
 ) -> StepSums:
     """A local-credit method: fill every .grad by the rule above. Nothing flows from one block to another.
 
-    A learning feedback's .grad is filled too. generator, progress: see CreditInputs.
+    A learning feedback's .grad is filled too. generator, progress: see CreditInputs; run: training.precision.runner.
     """
     matrices = method.backward_weights(feedback, network) if isinstance(method, ReplacesWeights) else {}
     with backward_through(network, matrices):
-        embedded, states, branches = _cut_forward(network, images, chained=bool(matrices))
+        embedded, states, branches = _cut_forward(network, images, run, chained=bool(matrices))
     top = states[-1].requires_grad_()
-    logits = network.readout(top)
+    logits = run(network.readout, top)
     output = OutputError.of(logits, labels)
     count = len(labels)
     torch.autograd.backward(logits, output.error / count)  # trains the head; leaves g_L / N in top.grad
@@ -124,15 +129,17 @@ def local_step(
     return dataclasses.replace(sums, seen=inputs)
 
 
-def _cut_forward(network: Network, images: Tensor, chained: bool) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+def _cut_forward(
+    network: Network, images: Tensor, run: Run, chained: bool
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """embed(x) on its graph, the states h_0..h_L cut from it, and the branches f_l of the cut states.
 
     chained: the states below the top are leaves that require grad, so that a backward pass leaves there what it carries down.
     """
-    embedded = network.embed(images)
+    embedded = run(network.embed, images)
     states, branches = [embedded.detach()], []
     for block in network.blocks:
-        branches.append(block(states[-1].requires_grad_(chained)))
+        branches.append(run(block, states[-1].requires_grad_(chained)))
         states.append(network.step(states[-1].detach(), branches[-1].detach()))
     return embedded, states, branches
 
@@ -167,6 +174,4 @@ def learning(network: Network, branches: Sequence[Tensor]) -> list[Tensor]:
 
 def penalty_sum(branches: Sequence[Tensor], penalty: float, like: Tensor) -> Tensor:
     """Σ_l Σ_i λ||f_l||², what is added to the loss (a reported figure, not on the graph)."""
-    if not penalty:
-        return like.new_zeros(())
-    return penalty * sum(branch.detach().square().sum() for branch in branches)
+    return penalty * sum((branch.detach().square().sum() for branch in branches), start=like.new_zeros(()))

@@ -61,7 +61,14 @@ def assemble(spec: RunSpec, device: torch.device, card: DatasetCard, splits: Spl
     network, method = build_network(spec, card), methods.CATALOG.get(spec.method)
     shape = network_shape(network, splits.test_images[:1].cpu(), card.classes)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
-    return Task(spec, device, card, splits, network.to(device), method, feedback.to(device))
+    return Task(spec, device, card, splits, placed(network, device), method, feedback.to(device))
+
+
+def placed(network: Network, device: torch.device) -> Network:
+    """The network on its device; kernels of a GPU with channels last, as its convolutions want them."""
+    if device.type == "cuda":
+        return network.to(device, memory_format=torch.channels_last)
+    return network.to(device)
 
 
 def _check_labels(card: DatasetCard, splits: Splits) -> None:

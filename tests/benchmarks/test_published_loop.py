@@ -10,8 +10,8 @@ import torch
 from benchmarks.published_loop import PublishedLoop
 from benchmarks.tasks import cifar_task
 from fa_registry.architectures._linear import Linear
-from fa_registry.training.loop import Trainer
 from fa_registry.training.task import Task
+from fa_registry.training.trainer import Trainer
 
 BATCH = 128
 RELATIVE = 1e-5

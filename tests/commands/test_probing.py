@@ -10,8 +10,8 @@ import torch
 from fa_registry import datasets
 from fa_registry.commands import probing
 from fa_registry.commands.probing import EVAL_SAMPLES, FEW, Probe, Speed, kind, probe, random_splits
-from fa_registry.training.loop import Trainer
 from fa_registry.training.specs import parse_spec
+from fa_registry.training.trainer import Trainer
 
 FIELDS = {"method": "dfa", "architecture": "resmlp", "dataset": "digits", "seed": 1, "epochs": 5, "device": "cpu"}
 SMALL = {"d_hidden": 8, "num_blocks": 2}

@@ -8,7 +8,7 @@ from fa_registry.commands.study import run_study
 from fa_registry.studies.study import load_study
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.training.loop import Trainer
+from fa_registry.training.trainer import Trainer
 
 
 def test_a_second_study_trains_nothing_and_says_so(trained):
@@ -27,14 +27,14 @@ def test_runs_are_children_of_the_study(trained):
 
 
 def test_one_that_fails_is_named_and_the_others_are_trained(registry, monkeypatch):
-    genuine = Trainer.run_epoch
+    genuine = Trainer.begin_epoch
 
     def breaks_for_fa(self):
         if self.task.spec.method == "fa":
             raise RuntimeError("no fa today")
         return genuine(self)
 
-    monkeypatch.setattr(Trainer, "run_epoch", breaks_for_fa)
+    monkeypatch.setattr(Trainer, "begin_epoch", breaks_for_fa)
     result = registry("study", "tiny", "--jobs", "1", "--device", "cpu", "--json")
     outcome = json.loads(result.stdout)
     assert result.exit_code == 1 and len(outcome["trained"]) == 3
@@ -44,14 +44,14 @@ def test_one_that_fails_is_named_and_the_others_are_trained(registry, monkeypatc
 
 def test_a_stopped_study_goes_on_from_the_same_epoch_to_the_same_weights(registry, workplace, monkeypatch):
     store = f"sqlite:///{workplace / 'mlflow.db'}"
-    genuine = Trainer.run_epoch
+    genuine = Trainer.begin_epoch
 
     def stops_after_one_epoch(self):
         stopping.append(1)
         return genuine(self)
 
     stopping: list[int] = []
-    monkeypatch.setattr(Trainer, "run_epoch", stops_after_one_epoch)
+    monkeypatch.setattr(Trainer, "begin_epoch", stops_after_one_epoch)
     monkeypatch.setattr("fa_registry.commands.study.stop_on_signal", lambda: _always(lambda: bool(stopping)))
     stopped = run_study("tiny", {"device": "cpu"}, store, jobs=1)
     assert stopped.exit_code == 130 and len(stopped.stopped) == 4 and not stopped.trained
@@ -114,14 +114,14 @@ def test_a_study_that_mlflow_started_ends_complete_also_when_nothing_is_left_to_
 
 
 def test_run_reports_also_when_a_run_broke(registry, workplace, monkeypatch):
-    genuine = Trainer.run_epoch
+    genuine = Trainer.begin_epoch
 
     def breaks_for_fa(self):
         if self.task.spec.method == "fa":
             raise RuntimeError("no fa today")
         return genuine(self)
 
-    monkeypatch.setattr(Trainer, "run_epoch", breaks_for_fa)
+    monkeypatch.setattr(Trainer, "begin_epoch", breaks_for_fa)
     result = registry("run", "tiny", "--jobs", "1", "--device", "cpu")
     assert result.exit_code == 3
     assert "no fa today" in (workplace / "reports" / "index.html").read_text()

@@ -87,7 +87,7 @@ def test_training_that_breaks_leaves_no_run_that_says_running(registry, monkeypa
     def broken(*arguments, **named):
         raise RuntimeError("the machine is on fire")
 
-    monkeypatch.setattr("fa_registry.commands.training.train", broken)
+    monkeypatch.setattr("fa_registry.commands.training.training", broken)
     result = registry(*TRAIN)
     assert result.exit_code == 1 and "the machine is on fire" in result.stderr
     assert [(run.state, run.tags[schema.TAG_STATUS]) for run in runs()] == [("FAILED", "failed")]

@@ -12,9 +12,10 @@ from fa_registry import methods
 from fa_registry.architectures.base import Network
 from fa_registry.diagnostics.base import Observation
 from fa_registry.records import RunSpec
-from fa_registry.training.loop import EpochRow, Outcome, Trainer, train
+from fa_registry.training.loop import EpochRow, Outcome, train
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.task import Task, prepare
+from fa_registry.training.trainer import Trainer
 
 SEED = 3
 CPU = torch.device("cpu")

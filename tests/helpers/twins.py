@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from fa_registry.training.loop import Trainer
 from fa_registry.training.step import exact_step, local_step
 from fa_registry.training.task import Task
+from fa_registry.training.trainer import Trainer
 from tests.helpers.numpy_resmlp import AdamW, Arrays
 from tests.helpers.small import double, tiny_task
 

@@ -17,8 +17,8 @@ from fa_registry.seeding import generator
 from fa_registry.terminal_loss import sample_losses
 from fa_registry.testing.cases import Setting
 from fa_registry.training.asking import credits_of
-from fa_registry.training.loop import Trainer
 from fa_registry.training.step import local_step
+from fa_registry.training.trainer import Trainer
 from tests.helpers import twins
 from tests.helpers.bridges import seen, slopes
 from tests.helpers.numpy_mlp import slope, values
@@ -151,7 +151,7 @@ def test_a_step_moves_the_average_and_notes_the_progress(ema):
     task = trainer.task
     before = {name: one.clone() for name, one in task.feedback.average.named_parameters()}
     matrices = {name: one.clone() for name, one in task.feedback.direct.named_buffers()}
-    trainer.step(task.splits.test_images[:16], task.splits.test_labels[:16])
+    trainer.take([torch.arange(16)])
     for name, moved in task.feedback.value.named_parameters():
         assert not torch.equal(moved, before[name])
         expected = ema * before[name] + (1 - ema) * moved

@@ -16,7 +16,8 @@ from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.forward_forward import PLUGIN, ForwardForward, hardest_wrong, local_slope, with_label
 from fa_registry.testing.cases import Setting
-from fa_registry.training.loop import Trainer, train
+from fa_registry.training.loop import train
+from fa_registry.training.trainer import Trainer
 from tests.helpers import twins
 from tests.helpers.numpy_resmlp import Arrays, forward, local_gradients
 from tests.helpers.small import Recorder, tiny_spec, tiny_task

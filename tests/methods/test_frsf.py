@@ -9,8 +9,8 @@ import torch
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.frsf import PLUGIN
-from fa_registry.training.loop import Trainer
 from fa_registry.training.specs import parse_spec
+from fa_registry.training.trainer import Trainer
 from tests.helpers import twins
 from tests.helpers.numpy_resmlp import Arrays
 from tests.helpers.replaced_twin import replaced_gradients, stored

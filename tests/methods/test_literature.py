@@ -15,10 +15,11 @@ import torch
 
 from fa_registry.diagnostics.base import sample_cosines
 from fa_registry.statistics import compare
-from fa_registry.training.loop import Trainer, pinned_threads
+from fa_registry.training.devices import pinned_threads
 from fa_registry.training.measuring import accuracy
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.task import Task, prepare
+from fa_registry.training.trainer import Trainer
 
 SEEDS = (1, 2, 3, 4, 5)
 METHODS = ("bp", "weight_fa", "usf", "kolen_pollack", "weight_mirror")

@@ -9,7 +9,7 @@ import pytest
 
 from fa_registry import architectures
 from fa_registry.testing import assert_method, check_method
-from fa_registry.training.loop import Trainer
+from fa_registry.training.trainer import Trainer
 from tests.helpers.small import tiny_task
 from tests.testing import fakes, position_fakes
 

@@ -10,9 +10,10 @@ import torch
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import RunWriter
-from fa_registry.training.loop import Trainer, train
+from fa_registry.training.loop import train
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.task import prepare
+from fa_registry.training.trainer import Trainer
 
 TINY = {
     "method": "dfa",

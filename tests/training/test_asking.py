@@ -13,8 +13,9 @@ from fa_registry.methods.base import LearnsByLoss, UpdatesFeedback
 from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.seeding import generator
 from fa_registry.training.asking import held
-from fa_registry.training.loop import Trainer, train
+from fa_registry.training.loop import train
 from fa_registry.training.task import network_shape
+from fa_registry.training.trainer import Trainer
 from tests.helpers.small import SEED, Recorder, tiny_task, weights_equal
 
 

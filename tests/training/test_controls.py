@@ -16,7 +16,8 @@ from fa_registry.training.controls import (
     trainable_parameters,
     trains_blocks,
 )
-from fa_registry.training.loop import Trainer, train
+from fa_registry.training.loop import train
+from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import short_task
 from tests.helpers.small import Recorder, tiny_task, trained, weights_equal
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fa_registry.training.loop import Trainer
 from fa_registry.training.resume import ResumeFile
+from fa_registry.training.trainer import Trainer
 from tests.helpers.small import tiny_task
 
 

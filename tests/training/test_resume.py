@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from fa_registry.errors import IntegrityError, Interrupted
-from fa_registry.training.loop import EpochRow, Trainer, train
+from fa_registry.training.loop import EpochRow, train
 from fa_registry.training.resume import ResumeFile
+from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import short_task
 from tests.helpers.small import Recorder, tiny_task, trained, weights_equal
 

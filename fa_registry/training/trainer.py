@@ -1,0 +1,159 @@
+"""The Trainer: the state that changes while a task trains, and one epoch of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fa_registry.architectures.base import noisy
+from fa_registry.records import Reading, RunSpec
+from fa_registry.seeding import generator
+from fa_registry.terminal_loss import NO_CLASSES, is_regression
+from fa_registry.training.asking import update
+from fa_registry.training.captured import PLAIN, Capture, CapturedStep, cuda_capture
+from fa_registry.training.controls import train_mode, trainable_parameters
+from fa_registry.training.precision import products, runner
+from fa_registry.training.step import StepSums, exact_step, local_step
+from fa_registry.training.task import Task
+
+OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}  # sgd: without momentum
+
+
+class Trainer:
+    """The state that changes while a task trains: weights, optimizer, the generators, the epoch.
+
+    Everything a killed run needs to go on is here; training.resume writes and reads it.
+    capture: see CapturedStep; by default a CUDA graph on a GPU, and none on a CPU.
+    """
+
+    def __init__(self, task: Task, capture: Capture | None = None):
+        self.task = task
+        recipe, on_gpu = task.spec.recipe, task.device.type == "cuda"
+        groups = [
+            trainable_parameters(task.network, task.spec.control),
+            [parameter for parameter in task.feedback.parameters() if parameter.requires_grad],
+        ]
+        self.parameters = [parameter for group in groups for parameter in group]
+        self.optimizer = OPTIMIZERS[recipe.optimizer](
+            [{"params": group} for group in groups],  # either may be empty
+            # what a captured step reads anew at each replay has to be a tensor on its device
+            lr=torch.tensor(recipe.learning_rate, device=task.device) if on_gpu else recipe.learning_rate,
+            weight_decay=recipe.weight_decay,
+            fused=True,
+            **({"capturable": True} if on_gpu and recipe.optimizer == "adamw" else {}),
+        )
+        self.generators = {
+            "data_order": generator(task.spec.seed, "data_order"),
+            "augmentation": generator(task.spec.seed, "augmentation", task.device),
+            "noise": generator(task.spec.seed, "noise", task.device),
+            "method": generator(task.spec.seed, "method", task.device),
+        }
+        self.epoch = 0
+        self._progress = torch.zeros((), device=task.device)
+        self._totals = torch.zeros(3, dtype=torch.float64, device=task.device)
+        self._run = runner(task.spec.precision, task.device)
+        self._stream = torch.cuda.Stream(task.device) if on_gpu else None
+        capture = capture or (cuda_capture(self.generators.values()) if on_gpu else None)
+        self.captured = CapturedStep(self._advance, recipe.batch_size, task.device, capture) if capture else None
+        self.initial = {name: weight.detach().clone() for name, weight in task.network.named_parameters()}
+
+    @property
+    def stepping(self) -> str:
+        """How steps are taken, in words: see CapturedStep.how."""
+        return self.captured.how if self.captured else PLAIN
+
+    def run_epoch(self) -> dict[str, Reading]:
+        """Train one epoch; returns loss_train, accuracy_train and penalty as means over the epoch's samples."""
+        self.begin_epoch()
+        return self.end_epoch()
+
+    def begin_epoch(self) -> None:
+        """Train one epoch. On a GPU the card is then at work and nothing has waited for it: others may begin theirs beside."""
+        task = self.task
+        order = torch.randperm(len(task.splits.train_labels), generator=self.generators["data_order"]).to(task.device)
+        self.take(order.split(task.spec.recipe.batch_size))
+        self.epoch += 1
+
+    def take(self, batches: Iterable[Tensor]) -> None:
+        """The steps of an epoch: train on each batch of indices, (batch,), at this epoch's learning rate."""
+        task, advance = self.task, self.captured or self._advance
+        train_mode(task.network)
+        with self._on_own_stream(), noisy(task.network, self.generators["noise"]), products(task.spec.precision):
+            for group in self.optimizer.param_groups:
+                _set(group, "lr", learning_rate(task.spec, self.epoch))
+            self._progress.fill_(self.epoch / task.spec.epochs)
+            self._totals.zero_()
+            for batch in batches:
+                advance(batch)
+
+    def end_epoch(self) -> dict[str, Reading]:
+        """What run_epoch returns; waits for the card."""
+        labels = self.task.splits.train_labels
+        if self._stream:
+            torch.cuda.current_stream().wait_stream(self._stream)
+        loss, accuracy, penalty = map(Reading.of, (self._totals / len(labels)).tolist())
+        if is_regression(labels):
+            accuracy = Reading(None, NO_CLASSES)
+        return {"loss_train": loss, "accuracy_train": accuracy, "penalty": penalty}
+
+    @contextmanager
+    def _on_own_stream(self) -> Iterator[None]:
+        """A capture needs one, and only on streams of their own do trainers run side by side on a card."""
+        if self._stream is None:
+            yield
+            return
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            yield
+
+    def _advance(self, batch: Tensor) -> None:
+        """Train on the samples of these indices, (batch,), and add up what is reported."""
+        splits = self.task.splits
+        images = splits.augment(splits.train_images[batch], self.generators["augmentation"])
+        sums = self.step(images, splits.train_labels[batch])
+        self._totals += torch.stack([sums.loss, sums.correct.to(sums.loss.dtype), sums.penalty])
+
+    def step(self, images: Tensor, labels: Tensor) -> StepSums:
+        """One optimiser step on one batch."""
+        task, spec = self.task, self.task.spec
+        self.optimizer.zero_grad(set_to_none=True)
+        if task.method.end_to_end:
+            sums = exact_step(task.network, images, labels, spec.penalty, self._run)
+        else:
+            sums = local_step(
+                task.network,
+                task.method,
+                task.feedback,
+                images,
+                labels,
+                spec.penalty,
+                spec.recipe.credit_norm,
+                self.generators["method"],
+                self._progress,
+                self._run,
+            )
+        self.optimizer.step()
+        if sums.seen is not None:
+            update(task.method, task.feedback, sums.seen)
+        return sums
+
+
+def _set(group: dict[str, Any], name: str, value: float) -> None:
+    """Where a captured step reads it, in place."""
+    if isinstance(group[name], Tensor):
+        group[name].fill_(value)
+    else:
+        group[name] = value
+
+
+def learning_rate(spec: RunSpec, epoch: int) -> float:
+    """Of the epoch about to run (0-based): constant, or lr · ½(1 + cos(π epoch/epochs))."""
+    recipe = spec.recipe
+    if recipe.schedule == "constant":
+        return recipe.learning_rate
+    return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / spec.epochs))
