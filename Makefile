@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check ui bench clean help
+.PHONY: demo test check ui bench bench-gpu clean help
 
 help:
 	@echo "make demo   environment, then train, audit and report the digits study (reports/index.html)"
@@ -12,6 +12,7 @@ help:
 	@echo "make check  the linter and the fast tests"
 	@echo "make ui     MLflow's pages on http://127.0.0.1:5000"
 	@echo "make bench  measured comparisons, as ratios"
+	@echo "make bench-gpu  the same on a CUDA device"
 	@echo "make clean  remove the environment and everything generated; runs and reports stay"
 
 $(READY): pyproject.toml constraints.txt
@@ -36,6 +37,9 @@ ui: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+bench-gpu: $(READY)
+	$(BIN)/python -m benchmarks.gpu
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache *.egg-info

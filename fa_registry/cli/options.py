@@ -35,7 +35,12 @@ RUN = click.option("--run", "run_ids", multiple=True, metavar="ID", help="One ru
 MEASURING_JOBS = click.option(
     "--jobs", default="0", metavar="N", help="Processes at a time that measure runs again [one a core, if it pays]."
 )
-JOBS = click.option("--jobs", default="0", metavar="N", help="Processes at a time, one thread each [one a core].")
+JOBS = click.option(
+    "--jobs",
+    default="0",
+    metavar="N",
+    help="Runs at a time: processes of one thread [one a core]; on a GPU side by side [8].",
+)
 OUT = click.option("--out", default="reports", show_default=True, help="Folder for the pages.")
 TEMPLATES = click.option("--templates", default="", metavar="DIR", help="Your own templates, by file name, sandboxed.")
 EDITION = click.option("--edition", default="", help="Rules to judge by: a name, or the path of a .toml [the study's].")

@@ -9,7 +9,7 @@ from typing import Any
 from fa_registry.commands.monitor import Watch
 from fa_registry.commands.probing import Probe, probe
 from fa_registry.commands.stores import open_tracker
-from fa_registry.commands.study import checked_study, default_processes
+from fa_registry.commands.study import checked_study, default_processes, on_gpu
 from fa_registry.commands.training import finished_run
 from fa_registry.records import RunSpec, Scalar
 from fa_registry.studies.study import Study
@@ -88,6 +88,7 @@ def plan_study(
         _setting(specs, study.labels.get(identity, ()), there, found) for identity, specs in study.settings.items()
     )
     processes = processes or default_processes(study.specs)
+    sharing = 1 if on_gpu(study.specs) else processes  # what runs side by side gain on one card is not known beforehand
     seconds, left = (_sum([getattr(one, name) for one in settings]) for name in ("seconds", "seconds_left"))
     return Plan(
         study.name,
@@ -103,7 +104,7 @@ def plan_study(
         probing,
         seconds,
         left,
-        None if left is None else left / processes,
+        None if left is None else left / sharing,
         (*remarks, *(_probe_remarks(settings, found) if probing else ("Nothing was probed: no cost is given.",))),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,16 +16,20 @@ from fa_registry.commands.monitor import UNWATCHED, Watch, checked_watch
 from fa_registry.commands.progress import Progress
 from fa_registry.commands.stores import launched_run, open_tracker
 from fa_registry.commands.study_note import study_note
-from fa_registry.commands.training import TrainingJob, close_zombies, finished_run, run_training
+from fa_registry.commands.training import TrainingJob, close_zombies, finished_run, run_training, training_steps
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.records import SCHEMA, RunSpec
 from fa_registry.studies.executors.local import JobEvent, run_jobs, stop_on_signal
+from fa_registry.studies.executors.side_by_side import run_side_by_side
 from fa_registry.studies.study import Study, load_study
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import process_tag
+from fa_registry.training.devices import pinned_threads
 from fa_registry.training.naming import run_name
 from fa_registry.training.specs import whole_number
+
+SIDE_BY_SIDE = 8  # runs on one GPU at a time
 
 
 @dataclass
@@ -179,7 +183,11 @@ def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, proce
             elif event.kind == "stopped":
                 result.stopped.append(names[event.index])
 
-        run_jobs(jobs, run_training, processes, stop, hear)
+        if on_gpu(job.spec for job in jobs):
+            with pinned_threads(jobs[0].threads):
+                run_side_by_side(jobs, training_steps, processes, stop, hear)
+        else:
+            run_jobs(jobs, run_training, processes, stop, hear)
 
 
 def _study_tags(study: Study) -> dict[str, str]:
@@ -193,5 +201,9 @@ def _study_tags(study: Study) -> dict[str, str]:
 
 
 def default_processes(specs: Sequence[RunSpec]) -> int:
-    """One a core; one in all on a GPU."""
-    return 1 if any(spec.device_class == "cuda" for spec in specs) else os.cpu_count() or 1
+    """One process a core; on a GPU as many runs side by side in one process."""
+    return SIDE_BY_SIDE if on_gpu(specs) else os.cpu_count() or 1
+
+
+def on_gpu(specs: Iterable[RunSpec]) -> bool:
+    return any(spec.device_class == "cuda" for spec in specs)

@@ -1,0 +1,174 @@
+"""python -m benchmarks.gpu [--json] [--record]: training on a CUDA device, alone, side by side, and beside the published loop.
+
+resmlp D = 256, L = 4 by dfa on 50,000 images of CIFAR's shape, 100 epochs with all that a run measures by epoch, trained once
+alone and eight times side by side; a step of every method beside bp's; the published loop re-written, its data on the card too
+(in its favour); and the limit: the step's products and convolutions alone, in a CUDA graph. About eight minutes.
+--record keeps the answers in docs/measured/gpu.json, from which docs/performance.md is made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from benchmarks.clock import ratio, seconds
+from benchmarks.products import Limit, steps_of
+from benchmarks.published_loop import PublishedLoop
+from benchmarks.timing import Spread
+from fa_registry import methods
+from fa_registry.datasets import cifar_shaped
+from fa_registry.provenance import collect
+from fa_registry.studies.executors.side_by_side import run_side_by_side
+from fa_registry.training.devices import gpu_name
+from fa_registry.training.loop import in_one_go, training
+from fa_registry.training.specs import parse_spec
+from fa_registry.training.task import Task, prepare
+from fa_registry.training.trainer import Trainer
+
+MEASURED = Path(__file__).resolve().parent.parent / "docs" / "measured" / "gpu.json"
+BASE = {"method": "dfa", "architecture": "resmlp", "dataset": cifar_shaped.PLUGIN.card.name, "seed": 42, "epochs": 100}
+REPLICAS, ROUNDS, STEPS = 8, 7, 50
+ALONE, BESIDE, METHOD, CONV = (
+    6.0,
+    2.0,
+    3.0,
+    0.40,
+)  # seconds a run, seconds a run, a method's step / bp's, share of the limit
+
+
+@dataclasses.dataclass(frozen=True)
+class Gpu:
+    """alone, side_by_side: seconds a run of 100 epochs. published: its step / ours. methods: step / bp's, by name.
+
+    limit: share of its products' time that a step reaches, by network; stepping: how each method's steps were taken.
+    """
+
+    device: str
+    torch: str
+    alone: float
+    side_by_side: float
+    published: Spread
+    methods: dict[str, Spread]
+    limit: dict[str, Spread]
+    gflop: dict[str, float]
+    stepping: dict[str, str]
+
+
+class Silent:
+    """An observer that keeps nothing."""
+
+    def on_epoch(self, row: object, trainer: Trainer) -> None:
+        return None
+
+
+def measure_gpu(device: torch.device, base: dict = BASE, steps: int = STEPS, rounds: int = ROUNDS) -> Gpu:
+    """All of it. device: CUDA; a CPU only to see that it runs."""
+    task = _task(device, base)
+    limits = {name: Limit.of(_task(device, {**base, **change})) for name, change in NETWORKS.items()}
+    names = [name for name in methods.CATALOG.names() if methods.CATALOG.get(name).card.supports(base["architecture"])]
+    trainers = {name: Trainer(_task(device, {**base, "method": name})) for name in names}
+    timed = {name: steps_of(trainer, steps) for name, trainer in trainers.items()}
+    against_bp = {name: ratio(timed[name], timed["bp"], rounds, device) for name in names if name != "bp"}
+    return Gpu(
+        gpu_name(device) or "CPU",
+        torch.__version__,
+        seconds(lambda: in_one_go(training(Trainer(task), Silent())), device),
+        _side_by_side(device, base) / REPLICAS,
+        ratio(_published(task, steps), timed["dfa"], rounds, device),
+        against_bp,
+        {name: limit.share(steps, rounds) for name, limit in limits.items()},
+        {name: limit.flop / 1e9 for name, limit in limits.items()},
+        {name: trainer.stepping for name, trainer in trainers.items()},
+    )
+
+
+NETWORKS = {
+    "resmlp, dfa": {},
+    "small_resnet, dfa": {"architecture": "small_resnet"},
+    "small_resnet, bp": {"architecture": "small_resnet", "method": "bp"},
+    "vit_mini, dfa": {"architecture": "vit_mini"},
+}
+
+
+def _task(device: torch.device, fields: dict) -> Task:
+    return prepare(parse_spec({**fields, "device": device.type}), device)
+
+
+def _published(task: Task, count: int) -> Callable[[], None]:
+    loop, size = PublishedLoop(task), task.spec.recipe.batch_size
+    images = task.splits.augment(task.splits.train_images[:size], torch.Generator(task.device))
+
+    def run() -> None:
+        for _ in range(count):
+            loop.step(images, task.splits.train_labels[:size])
+
+    return run
+
+
+def _side_by_side(device: torch.device, base: dict) -> float:
+    trainers = [Trainer(_task(device, {**base, "seed": seed})) for seed in range(REPLICAS)]
+    failed: list[str] = []
+
+    def hear(event: object) -> None:
+        if event.kind == "failed":
+            failed.append(event.value)
+
+    def steps(trainer: Trainer, stop: Callable[[], bool], report: Callable[[object], None]) -> object:
+        return training(trainer, Silent(), stop)
+
+    taken = seconds(lambda: run_side_by_side(trainers, steps, REPLICAS, lambda: False, hear), device)
+    if failed:
+        raise RuntimeError(failed[0])
+    return taken
+
+
+def gpu_lines(found: Gpu) -> list[str]:
+    """The table people read."""
+    lines = [
+        f"{found.device}, torch {found.torch}: resmlp D = 256, L = 4, dfa, 100 epochs of 50,000, measured by epoch"
+    ]
+    for what, value, aim in (("alone", found.alone, ALONE), (f"{REPLICAS} side by side", found.side_by_side, BESIDE)):
+        lines.append(f"  {what:<30}{value:8.2f} s a run    aim ≤ {aim:g}: {'met' if value <= aim else 'MISSED'}")
+    lines.append(f"  {'published step / ours':<30}{_words(found.published)}")
+    for name, share in found.limit.items():
+        aim = (
+            f"    aim ≥ {CONV:.0%}: {'met' if share.median >= CONV else 'MISSED'}"
+            if name.startswith("small_resnet")
+            else ""
+        )
+        lines.append(f"  {name + ', of its limit':<30}{_words(share)}    {found.gflop[name]:.2f} GFLOP a step{aim}")
+    for name, spread in sorted(found.methods.items(), key=lambda item: item[1].median):
+        verdict = "met" if spread.median <= METHOD else "MISSED"
+        lines.append(f"  {name + ' / bp':<30}{_words(spread)}    aim ≤ {METHOD:g}: {verdict}; {found.stepping[name]}")
+    return lines
+
+
+def _words(spread: Spread) -> str:
+    return f"{spread.median:8.2f}  ({spread.low:.2f} to {spread.high:.2f})"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
+    parser.add_argument("--record", action="store_true", help=f"keep the answers in {MEASURED.name}")
+    options = parser.parse_args(arguments)
+    if not torch.cuda.is_available():
+        print("benchmarks.gpu: torch sees no CUDA device; there is nothing to measure here", file=sys.stderr)
+        return 2
+    found = measure_gpu(torch.device("cuda"))
+    plain = {**dataclasses.asdict(found), "date": time.strftime("%Y-%m-%d"), "provenance": collect(1, found.device)}
+    if options.record:
+        MEASURED.write_text(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    print(json.dumps(plain, indent=2, allow_nan=False) if options.json else "\n".join(gpu_lines(found)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

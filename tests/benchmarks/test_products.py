@@ -1,0 +1,41 @@
+"""The limit of a step is its own products: all of them, and nothing else."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from benchmarks.gpu import Gpu, gpu_lines
+from benchmarks.products import Limit, StepProducts
+from benchmarks.timing import Spread
+from tests.helpers.small import tiny_task
+
+
+def test_products_are_kept_and_everything_else_is_not():
+    left, right = torch.ones(3, 4), torch.ones(4, 5)
+    with StepProducts() as seen:
+        (left @ right).relu().sum()
+    seen.again()
+    assert [call[0].overloadpacket.__name__ for call in seen.calls] == ["mm"]
+
+
+def test_the_flop_of_a_dfa_step_are_counted_product_by_product():
+    """Digits, D = 16, L = 2, batch 128; torch's counter knows the products of torch's own layers alone, so in float64."""
+    task = tiny_task()
+    task.network.double()
+    task.feedback.double()
+    object.__setattr__(task.splits, "train_images", task.splits.train_images.double())
+    inputs, width, classes, batch = math.prod(task.card.image_shape), 16, 10, 128
+    products = 2 * inputs * width + 2 * (6 * width * width) + 3 * width * classes + 3 * width * classes
+    assert Limit.of(task).flop == 2 * batch * products
+
+
+def test_the_table_says_which_aims_are_missed():
+    spread = Spread(0.3, 0.2, 0.4)
+    limit, gflop, stepping = {"small_resnet, dfa": spread}, {"small_resnet, dfa": 1.0}, {"fa": "CUDA graph"}
+    found = Gpu("a card", "2", 7.0, 1.5, spread, {"fa": spread}, limit, gflop, stepping)
+    lines = gpu_lines(found)
+    assert "aim ≤ 6: MISSED" in lines[1] and "aim ≤ 2: met" in lines[2]
+    assert any("small_resnet" in line and "aim ≥ 40%: MISSED" in line for line in lines)
+    assert lines[-1].startswith("  fa / bp") and lines[-1].endswith("aim ≤ 3: met; CUDA graph")
