@@ -77,7 +77,9 @@ class Series(Sequence[Reading]):
         return Reading(None, reason) if reason else Reading(self._values[place])
 
     def __iter__(self) -> Iterator[Reading]:
-        return (self[place] for place in range(len(self)))
+        reasons = self._reasons
+        for place, value in enumerate(self._values):
+            yield Reading(None, reasons[place]) if place in reasons else Reading(value)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Series) and self.__json__() == other.__json__()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from fa_registry import jsonio
@@ -48,12 +49,12 @@ class RunSpec:
     device_class: str = "cpu"
     weights: str = ""
 
-    @property
+    @cached_property  # asked for again and again while many runs are grouped; nothing it depends on can change
     def identity(self) -> str:
         """SHA-256 of the canonical JSON: equal specs are the same run."""
         return jsonio.digest_of(self)
 
-    @property
+    @cached_property
     def setting(self) -> RunSpec:
         """This spec with method, penalty, control and seed blanked: runs of one setting are comparable."""
         recipe = dataclasses.replace(self.recipe, credit_norm="")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 from markupsafe import Markup
@@ -56,6 +57,7 @@ def _indented(line: str) -> str:
     return r"\leavevmode\hangindent=1.5em\relax " + "~" * (len(line) - len(bare)) + _encoded(bare)
 
 
+@lru_cache(maxsize=8192)  # the same words stand in every form of an audit
 def _encoded(text: str) -> str:
     return " ".join(_word(word) for word in unicodedata.normalize("NFC", text).split(" "))
 

@@ -94,11 +94,15 @@ def metrics(measurements: Measurements) -> Iterator[tuple[str, Reading]]:
             yield key, measurements.scalars[name]
 
 
-def shown_sites(count: int) -> list[int]:
-    """Which of `count` sites have charts: all, or MAX_SITES spread evenly with the first and the last. The series has all."""
-    if count <= MAX_SITES:
-        return list(range(count))
-    return [round(place * (count - 1) / (MAX_SITES - 1)) for place in range(MAX_SITES)]
+def shown_sites(count: int) -> tuple[int, ...]:
+    """Which of `count` sites have charts: all, or MAX_SITES of them. The series has all."""
+    return spread(count - 1, MAX_SITES)
+
+
+def spread(last: int, most: int) -> tuple[int, ...]:
+    """At most `most` of the numbers 0..last, evenly spread, first and last included."""
+    count = min(last + 1, most)
+    return tuple(round(index * last / (count - 1)) for index in range(count)) if count > 1 else tuple(range(count))
 
 
 def sites_tag(measurements: Measurements) -> dict[str, str]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fa_registry.records import Measurements, Reading, Series, SiteSeries
-from fa_registry.tracking.schema import TRAJECTORY
+from fa_registry.tracking.schema import TRAJECTORY, spread
 
 BY_SITE = ("growth", "gamma")  # what a report shows of every site by epoch
 MOST_EPOCHS = 25  # of them: all would make audit.json of a long run mostly these
@@ -68,7 +68,7 @@ def read_trajectory(path: Path) -> Mapping[str, Series]:
 def read_by_site(path: Path) -> Mapping[str, SiteSeries]:
     """Growth and Γ of every site at no more than MOST_EPOCHS epochs, evenly spread, the first and the last included."""
     table = pq.read_table(path, filters=[("quantity", "in", BY_SITE)])
-    epochs = spread(max(table["epoch"].to_pylist(), default=-1))
+    epochs = spread(max(table["epoch"].to_pylist(), default=-1), MOST_EPOCHS)
     place = {epoch: index for index, epoch in enumerate(epochs)}
     lines: dict[str, dict[int, list[Reading]]] = {name: {} for name in BY_SITE}
     columns = (table[name].to_pylist() for name in ("epoch", "quantity", "site", "value", "reason"))
@@ -80,9 +80,3 @@ def read_by_site(path: Path) -> Mapping[str, SiteSeries]:
         for name, sites in lines.items()
         if sites
     }
-
-
-def spread(last: int, most: int = MOST_EPOCHS) -> tuple[int, ...]:
-    """At most `most` epochs of 0..last, evenly spread, first and last included."""
-    count = min(last + 1, most)
-    return tuple(round(index * last / (count - 1)) for index in range(count)) if count > 1 else tuple(range(count))

@@ -10,10 +10,6 @@ import json
 import os
 import re
 import shutil
-import socket
-import subprocess
-import time
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -23,7 +19,8 @@ from playwright.sync_api import Page, expect
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.end_to_end.browser import chromium
-from tests.end_to_end.conftest import BIN, commands_in
+from tests.end_to_end.conftest import commands_in
+from tests.end_to_end.server import mlflow_server
 
 pytestmark = pytest.mark.browser
 PATIENCE = 60_000  # ms; a page of MLflow takes seconds on a busy machine
@@ -85,37 +82,9 @@ def audited(tmp_path_factory, empty_store) -> Path:
 @pytest.fixture(scope="module")
 def site(audited):
     """`make ui`'s server on a free loopback port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     store = f"sqlite:///{audited / 'mlflow.db'}"
-    artifacts = str(audited / "mlartifacts")
-    where = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    what = ["--backend-store-uri", store, "--artifacts-destination", artifacts]
-    process = subprocess.Popen(
-        [str(BIN / "mlflow"), "server", *where, *what],
-        env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        _wait_for(f"http://127.0.0.1:{port}/health")
-        yield Site(f"http://127.0.0.1:{port}", MlflowTracker(store))
-    finally:
-        os.killpg(process.pid, 15)
-        process.wait(timeout=30)
-
-
-def _wait_for(address: str) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(address, timeout=2):
-                return
-        except OSError:
-            time.sleep(0.5)
-    raise TimeoutError(f"{address} did not answer")
+    with mlflow_server(store, audited / "mlartifacts") as address:
+        yield Site(address, MlflowTracker(store))
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import time
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -17,7 +13,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.models import ModelRegistry
 from fa_registry.training.checkpoint import load_tensors
 from tests.end_to_end.browser import chromium
-from tests.end_to_end.conftest import BIN
+from tests.end_to_end.server import mlflow_server
 
 TRAIN = "train --method dfa --seed 7 --epochs 1 --set architecture.d_hidden=16,architecture.num_blocks=2 --device cpu"
 REASON = "shown in a tutorial <i>on purpose</i>"
@@ -27,35 +23,8 @@ SECONDS = 90
 @pytest.fixture
 def server(workplace):
     """A server on a free loopback port that keeps artifacts itself, so that nothing of a run lies where its client is."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    store, kept = f"sqlite:///{workplace / 'mlflow.db'}", str(workplace / "kept")
-    where = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    process = subprocess.Popen(
-        [str(BIN / "mlflow"), "server", *where, "--backend-store-uri", store, "--artifacts-destination", kept],
-        env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PATH": f"{BIN}:{os.environ['PATH']}"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        _wait_for(f"http://127.0.0.1:{port}/health")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.killpg(process.pid, 15)
-        process.wait(timeout=30)
-
-
-def _wait_for(address: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(address, timeout=2):
-                return
-        except OSError:
-            time.sleep(0.5)
-    raise TimeoutError(f"{address} did not answer")
+    with mlflow_server(f"sqlite:///{workplace / 'mlflow.db'}", workplace / "kept") as address:
+        yield address
 
 
 @pytest.fixture

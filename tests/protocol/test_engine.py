@@ -139,7 +139,7 @@ def test_judging_takes_time_in_proportion_to_the_runs(monkeypatch):
 
         return counted
 
-    identity = RunSpec.identity.fget
+    identity = RunSpec.identity.func
     monkeypatch.setattr(RunSpec, "identity", property(counting("identity", identity)))
     monkeypatch.setattr("fa_registry.protocol.cases.paired_difference", counting("paired", paired_difference))
     monkeypatch.setattr(engine, "_judge_safely", counting("judged", engine._judge_safely))

@@ -59,7 +59,7 @@ def test_every_shipped_architecture_shows_all_its_sites():
         depths |= {spec.architecture_options.get("num_blocks", 0) for spec in load_study(study).specs}
     assert max(depths) > 4
     for depth in depths:
-        assert schema.shown_sites(depth + 1) == list(range(depth + 1))
+        assert schema.shown_sites(depth + 1) == tuple(range(depth + 1))
         assert len({*keys_at(depth + 1), schema.MARGIN}) <= schema.MAX_METRICS
 
 

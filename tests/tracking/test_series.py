@@ -8,7 +8,8 @@ import pytest
 
 from fa_registry import jsonio
 from fa_registry.records import Measurements, Reading, SiteSeries
-from fa_registry.tracking.series import MOST_EPOCHS, read_by_site, spread, write_series
+from fa_registry.tracking.schema import spread
+from fa_registry.tracking.series import MOST_EPOCHS, read_by_site, write_series
 
 
 def measured(epoch: int, sites: int = 3) -> Measurements:
