@@ -1,8 +1,8 @@
-"""python -m benchmarks.methods [--record [STORE]]: the table of all methods in README and in projects/methods/README.md.
+"""python -m benchmarks.methods [--record [STORE]]: the table of all methods in projects/methods/README.md.
 
 --record runs the methods study (about twenty minutes on two quiet cores; in STORE it trains only what is missing there), audits
-it, which measures every run again, times a step of every method, and keeps all that in docs/measured/; without it the tables
-between the pages' markers are only written again from there.
+it, which measures every run again, times a step of every method, and keeps all that in docs/measured/; without it the table
+between the page's markers is only written again from there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fa_registry.training.devices import pinned_threads
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "docs" / "measured" / "methods.json"
-PAGES = (ROOT / "README.md", ROOT / "projects" / "methods" / "README.md")
+PAGE = ROOT / "projects" / "methods" / "README.md"
 BEGIN = "<!-- measured: python -m benchmarks.methods --record -->"
 
 
@@ -81,5 +81,4 @@ if __name__ == "__main__":
         MEASURED.parent.mkdir(parents=True, exist_ok=True)
         MEASURED.write_text(json.dumps(record(store), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     block = render(json.loads(MEASURED.read_text(encoding="utf-8")))
-    for page in PAGES:
-        page.write_text(inserted(page.read_text(encoding="utf-8"), BEGIN, block), encoding="utf-8")
+    PAGE.write_text(inserted(PAGE.read_text(encoding="utf-8"), BEGIN, block), encoding="utf-8")

@@ -10,9 +10,10 @@ from fa_registry.commands.monitor import Watch
 from fa_registry.commands.probing import Probe, probe
 from fa_registry.commands.stores import open_tracker
 from fa_registry.commands.study import checked_study, default_processes, on_gpu
-from fa_registry.commands.training import finished_run
+from fa_registry.commands.training import newest_finished
 from fa_registry.records import RunSpec, Scalar
 from fa_registry.studies.study import Study
+from fa_registry.tracking.attempts import runs_by_spec
 from fa_registry.tracking.store import resolve_uri, sqlite_path
 from fa_registry.training.naming import setting_label
 
@@ -116,7 +117,8 @@ def _complete(study: Study, store: str, watch: Watch) -> tuple[set[str], list[st
     if path is not None and not path.exists():
         return set(), [f"There is no store {uri} yet: nothing is complete."]
     tracker = open_tracker(store, create=False)
-    return {spec.identity for spec in study.specs if finished_run(tracker, spec, watch)}, []
+    attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
+    return {spec.identity for spec in study.specs if newest_finished(attempts[spec.identity], spec, watch)}, []
 
 
 def _setting(specs: Sequence[RunSpec], labels: tuple[str, ...], there: set[str], found: Probe) -> SettingPlan:

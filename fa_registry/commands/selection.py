@@ -11,6 +11,7 @@ from fa_registry.errors import NothingSelected, UsageError
 from fa_registry.records import Exclusion, RunSpec
 from fa_registry.studies.study import Study, load_study
 from fa_registry.tracking import schema
+from fa_registry.tracking.attempts import runs_by_spec
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.training.naming import run_name
 
@@ -78,9 +79,10 @@ def _by_study(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> Sele
     by_identity: dict[str, list[StoredRun]] = {}
     for run in tagged:
         by_identity.setdefault(run.tags[schema.TAG_SPEC], []).append(run)
+    elsewhere = runs_by_spec(tracker, [spec.identity for spec in study.specs if spec.identity not in by_identity])
     chosen, excluded, superseded = [], [], 0
     for spec in study.specs:
-        attempts = by_identity.pop(spec.identity, None) or tracker.search({schema.TAG_SPEC: spec.identity})
+        attempts = by_identity.pop(spec.identity, None) or elsewhere[spec.identity]
         finished = [run for run in attempts if _is_finished(run)]
         if finished:
             chosen.append(finished[0])
@@ -104,9 +106,10 @@ def _as_trained(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> tu
     asked = study.twin.words or overrides.get("epochs")
     trained = [] if asked else tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: study.name})
     twin = next((run.tags[schema.TAG_TWIN] for run in trained if schema.TAG_TWIN in run.tags), "")
-    if not twin or any(
-        _is_finished(run) for spec in study.specs for run in tracker.search({schema.TAG_SPEC: spec.identity})
-    ):
+    if not twin:
+        return study, []
+    attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
+    if any(_is_finished(run) for runs in attempts.values() for run in runs):
         return study, []
     found = load_study(name, {**overrides, **json.loads(twin)})
     return found, [

@@ -16,13 +16,14 @@ from fa_registry.commands.monitor import UNWATCHED, Watch, checked_watch
 from fa_registry.commands.progress import Progress
 from fa_registry.commands.stores import launched_run, open_tracker
 from fa_registry.commands.study_note import study_note
-from fa_registry.commands.training import TrainingJob, close_zombies, finished_run, run_training, training_steps
+from fa_registry.commands.training import TrainingJob, close_zombies, newest_finished, run_training, training_steps
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.records import SCHEMA, RunSpec
 from fa_registry.studies.executors.local import JobEvent, run_jobs, stop_on_signal
 from fa_registry.studies.executors.side_by_side import run_side_by_side
 from fa_registry.studies.study import Study, load_study
 from fa_registry.tracking import schema
+from fa_registry.tracking.attempts import runs_by_spec
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import process_tag
 from fa_registry.training.devices import pinned_threads
@@ -113,8 +114,9 @@ def _already_there(
 ) -> tuple[StudyResult, list[RunSpec]]:
     """The runs that the store holds, and the specs it does not hold yet."""
     result, todo = StudyResult(study.name), []
+    attempts = {} if force else runs_by_spec(tracker, [spec.identity for spec in study.specs])
     for spec in study.specs:
-        run = None if force else finished_run(tracker, spec, watch)
+        run = newest_finished(attempts.get(spec.identity, ()), spec, watch)
         if run is None:
             todo.append(spec)
         elif run.tags[schema.TAG_STATUS] == schema.STOPPED_EARLY:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -142,11 +142,15 @@ def headline(outcome: Outcome) -> dict[str, float]:
 
 
 def finished_run(tracker: Tracker, spec: RunSpec, watch: Watch = UNWATCHED) -> StoredRun | None:
-    """The newest complete (or diverged: it would diverge again) run of this spec.
+    """The run of this spec that makes training it needless, if there is one: see `newest_finished`."""
+    return newest_finished(tracker.search({schema.TAG_SPEC: spec.identity}), spec, watch)
+
+
+def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: Watch = UNWATCHED) -> StoredRun | None:
+    """Of a spec's runs, newest first: the first complete (or diverged: it would diverge again) one.
 
     Where there is none, one that was stopped early by the very same wish: it would be stopped there again.
     """
-    runs = tracker.search({schema.TAG_SPEC: spec.identity})
     for run in runs:
         if run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES:
             return run

@@ -11,13 +11,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import mlflow.store.db_migrations
 from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag, ViewType
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunInfo, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -53,6 +53,7 @@ class MlflowTracker(Tracker):
         self._experiment = experiment
         self._experiment_id = experiment_id
         self._experiment_names: dict[str, str] = {}
+        self._places: dict[str, RunInfo] = {}
 
     @cached_property
     def experiment_id(self) -> str:
@@ -93,11 +94,10 @@ class MlflowTracker(Tracker):
 
     def log(self, run_id: str, points: Iterable[Point] = (), tags: Mapping[str, str] | None = None) -> None:
         now = int(time.time() * 1000)
-        entities = (Metric(point.key, point.value, now, point.step) for point in points)
-        for batch in _batches(entities, BATCH_POINTS):
-            self._client.log_batch(run_id, metrics=batch)
-        for batch in _batches((RunTag(name, value) for name, value in (tags or {}).items()), BATCH_NAMES):
-            self._client.log_batch(run_id, tags=batch)
+        metrics = _batches((Metric(point.key, point.value, now, point.step) for point in points), BATCH_POINTS)
+        named = _batches((RunTag(name, value) for name, value in (tags or {}).items()), BATCH_NAMES)
+        for some, few in zip_longest(metrics, named, fillvalue=()):  # a call costs the store as much as what it brings
+            self._client.log_batch(run_id, metrics=some, tags=few)
 
     def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
         profile = json.dumps({"sha256": dataset.digest, **dataset.profile})
@@ -105,7 +105,11 @@ class MlflowTracker(Tracker):
         self._client.log_inputs(run_id, [DatasetInput(entity, [InputTag("mlflow.data.context", dataset.context)])])
 
     def upload(self, run_id: str, folder: Path) -> None:
-        self._client.log_artifacts(run_id, str(folder))
+        local = self._local_root(run_id) if sqlite_path(self.uri) else None
+        if local is None:
+            self._client.log_artifacts(run_id, str(folder))
+        else:  # what the client would do, without asking the database where once more
+            shutil.copytree(folder, local, dirs_exist_ok=True)
 
     def finish(self, run_id: str, state: str) -> None:
         self._client.set_terminated(run_id, state)
@@ -122,17 +126,15 @@ class MlflowTracker(Tracker):
 
     def link(self, run_id: str, path: str) -> str:
         """Relative, so that it holds wherever the pages are served; MLflow's Markdown opens it in a new tab."""
-        experiment = self._client.get_run(run_id).info.experiment_id
-        return f"#/experiments/{experiment}/runs/{run_id}/artifacts/{quote(path)}"
+        return f"#/experiments/{self._place(run_id).experiment_id}/runs/{run_id}/artifacts/{quote(path)}"
 
     def table(self) -> str:
         self._client.set_experiment_tag(self.experiment_id, table_view.TAG, table_view.STATE)
         return f"#/experiments/{self.experiment_id}/runs?viewStateShareKey={table_view.NAME}"
 
     def artifact(self, run_id: str, path: str) -> Path | None:
-        base = self._client.get_run(run_id).info.artifact_uri
-        local = Path(base.removeprefix("file://"))
-        if local.is_dir():  # the store's artifacts are on this machine: no copy, no request
+        local = self._local_root(run_id)
+        if local is not None and local.is_dir():  # the store's artifacts are on this machine: no copy, no request
             return local / path if (local / path).is_file() else None
         try:  # a missing artifact is an answer; a store that does not answer must not look like one
             siblings = self._client.list_artifacts(run_id, str(Path(path).parent) if "/" in path else None)
@@ -143,6 +145,17 @@ class MlflowTracker(Tracker):
             return Path(self._client.download_artifacts(run_id, path, str(folder)))
         except (MlflowException, OSError) as error:
             raise StoreError(f"artifact {path} of run {run_id} in {self.uri}: {error}") from error
+
+    def _place(self, run_id: str) -> RunInfo:
+        """Where a run's experiment and artifacts are, which never changes: asked for once."""
+        if run_id not in self._places:
+            self._places[run_id] = self._client.get_run(run_id).info
+        return self._places[run_id]
+
+    def _local_root(self, run_id: str) -> Path | None:
+        """The folder of a run's artifacts; None where they are no files. It may not exist yet, or be another machine's."""
+        uri = self._place(run_id).artifact_uri
+        return Path(unquote(uri.removeprefix("file://"))) if uri.startswith(("file:///", "/")) else None
 
     def experiment_name(self, experiment_id: str) -> str:
         if experiment_id not in self._experiment_names:
@@ -174,7 +187,7 @@ class MlflowTracker(Tracker):
             self._client.log_batch(run_id, params=batch)
 
     def _stored(self, run: Run) -> StoredRun:
-        info = run.info
+        info = self._places[run.info.run_id] = run.info
         return StoredRun(
             info.run_id,
             info.run_name,

@@ -206,7 +206,7 @@ def test_the_traceback_of_a_broken_run_reaches_the_page(trained, workplace, monk
     def broken(*arguments, **named):
         raise RuntimeError("the machine is on fire <b>")
 
-    monkeypatch.setattr("fa_registry.commands.training.train", broken)
+    monkeypatch.setattr("fa_registry.commands.training.training", broken)
     assert trained("train", "--method", "dfa", "--seed", "5", "--epochs", "1", "--device", "cpu").exit_code == 1
     result = trained("audit", "--experiment", "fa_registry", "--json")
     assert result.exit_code == 3

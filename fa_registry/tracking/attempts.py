@@ -1,0 +1,20 @@
+"""The runs of many specifications at once: a search for each would ask the store as often as there are runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+
+FEW = 12  # specifications that are looked up one by one: reading all runs of a large store takes longer than so many searches
+
+
+def runs_by_spec(tracker: Tracker, identities: Iterable[str]) -> dict[str, list[StoredRun]]:
+    """identity → its runs of any state, newest first; an empty list where there are none."""
+    found: dict[str, list[StoredRun]] = {identity: [] for identity in identities}
+    if len(found) <= FEW:
+        return {identity: tracker.search({schema.TAG_SPEC: identity}) for identity in found}
+    for run in tracker.search({schema.TAG_KIND: "run"}):
+        found.get(run.tags.get(schema.TAG_SPEC, ""), []).append(run)
+    return found

@@ -1,0 +1,84 @@
+"""Every command on a page is one that exists: verbs, options, arguments, entry points, make targets and modules."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Sequence
+
+import click
+import pytest
+import yaml
+
+from fa_registry.cli import main
+from tests.docs.pages import PAGES, ROOT, commands, name_of
+
+TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+ENTRIES = yaml.safe_load((ROOT / "MLproject").read_text())["entry_points"]
+
+
+def refusal(words: Sequence[str]) -> str:
+    """Why the command line would refuse these words; empty where it would not. Whether files exist is not asked."""
+    program, *arguments = words
+    if program.rpartition("/")[2] == "fa-registry":
+        return _refused_by_click(arguments)
+    if words[:2] == ["mlflow", "run"]:
+        return _refused_by_mlproject(arguments)
+    if program == "make":
+        return "" if set(arguments) <= TARGETS else f"no such target: {arguments}"
+    if program.startswith("python") and arguments[:1] == ["-m"]:
+        return "" if importlib.util.find_spec(arguments[1]) else f"no such module: {arguments[1]}"
+    return ""
+
+
+def _refused_by_click(arguments: Sequence[str]) -> str:
+    if not arguments or arguments[0].isupper() or "[OPTIONS]" in arguments:  # a usage line, and no command
+        return ""
+    verb = main.commands.get(arguments[0])
+    if verb is None:
+        return "" if arguments[0] in ("--help", "--version") else f"no such verb: {arguments[0]}"
+    given = [word for word in arguments[1:] if word != "--help"]
+    context = click.Context(verb, info_name=arguments[0])
+    try:
+        _, rest, _ = verb.make_parser(context).parse_args(given)
+    except click.UsageError as error:
+        return error.format_message()
+    return f"unexpected: {rest}" if rest else ""
+
+
+def _refused_by_mlproject(arguments: Sequence[str]) -> str:
+    entry = arguments[arguments.index("-e") + 1] if "-e" in arguments else "main"
+    if entry not in ENTRIES:
+        return f"no such entry point: {entry}"
+    given = {after.partition("=")[0] for word, after in zip(arguments, arguments[1:], strict=False) if word == "-P"}
+    unknown = given - set(ENTRIES[entry].get("parameters", {}))
+    return f"no such parameter: {sorted(unknown)}" if unknown else ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_command_of_a_page_exists(page):
+    refused = {" ".join(words): why for words in commands(page) if (why := refusal(words))}
+    assert refused == {}
+
+
+def test_the_pages_have_commands_of_every_kind():
+    programs = {words[0].rpartition("/")[2] for page in PAGES for words in commands(page)}
+    assert {"fa-registry", "mlflow", "make", "python"} <= programs
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["fa-registry", "adit"],
+        ["fa-registry", "audit", "--studies", "digits"],
+        ["fa-registry", "card", "dfa", "bp"],
+        ["fa-registry", "study", "--jobs"],
+        ["mlflow", "run", ".", "-e", "trains"],
+        ["mlflow", "run", ".", "-P", "studies=digits"],
+        ["make", "demos"],
+        ["python", "-m", "benchmarks.nothing"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_command_is_noticed(words):
+    assert refusal(words)
