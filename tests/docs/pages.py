@@ -20,6 +20,7 @@ PAGES = sorted(
 FENCE = re.compile(r"(?:^<!-- (?P<mark>[^\n]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
 INDENTED = re.compile(r"^    (.*)$", re.M)
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+PROGRAM = re.compile(r"\s*(\.venv/bin/)?(fa-registry|mlflow|make|python3?) ")
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 
@@ -57,12 +58,8 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 def _words(line: str) -> Iterator[list[str]]:
     for part in re.split(r" && | > |;| \| ", line):
-        try:
-            words = shlex.split(part, comments=True)
-        except ValueError:  # an apostrophe: a sentence, and no command
-            continue
-        if words:
-            yield words
+        if PROGRAM.match(part):
+            yield shlex.split(part, comments=True)
 
 
 def links(page: Path) -> list[str]:

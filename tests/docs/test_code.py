@@ -21,7 +21,7 @@ def labelled(block) -> str:
 
 @pytest.mark.parametrize("block", PYTHON, ids=labelled)
 def test_it_compiles(block):
-    compile(block.text, block.page, "exec")
+    assert compile(block.text, block.page, "exec")
 
 
 @pytest.mark.parametrize("block", RUNNABLE, ids=labelled)
