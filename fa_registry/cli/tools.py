@@ -1,4 +1,4 @@
-"""The verbs that look: lint, list, card, show, doctor."""
+"""The verbs that look (lint, list, card, show, doctor, optimize), and optimize."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from fa_registry.cli.options import JSON, STORE, examples
 from fa_registry.output.lint import linted
-from fa_registry.output.tools import carded, examined, listed, shown
+from fa_registry.output.tools import carded, examined, listed, optimized, shown
 
 
 @click.command()
@@ -69,4 +69,15 @@ def doctor(store: str, as_json: bool) -> None:
     sys.exit(examined(examine(store), as_json))
 
 
-VERBS = (lint, list_, card, show, doctor)
+@click.command()
+@STORE
+@JSON
+@examples("optimize", "optimize --store sqlite:///other.db")
+def optimize(store: str, as_json: bool) -> None:
+    """Make a large sqlite store quick to look through (ANALYZE); nothing in it changes."""
+    from fa_registry.commands.optimize import run_optimize
+
+    optimized(run_optimize(store), as_json)
+
+
+VERBS = (lint, list_, card, show, doctor, optimize)

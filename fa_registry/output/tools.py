@@ -1,4 +1,4 @@
-"""What list, card, show and doctor print."""
+"""What list, card, show, doctor and optimize print."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fa_registry import jsonio
 from fa_registry.output.tables import table, text
 
 if TYPE_CHECKING:
+    from fa_registry.commands.optimize import Optimized
     from fa_registry.records import RunRecord
 
 BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # of an option: words before the bound
@@ -87,3 +88,13 @@ def examined(rows: Sequence[Mapping[str, Any]], as_json: bool) -> int:
             "",
         )
     return 0 if all(row["ok"] for row in rows) else 1
+
+
+def optimized(found: Optimized, as_json: bool) -> None:
+    """The store, and the rows of its large tables."""
+    if as_json:
+        click.echo(jsonio.pretty(found), nl=False)
+    else:
+        table(
+            ["table", "rows"], [[name, f"{count:,}"] for name, count in found.rows.items()], f"analysed {found.store}"
+        )
