@@ -4,11 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check ui bench bench-gpu clean help
+.PHONY: demo test test-long check ui bench bench-gpu clean help
 
 help:
 	@echo "make demo   environment, then train, audit and report the digits study (reports/index.html)"
 	@echo "make test   environment, then the whole suite"
+	@echo "make test-long  the paper's pipeline on embedded data, which takes minutes"
 	@echo "make check  the linter and the fast tests"
 	@echo "make ui     MLflow's pages on http://127.0.0.1:5000"
 	@echo "make bench  measured comparisons, as ratios"
@@ -26,9 +27,12 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
+test-long: $(READY)
+	$(BIN)/python -m pytest -m long
+
 check: $(READY)
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not browser" --ignore tests/end_to_end
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not browser and not long" --ignore tests/end_to_end
 
 ui: $(READY)
 	$(BIN)/fa-registry doctor

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 SMALL = ("--data", "digits", "--scale", "0.01", "--seeds", "42")  # one epoch a run
 ARCHITECTURES = {"resmlp", "vit_mini", "small_resnet"}
 
 
+@pytest.mark.long
 def test_every_setting_of_the_paper_trains_is_audited_and_reported(command, tmp_path):
     trained = command("fa-registry", "study", "paper", *SMALL, "--jobs", "2", "--json", timeout=600)
     assert trained.returncode == 0, trained.stderr
