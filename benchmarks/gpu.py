@@ -13,8 +13,9 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -59,6 +60,13 @@ class Gpu:
     limit: dict[str, Spread]
     gflop: dict[str, float]
     stepping: dict[str, str]
+
+    @classmethod
+    def of(cls, measured: Mapping[str, Any]) -> Gpu:
+        """From what --record kept."""
+        fields = {field.name: measured[field.name] for field in dataclasses.fields(cls)}
+        spreads = {name: {key: Spread(**one) for key, one in fields[name].items()} for name in ("methods", "limit")}
+        return cls(**{**fields, **spreads, "published": Spread(**fields["published"])})
 
 
 class Silent:

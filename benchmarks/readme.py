@@ -83,6 +83,11 @@ def render(measured: Mapping[str, Any]) -> str:
         ratio = step["ratio"][compared]
         spread = f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
         lines.append(f"| DFA step, CIFAR-shaped, {words} | {spread} | {aim}{' ' if aim else ''}|")
+    for name, ratio in measured["bench"]["epoch"]["ratio"].items():
+        spread = f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+        lines.append(
+            f"| data and step together, CIFAR-shaped, two cores, published / {name} | {spread} | ≥ 4 by either |"
+        )
     for name, one in overheads.items():
         lines += [
             f"| measuring every epoch, whole test set included, {name}, of training "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from fa_registry.records import Integrity, Measurements, Reading, RunRecord, RunSpec, Series
 
 BLOCKS, EPOCHS, SEEDS = 4, 100, (42, 123, 456)
+WIDE_METHODS, WIDE_SEEDS = 24, (1, 2, 3, 4, 5)
 ROUND = 125  # runs in 17 settings: a wide one with ten methods, and 16 of dfa beside its frozen control
 # method -> ‖h_L‖/‖h_0‖, ‖g_L‖ per sample, Γ, accuracy: about the published ones
 SCENES = {
@@ -59,6 +61,18 @@ def specs() -> Iterator[RunSpec]:
         for setting in range(1, 17):
             made += [_spec(turn, setting, method, seed) for method in ("dfa", "frozen") for seed in SEEDS]
         yield from made[:ROUND]
+
+
+def wide(seed: int = 0) -> Iterator[RunRecord]:
+    """One setting with 24 methods of 5 seeds each, as many as the methods study could have; frozen is the last."""
+    draw = np.random.default_rng(seed)
+    variants = [(method, turn) for turn in range(4) for method in SCENES if method != "frozen"][: WIDE_METHODS - 1]
+    number = 0
+    for method, turn in [*variants, ("frozen", 0)]:
+        for each in WIDE_SEEDS:
+            options = {"variant": turn} if turn else {}
+            yield record(dataclasses.replace(_spec(0, 0, method, each), method_options=options), number, draw)
+            number += 1
 
 
 def _spec(turn: int, setting: int, method: str, seed: int, penalty: float = 0.0) -> RunSpec:

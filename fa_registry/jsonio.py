@@ -19,6 +19,9 @@ from typing import Any
 
 from fa_registry.errors import InvalidFields
 
+UNKNOWN, MISSING = ": unknown field", ": missing"
+LISTED = 100  # problems of one value; a file of another kind has thousands
+
 
 def encode(value: Any) -> Any:
     """Turn records, mappings and tuples into plain JSON values; raises ValueError on a number that is not finite."""
@@ -38,46 +41,72 @@ def encode(value: Any) -> Any:
 
 
 def decode(hint: Any, value: Any, where: str = "record") -> Any:
-    """Build an object of type `hint` from plain JSON values; unknown and missing fields are named together."""
+    """Build an object of type `hint` from plain JSON values. Raises InvalidFields that names whatever is wrong, at any depth."""
+    problems: list[str] = []
+    made = _decode(hint, value, where, problems)
+    if isinstance(value, Mapping) and dataclasses.is_dataclass(hint):
+        problems = [_of_the_record(problem, where) for problem in problems]
+    if problems:
+        more = [f"and {len(problems) - LISTED:,} more"] if len(problems) > LISTED else []
+        raise InvalidFields(where, [*problems[:LISTED], *more])
+    return made
+
+
+def _of_the_record(problem: str, where: str) -> str:
+    """`record.name: missing` as `name: missing`: a field that is the record's own needs no place."""
+    field = problem.removeprefix(f"{where}.")
+    return field if field.endswith((UNKNOWN, MISSING)) and not {".", "["} & set(field.partition(":")[0]) else problem
+
+
+def _decode(hint: Any, value: Any, where: str, problems: list[str]) -> Any:
+    """The object, or anything where a problem was added."""
     origin = typing.get_origin(hint)
     arguments = typing.get_args(hint)
     if hint is Any:
         return value
     if hasattr(hint, "__from_json__"):
-        return _decode_own(hint, value, where)
+        return _decode_own(hint, value, where, problems)
     if dataclasses.is_dataclass(hint):
-        return _decode_record(hint, value, where)
+        return _decode_record(hint, value, where, problems)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
         candidates = [argument for argument in arguments if argument is not type(None)]
-        return decode(candidates[0], value, where) if len(candidates) == 1 else value
-    if origin in (tuple, dict, Mapping) and not isinstance(value, (list, tuple) if origin is tuple else Mapping):
-        expected = "a list" if origin is tuple else "an object"  # a text would be taken apart into its characters
-        raise InvalidFields(where, [f"{where}: expected {expected}, found {value!r}"])
-    if origin is tuple:
-        return tuple(decode(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
-    if origin in (dict, Mapping):
-        return {key: decode(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
+        return _decode(candidates[0], value, where, problems) if len(candidates) == 1 else value
+    if origin in (tuple, dict, Mapping):
+        return _decode_many(origin, arguments, value, where, problems)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (hint in (int, float) and isinstance(value, bool)):
-        raise InvalidFields(where, [f"{where}: expected {hint.__name__}, found {value!r}"])
+        problems.append(f"{where}: expected {hint.__name__}, found {reprlib.repr(value)}")
     return value
 
 
-def _decode_own(hint: Any, value: Any, where: str) -> Any:
+def _decode_many(origin: Any, arguments: tuple, value: Any, where: str, problems: list[str]) -> Any:
+    """A list or an object of values of one type. A text is neither: it would be taken apart into its characters."""
+    if not isinstance(value, (list, tuple) if origin is tuple else Mapping):
+        expected = "a list" if origin is tuple else "an object"
+        problems.append(f"{where}: expected {expected}, found {reprlib.repr(value)}")
+        return value
+    if origin is tuple:
+        return tuple(_decode(arguments[0], item, f"{where}[{index}]", problems) for index, item in enumerate(value))
+    return {key: _decode(arguments[1], item, f"{where}.{key}", problems) for key, item in value.items()}
+
+
+def _decode_own(hint: Any, value: Any, where: str, problems: list[str]) -> Any:
     """A type that writes itself: whatever it cannot make of the value is the value's fault."""
     try:
         return hint.__from_json__(value)
-    except (KeyError, TypeError, ValueError) as error:
-        found = f"{where}: expected what a {hint.__name__} is written as, found {reprlib.repr(value)}"
-        raise InvalidFields(where, [found]) from error
+    except (KeyError, TypeError, ValueError):
+        problems.append(f"{where}: expected what a {hint.__name__} is written as, found {reprlib.repr(value)}")
+        return value
 
 
-def _decode_record(record_type: type, value: Any, where: str) -> Any:
+def _decode_record(record_type: type, value: Any, where: str, problems: list[str]) -> Any:
     if not isinstance(value, Mapping):
-        raise InvalidFields(where, [f"{where}: expected an object, found {type(value).__name__}"])
+        problems.append(f"{where}: expected an object, found {type(value).__name__}")
+        return value
+    before = len(problems)
     hints = typing.get_type_hints(record_type)
     fields = {field.name: field for field in dataclasses.fields(record_type)}
     required = {
@@ -85,11 +114,12 @@ def _decode_record(record_type: type, value: Any, where: str) -> Any:
         for name, field in fields.items()
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     }
-    problems = [f"{name}: unknown field" for name in value if name not in fields]
-    problems += [f"{name}: missing" for name in sorted(required - set(value))]
-    if problems:
-        raise InvalidFields(where, problems)
-    return record_type(**{name: decode(hints[name], item, f"{where}.{name}") for name, item in value.items()})
+    problems += [f"{where}.{name}{UNKNOWN}" for name in value if name not in fields]
+    problems += [f"{where}.{name}{MISSING}" for name in sorted(required - set(value))]
+    found = {
+        name: _decode(hints[name], item, f"{where}.{name}", problems) for name, item in value.items() if name in fields
+    }
+    return record_type(**found) if len(problems) == before else value
 
 
 def canonical(value: Any) -> str:

@@ -69,6 +69,28 @@ def test_unknown_and_missing_fields_are_named_together():
     assert caught.value.problems == ("flagg: unknown field", "count: missing", "flag: missing")
 
 
+def test_what_is_wrong_deeper_down_is_named_with_it():
+    with pytest.raises(InvalidFields) as caught:
+        jsonio.decode(Outer, {"name": 3, "flagg": True, "flag": 1, "parts": [{"number": "x"}, 4, {"note": 5, "a": 1}]})
+    assert caught.value.problems == (
+        "flagg: unknown field",
+        "count: missing",
+        "record.name: expected str, found 3",
+        "record.flag: expected bool, found 1",
+        "record.parts[0].number: expected float, found 'x'",
+        "record.parts[1]: expected an object, found int",
+        "record.parts[2].a: unknown field",
+        "record.parts[2].number: missing",
+        "record.parts[2].note: expected str, found 5",
+    )
+
+
+def test_thousands_of_problems_are_counted_and_not_listed():
+    with pytest.raises(InvalidFields) as caught:
+        jsonio.decode(Mapping[str, tuple[float, ...]], {"a": ["x"] * 1234}, "row")
+    assert len(caught.value.problems) == 101 and caught.value.problems[-1] == "and 1,134 more"
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

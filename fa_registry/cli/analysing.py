@@ -8,47 +8,15 @@ from typing import Any
 import click
 
 from fa_registry.cli import parsing
-from fa_registry.cli.options import (
-    DATA,
-    DATA_ROOT,
-    DEVICE,
-    EDITION,
-    EPOCHS,
-    JSON,
-    MEASURING_JOBS,
-    RUN,
-    SCALE,
-    SEEDS,
-    STORE,
-    STUDY,
-    THRESHOLD,
-    examples,
-)
+from fa_registry.cli.options import examples, of_many_runs
 from fa_registry.output.analyse import analysed
 
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@STUDY
-@RUN
-@click.option("--experiment", default="", help="All runs of an experiment.")
-@EDITION
-@THRESHOLD
-@click.option(
-    "--recompute/--trust-logged",
-    default=False,
-    help="Measure every run again first, or take its logged figures [--trust-logged].",
+@of_many_runs(
+    click.option("--out", default="reports/analyses", show_default=True, help="Folder for JSON, CSV and PNG.")
 )
-@MEASURING_JOBS
-@EPOCHS
-@SEEDS
-@DATA
-@SCALE
-@DEVICE
-@click.option("--out", default="reports/analyses", show_default=True, help="Folder for JSON, CSV and PNG.")
-@DATA_ROOT
-@STORE
-@JSON
 @examples(
     "analyse all --study digits",
     "analyse sensitivity --study digits --edition 2026-11",

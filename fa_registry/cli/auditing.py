@@ -9,6 +9,7 @@ import click
 
 from fa_registry.cli import parsing
 from fa_registry.cli.options import (
+    ALL_OF,
     DATA,
     DATA_ROOT,
     DEVICE,
@@ -36,7 +37,7 @@ from fa_registry.output.diff import diffed
 @click.command()
 @STUDY
 @RUN
-@click.option("--experiment", default="", help="All runs of an experiment.")
+@ALL_OF
 @EDITION
 @EDITIONS
 @THRESHOLD

@@ -8,51 +8,17 @@ from typing import Any
 import click
 
 from fa_registry.cli import parsing
-from fa_registry.cli.options import (
-    DATA,
-    DATA_ROOT,
-    DEVICE,
-    EDITION,
-    EPOCHS,
-    JSON,
-    MEASURING_JOBS,
-    OUT,
-    RUN,
-    SCALE,
-    SEEDS,
-    STORE,
-    STUDY,
-    TEMPLATES,
-    THRESHOLD,
-    examples,
-)
+from fa_registry.cli.options import OUT, TEMPLATES, examples, of_many_runs
 from fa_registry.output.compare import compared
 
 
 @click.command()
 @click.argument("operands", nargs=-1, metavar="RUN|METHOD…")
-@STUDY
-@RUN
-@click.option("--experiment", default="", help="All runs of an experiment.")
-@click.option("--setting", default="", metavar="WORDS", help="Only settings in whose name these words stand.")
-@EDITION
-@THRESHOLD
-@click.option(
-    "--recompute/--trust-logged",
-    default=False,
-    help="Measure every run again first, or take its logged figures [--trust-logged].",
+@of_many_runs(
+    click.option("--setting", default="", metavar="WORDS", help="Only settings in whose name these words stand."),
+    OUT,
+    TEMPLATES,
 )
-@MEASURING_JOBS
-@EPOCHS
-@SEEDS
-@DATA
-@SCALE
-@DEVICE
-@OUT
-@TEMPLATES
-@DATA_ROOT
-@STORE
-@JSON
 @examples(
     "compare dfa bp --study digits",
     "compare 4f1c0a2b 90ab12cd",

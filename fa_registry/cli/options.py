@@ -69,6 +69,27 @@ STOP_ON = click.option(
 TRUST = click.option("--trust-logged", is_flag=True, help="Judge logged figures without recomputing them.")
 
 
+RECOMPUTE = click.option(
+    "--recompute/--trust-logged",
+    default=False,
+    help="Measure every run again first, or take its logged figures [--trust-logged].",
+)
+ALL_OF = click.option("--experiment", default="", help="All runs of an experiment.")
+
+
+def of_many_runs(*own: Callable) -> Callable:
+    """The options of a verb that selects and judges runs and logs nothing, with its `own` in their midst."""
+
+    def add(function: Callable) -> Callable:
+        judging = (STUDY, RUN, ALL_OF, EDITION, THRESHOLD, RECOMPUTE, MEASURING_JOBS)
+        replacing = (EPOCHS, SEEDS, DATA, SCALE, DEVICE)
+        for option in reversed((*judging, *replacing, *own, DATA_ROOT, STORE, JSON)):  # decorators apply inside out
+            function = option(function)
+        return function
+
+    return add
+
+
 def examples(*lines: str) -> Callable:
     """Append an Examples block to a verb's help."""
 

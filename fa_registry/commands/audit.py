@@ -13,6 +13,7 @@ from typing import Any
 from fa_registry import architectures, datasets, diagnostics, jsonio, methods
 from fa_registry.commands.audit_log import log_audit
 from fa_registry.commands.editions import checked_request
+from fa_registry.commands.exclusions import exclusion
 from fa_registry.commands.gathering import gather_all
 from fa_registry.commands.references import study_reference
 from fa_registry.commands.selection import ENDED_EARLY, Selection, select
@@ -23,7 +24,7 @@ from fa_registry.protocol.reproduction import reproduction
 from fa_registry.protocol.rules import Edition
 from fa_registry.protocol.verdict import exit_code
 from fa_registry.protocol.waivers import load_waivers, unknown_rules, without_runs
-from fa_registry.records import AuditReport, Exclusion, Reference, RunRecord, Waiver
+from fa_registry.records import AuditReport, Reference, RunRecord, Waiver
 from fa_registry.reporting.render import render_report
 from fa_registry.reporting.user_templates import template_problems
 from fa_registry.tracking.base import Tracker
@@ -135,7 +136,7 @@ def build_report(
     """The report, and whether any run failed its integrity check (changed file, or figures that do not come out again)."""
     gathered = gather_all(tracker, selection.runs, request.trust_logged, request.data_root, terms.processes)
     records = [one.record for one in gathered if one.record]
-    broken = [Exclusion(one.run.run_id, one.run.name, one.reason, one.failure) for one in gathered if not one.record]
+    broken = [exclusion(tracker, one.run, one.reason, one.failure) for one in gathered if not one.record]
     leading, *others = terms.editions
     report = AuditReport(
         title=f"Audit of study {selection.study}" if selection.study else f"Audit of {selection.words}",
@@ -147,6 +148,7 @@ def build_report(
         cards=cards(records),
         opinions=second_opinions(records, others, terms.waivers),
         waivers=terms.waivers,
+        choice=selection.choice,
     )
     if terms.reference:
         report = dataclasses.replace(report, reproduction=reproduction(terms.reference, report))

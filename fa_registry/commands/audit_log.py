@@ -11,7 +11,7 @@ from fa_registry import jsonio
 from fa_registry.commands.editions import signature
 from fa_registry.commands.selection import Selection
 from fa_registry.records import SCHEMA, AuditReport, RunAudit, Verdict
-from fa_registry.reporting.notes import Notes
+from fa_registry.reporting.notes import Notes, not_judged
 from fa_registry.reporting.standing_alone import standing_alone
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, Tracker
@@ -25,7 +25,8 @@ def log_audit(
 ) -> str:
     """One audit run with the pages as artifacts (or the run `adopted`).
 
-    Every audited run gets its verdicts, first fires, margin, note and form; the study's own run gets a note.
+    Every audited run gets its verdicts, first fires, margin, note and form, one that could not be judged gets told so; the
+    study's own run gets a note.
     """
     tags = {
         schema.TAG_KIND: "audit",
@@ -44,6 +45,7 @@ def log_audit(
         found = notes.of_audit(tracker.link(run_id, ""), tracker.table())
         tracker.log(run_id, tags={schema.TAG_NOTE: found})
         _tell_runs(tracker, report, notes, run_id, selection)
+        _tell_excluded(tracker, report, notes, run_id)
         _attach_forms(tracker, notes, out)
         _tell_studies(tracker, selection, {schema.TAG_NOTE: found, schema.TAG_REPORT: run_id})
         status, state = "complete", "FINISHED"
@@ -74,6 +76,22 @@ def _tell_runs(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: st
         margin = notes.margin(run)
         points = [] if margin is None else [Point(schema.MARGIN, margin, _last_epoch(run))]
         tracker.log(run_id, points, tags)
+
+
+def _tell_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:
+    """A run that could not be judged must not go on showing the verdict of an older audit.
+
+    A run at work, or one that may be, is left to whoever trains it: its note and tags are still being written. So is
+    TAG_REPORT, which names the audit that judged.
+    """
+    whole = tracker.link(audit_id, "index.html")
+    for one in report.excluded:
+        tags = tracker.get(one.run_id).tags if one.run_id else {}
+        if tags.get(schema.TAG_STATUS) in schema.ENDED_STATUSES:
+            said = not_judged(one)
+            verdicts = {name: said for name in tags if name.startswith(schema.TAG_VERDICT)}
+            note = notes.of_excluded(one, whole)
+            tracker.log(one.run_id, tags={**verdicts, schema.TAG_VERDICT: said, schema.TAG_NOTE: note})
 
 
 def _last_epoch(run: RunAudit) -> int:

@@ -21,7 +21,7 @@ def opinions(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple
     audit_run_id = run.tags.get(schema.TAG_REPORT, "")
     if not audit_run_id:
         raise UsageError(f"run {run.run_id} ({run.name}) was never audited; judge it first: {_audit(run, edition)}")
-    report = recorded_report(tracker, audit_run_id)
+    report = recorded_report(tracker, audit_run_id, _audit(run, edition))
     place = next((at for at, one in enumerate(report.runs) if one.record.run_id == run.run_id), None)
     if place is None:
         raise IntegrityError(

@@ -39,15 +39,18 @@ def newest_report(tracker: Tracker, study: str) -> AuditReport:
         raise UsageError(
             f"study {study}: no audit of it in {tracker.uri}; `fa-registry audit --study {study}` makes one"
         )
-    return recorded_report(tracker, audits[0].run_id)
+    return recorded_report(tracker, audits[0].run_id, f"`fa-registry audit --study {study}`")
 
 
-def recorded_report(tracker: Tracker, audit_run_id: str) -> AuditReport:
-    """The report of an audit's own run; IntegrityError where it is missing, or not the one that was recorded."""
+def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditReport:
+    """The report of an audit's own run; IntegrityError where it is missing, or not the one that was recorded.
+
+    again: the command that audits again, to be told where the report is gone.
+    """
     audit = tracker.get(audit_run_id)
     path = tracker.artifact(audit_run_id, REPORT)
     if path is None:
-        raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing")
+        raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing; audit again: {again}")
     report = load_report(path)
     # of the text and not of the report: a field that a later release adds has no part in what was recorded
     found = jsonio.digest_of(json.loads(path.read_text(encoding="utf-8")))

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fa_registry.commands.exclusions import exclusion, never_trained
 from fa_registry.errors import NothingSelected, UsageError
-from fa_registry.records import Exclusion, RunSpec
+from fa_registry.records import Choice, Exclusion, RunSpec
 from fa_registry.studies.study import Study, load_study
 from fa_registry.tracking import schema
 from fa_registry.tracking.attempts import runs_by_spec
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.training.naming import run_name
 
 ENDED_EARLY = "ended early"  # the reason of a run that --stop-on ended begins so
 
@@ -22,7 +22,7 @@ FULL_ID = 32  # hexadecimal characters
 
 @dataclass(frozen=True)
 class Selection:
-    """runs: finished runs to judge, in the study's order. words: how they were chosen. edition: the study's, if any."""
+    """runs: finished runs to judge, in the study's order. words: how they were chosen. edition, choice: the study's, if any."""
 
     runs: tuple[StoredRun, ...]
     excluded: tuple[Exclusion, ...]
@@ -30,6 +30,7 @@ class Selection:
     remarks: tuple[str, ...] = ()
     edition: str = ""
     study: str = ""
+    choice: Choice | None = None
 
 
 def select(
@@ -94,10 +95,27 @@ def _by_study(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> Sele
         remarks.append(f"{superseded} older runs of the same specifications exist; the newest of each was audited.")
     if others:
         remarks.append(
-            f"{others} runs carry the tag of study {study.name} with other specifications than the study's now; not audited."
+            f"{others} runs carry the tag of study {study.name} with other specifications than those asked for; not audited."
         )
-    words = f"study {' '.join([study.name, study.twin.words]).strip()} ({len(study.specs)} specifications)"
-    return Selection(tuple(chosen), tuple(excluded), words, tuple(remarks), study.edition, study.name)
+    choice = Choice(study.name, _asked(study, overrides), others, superseded)
+    return Selection(
+        tuple(chosen), tuple(excluded), _words(study, overrides), tuple(remarks), study.edition, study.name, choice
+    )
+
+
+def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
+    """What was asked for instead of the file's own. The device is not: it says where a run trains, not which runs there are."""
+    listed = [str(seed) for seed in overrides.get("seeds") or ()]
+    given = {"seeds": ", ".join(listed), "epochs": overrides.get("epochs"), **study.twin.overrides}
+    return {name: str(value) for name, value in given.items() if value}
+
+
+def _words(study: Study, overrides: Mapping[str, Any]) -> str:
+    replaced = [
+        f"{name} {value}" for name, value in _asked(study, overrides).items() if name not in study.twin.overrides
+    ]
+    which = ", ".join([" ".join([study.name, study.twin.words]).strip(), *replaced])
+    return f"study {which} ({len(study.specs)} specifications)"
 
 
 def _as_trained(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> tuple[Study, list[str]]:
@@ -128,23 +146,16 @@ def _is_finished(run: StoredRun) -> bool:
 
 
 def _unfinished(tracker: Tracker, spec: RunSpec, attempts: Sequence[StoredRun]) -> Exclusion:
-    return (
-        _half_written(tracker, attempts[0])
-        if attempts
-        else Exclusion("", run_name(spec), "no run of this specification yet")
-    )
+    return _half_written(tracker, attempts[0], spec) if attempts else never_trained(spec)
 
 
-def _half_written(tracker: Tracker, run: StoredRun) -> Exclusion:
+def _half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) -> Exclusion:
     """A run that did not finish, with the traceback it left, if it left one; or that was not to finish."""
     if run.tags.get(schema.TAG_STATUS) == schema.STOPPED_EARLY:
         rules, _, epoch = run.tags.get(schema.TAG_STOPPED_ON, "a rule at epoch ?").partition(" at epoch ")
-        return Exclusion(
-            run.run_id,
-            run.name,
-            f"{ENDED_EARLY} at epoch {epoch} because {rules.replace('+', ' and ')} fired (--stop-on)",
-        )
+        reason = f"{ENDED_EARLY} at epoch {epoch} because {rules.replace('+', ' and ')} fired (--stop-on)"
+        return exclusion(tracker, run, reason, spec=spec)
     status = run.tags.get(schema.TAG_STATUS, "not set")
     path = tracker.artifact(run.run_id, schema.FAILURE)
     failure = path.read_text(encoding="utf-8") if path else ""
-    return Exclusion(run.run_id, run.name, f"half-written: {schema.TAG_STATUS} is {status}", failure)
+    return exclusion(tracker, run, f"half-written: {schema.TAG_STATUS} is {status}", failure, spec)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,9 +76,25 @@ def load_report(path: Path) -> AuditReport:
     if isinstance(schema_found, int) and schema_found != SCHEMA:
         raise UsageError(f"{subject}: expected schema {SCHEMA}, found {schema_found}; {_other_schema(schema_found)}")
     report = jsonio.decode(AuditReport, raw, f"report {path.name}")
+    problems = list(_incomplete(report))
     if schema_found != SCHEMA:
-        raise InvalidFields(subject, [f"schema: expected {SCHEMA}, found nothing"])
+        problems.append(f"schema: expected {SCHEMA}, found nothing")
+    if problems:
+        raise InvalidFields(subject, problems)
     return report
+
+
+def _incomplete(report: AuditReport) -> Iterator[str]:
+    """What the records hold each, and not together: a run twice, or an opinion that is not of exactly the report's runs."""
+    ids = [run.record.run_id for run in report.runs]
+    for twice in sorted({run_id for run_id in ids if ids.count(run_id) > 1}):
+        yield f"runs: expected every run once, found {twice} {ids.count(twice)} times"
+    for place, opinion in enumerate(report.opinions):
+        judged = [one.run_id for one in opinion.judgements]
+        if judged != ids:
+            at = next((at for at, (one, other) in enumerate(zip(judged, ids, strict=False)) if one != other), None)
+            found = f"{len(judged)} of {len(ids)}" if at is None else f"{judged[at]} where {ids[at]} belongs"
+            yield f"opinions[{place}].judgements: expected the report's runs in their order, found {found}"
 
 
 def _refused(constant: str) -> None:

@@ -39,7 +39,8 @@ class DiagnosticCard:
     quantities: the names it measures; `name/*` stands for one a parameter. needs_credit: those of them that are lost with the
     run's feedback state. cannot_tell: what a reader must not conclude from it. source: paper and equation, or who made it up.
     when: "epoch" (measured every epoch) or "final" (at the end of training and when a run is recomputed: it takes many passes).
-    conventions: how it is measured, recorded with every run.
+    conventions: how it is measured, recorded with every run. bibtex: of what `source` names, where it is certain; an arXiv
+    number in `source` is cited by itself.
     """
 
     name: str
@@ -53,6 +54,7 @@ class DiagnosticCard:
     when: str = "epoch"
     needs_credit: tuple[str, ...] = ()
     conventions: Mapping[str, Scalar] = field(default_factory=dict)
+    bibtex: str = ""
 
     def __post_init__(self):
         words = ("name", "symbol", "line", "quantities", "unit", "range", "cannot_tell", "source")

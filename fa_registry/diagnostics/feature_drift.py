@@ -27,6 +27,11 @@ class FeatureDrift(Diagnostic):
         cannot_tell="whether the features became better: weights that grow along a useless direction drift too",
         source="arXiv 2606.21126; as a measure of lazy training: Chizat, Oyallon & Bach 2019",
         when="final",
+        bibtex="""@inproceedings{chizat2019lazy,
+  title={On Lazy Training in Differentiable Programming},
+  author={Chizat, L{\\'e}na{\\"i}c and Oyallon, Edouard and Bach, Francis},
+  booktitle={Advances in Neural Information Processing Systems}, volume={32}, year={2019}
+}""",
     )
 
     def measure(self, observation: Observation) -> Measured:

@@ -20,6 +20,11 @@ class Gamma(Diagnostic):
         cannot_tell="whether training along c_l helps, nor anything where c_l = g_l by construction",
         source="arXiv 2606.21126, Γ; the angle of Lillicrap et al. 2016. Float64 without a clamp: this project",
         needs_credit=NUMBERS,
+        bibtex="""@article{lillicrap2016random,
+  title={Random synaptic feedback weights support error backpropagation for deep learning},
+  author={Lillicrap, Timothy P. and Cownden, Daniel and Tweed, Douglas B. and Akerman, Colin J.},
+  journal={Nature Communications}, volume={7}, pages={13276}, year={2016}
+}""",
     )
 
     def measure(self, observation: Observation) -> Measured:

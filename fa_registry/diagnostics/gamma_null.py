@@ -30,6 +30,11 @@ class GammaNull(Diagnostic):
         when="final",
         needs_credit=NAMES,
         conventions={"gamma_null_draws": DRAWS},
+        bibtex="""@article{phipson2010permutation,
+  title={Permutation P-values Should Never Be Zero: Calculating Exact P-values When Permutations Are Randomly Drawn},
+  author={Phipson, Belinda and Smyth, Gordon K.}, journal={Statistical Applications in Genetics and Molecular Biology},
+  volume={9}, number={1}, pages={Article 39}, year={2010}
+}""",
     )
 
     def measure(self, observation: Observation) -> Measured:

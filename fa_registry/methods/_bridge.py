@@ -14,8 +14,11 @@ from fa_registry.positions import averaged, features
 from fa_registry.records import Option
 
 CITATION = "arXiv 2606.21126"
-BIBTEX = """@misc{arxiv2606_21126,
-  note={arXiv preprint arXiv:2606.21126}, eprint={2606.21126}, archivePrefix={arXiv}, year={2026}
+BIBTEX = """@misc{arxiv2606.21126,
+  key={arXiv 2606.21126},
+  howpublished={arXiv preprint arXiv:2606.21126},
+  year={2026},
+  eprint={2606.21126}, archivePrefix={arXiv}
 }"""
 ONE_NET = (
     "one net is asked at every site: tokens and maps enter by their position average, a state narrower than the widest site's "

@@ -10,7 +10,7 @@ LILLICRAP_2016 = """@article{lillicrap2016random,
 LIAO_2016 = """@inproceedings{liao2016important,
   title={How important is weight symmetry in backpropagation?},
   author={Liao, Qianli and Leibo, Joel Z. and Poggio, Tomaso},
-  booktitle={Proceedings of the AAAI Conference on Artificial Intelligence}, volume={30}, number={1}, year={2016}
+  booktitle={Proceedings of the AAAI Conference on Artificial Intelligence}, volume={30}, year={2016}
 }"""
 AKROUT_2019 = """@inproceedings{akrout2019deep,
   title={Deep learning without weight transport},

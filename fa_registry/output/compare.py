@@ -12,9 +12,11 @@ from fa_registry.output.tables import table
 
 if TYPE_CHECKING:
     from fa_registry.commands.compare import CompareResult
-    from fa_registry.reporting.compare_parts import ComparedRule, PairedRow, SideBySide
+    from fa_registry.reporting.compare_parts import ComparedRule, ComparedSites, PairedRow, SideBySide
     from fa_registry.reporting.parts import Estimate
     from fa_registry.reporting.rows import FindingRow
+
+EXACT = "(exact)"
 
 
 def compared(result: CompareResult, as_json: bool) -> None:
@@ -46,9 +48,11 @@ def _part(part: SideBySide, edition: str) -> None:
     several = len({column.setting for column in part.columns}) > 1
     header = ["", *(f"{one.label}\n{one.setting}" if several else one.label for one in part.columns)]
     table([*map(escape, header)], list(_rows(part)), escape(f"{part.setting}, by edition {edition}"))
-    rows = [[f"{one.symbol} site {site}", *map(_mean, shown)] for one in part.sites for site, shown in one.rows]
+    rows = [[f"{one.symbol} site {site}", *_marked(one, site, shown)] for one in part.sites for site, shown in one.rows]
     if rows:
-        table([*map(escape, header)], rows, "Site by site, mean ± deviation over seeds")
+        marked = any(sites for one in part.sites for sites in one.exact)
+        exact = f"; {EXACT}: by construction, Γ = 1 says nothing" if marked else ""
+        table([*map(escape, header)], rows, f"Site by site, mean ± deviation over seeds{exact}")
     if part.why_not:
         click.echo(part.why_not)
     if part.fields:
@@ -67,6 +71,7 @@ def _rows(part: SideBySide) -> Iterator[list[str]]:
     for quantity in (*part.quantities, *part.aggregates):
         words = f"{quantity.symbol} {quantity.words}" if quantity.symbol == "Γ" else quantity.symbol
         yield [words, *map(estimate_text, quantity.estimates)]
+    yield ["runs", *(", ".join(run_id[:8] for _, run_id, _ in column.seeds) for column in part.columns)]
 
 
 def _rule(rule: ComparedRule) -> Iterator[list[str]]:
@@ -96,6 +101,11 @@ def estimate_text(estimate: Estimate) -> str:
     if estimate.low.value is None:
         return f"{shown}, {estimate.low.reason}"
     return f"{shown} [{between((estimate.low.value, estimate.high.value), estimate.kind)}]"
+
+
+def _marked(quantity: ComparedSites, site: int, shown: Sequence[Estimate]) -> Iterator[str]:
+    for place, estimate in enumerate(shown):
+        yield f"{_mean(estimate)} {EXACT}" if site in quantity.exact[place] else _mean(estimate)
 
 
 def _mean(estimate: Estimate) -> str:

@@ -7,6 +7,7 @@ with the reason why.
 from fa_registry.records.audits import (
     OUTCOMES,
     AuditReport,
+    Choice,
     EditionReference,
     Exclusion,
     Finding,
@@ -37,6 +38,7 @@ __all__ = [
     "REPRODUCTION_OUTCOMES",
     "SCHEMA",
     "AuditReport",
+    "Choice",
     "EditionReference",
     "Exclusion",
     "FigureVerdict",

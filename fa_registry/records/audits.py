@@ -8,7 +8,7 @@ from typing import Any
 
 from fa_registry.records.readings import Reading
 from fa_registry.records.reproduction import Reproduction
-from fa_registry.records.runs import SCHEMA, RunRecord, Scalar
+from fa_registry.records.runs import SCHEMA, RunRecord, RunSpec, Scalar
 
 OUTCOMES = ("pass", "warn", "fail", "error", "not_applicable", "skipped", "waived")
 
@@ -100,13 +100,31 @@ class Waiver:
 class Exclusion:
     """A run that was selected but cannot be judged, and why; shown, never dropped in silence.
 
-    failure: the traceback of a broken run.
+    failure: the traceback of a broken run. method, setting: the method's label and the setting's readable name. spec: none
+    where it cannot be read. Reports of older releases hold none of these three.
     """
 
     run_id: str
     name: str
     reason: str
     failure: str = ""
+    method: str = ""
+    setting: str = ""
+    spec: RunSpec | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a study's runs were chosen. asked: what was asked for instead of the file's own, by option: `seeds` → `42, 123`.
+
+    others: runs of the study with other specifications, which were not audited. superseded: older finished runs of
+    the audited specifications, passed over for the newest.
+    """
+
+    study: str
+    asked: Mapping[str, str] = field(default_factory=dict)
+    others: int = 0
+    superseded: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,7 +146,8 @@ class AuditReport:
     """A whole audit: what was selected, by which edition, run by run. Rendering it needs nothing else.
 
     opinions: what further editions say of the same runs. waivers: those that were in force or have expired, applied or not.
-    reproduction: the study's published figures beside these; none where the study has no reference.toml.
+    reproduction: the study's published figures beside these; none where the study has no reference.toml. choice: none where
+    no study was asked for, and in reports of older releases.
     """
 
     title: str
@@ -141,4 +160,5 @@ class AuditReport:
     opinions: tuple[SecondOpinion, ...] = ()
     waivers: tuple[Waiver, ...] = ()
     reproduction: Reproduction | None = None
+    choice: Choice | None = None
     schema: int = SCHEMA

@@ -62,6 +62,11 @@ class RunSpec:
             self, method="", method_options={}, penalty=0.0, control="none", seed=0, recipe=recipe, weights=""
         )
 
+    @cached_property
+    def seeds(self) -> str:
+        """What the seeds of one method in one setting share. An adopted run is no seed of the runs that were trained here."""
+        return dataclasses.replace(self, seed=0, weights="adopted" if self.weights else "").identity
+
     @property
     def method_label(self) -> str:
         """`dfa`, `dfa+pen λ=0.01`, `dfa ladder 2`, `dfa adopted` (not a seed of the runs trained here), or the control's name."""

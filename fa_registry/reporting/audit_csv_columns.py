@@ -142,7 +142,7 @@ def _gamma(name: str) -> Column:
 
 
 def _rule(rule: str) -> Iterator[Column]:
-    """Four columns a rule of the leading edition; a run that it did not judge leaves them empty."""
+    """Five columns a rule of the leading edition; a run that it did not judge leaves them empty."""
     absent = Reading(None, f"{rule} did not judge this run")
 
     def column(name: str, words: str, kind: str, pick: Callable[[Finding], Cell]) -> Column:
@@ -152,7 +152,18 @@ def _rule(rule: str) -> Iterator[Column]:
 
     yield column("outcome", "pass, warn, fail, error, not_applicable, skipped or waived", TEXT, lambda one: one.outcome)
     yield column("state", "the rule's word for what it saw", TEXT, lambda one: one.state)
-    yield column("observed", "what the rule saw, in its own unit", NUMBER, lambda one: one.observed)
+    yield column(
+        "observed",
+        "what the rule saw, in its own unit: of this run, or over as many seeds as `seeds_` says",
+        NUMBER,
+        lambda one: one.observed,
+    )
+    yield column(
+        "seeds",
+        "how many runs `observed` is the mean of: 1 is this run alone; else it stands in the line of each of them; 0: no mean",
+        WHOLE,
+        lambda one: one.seeds,
+    )
     yield column(
         "first_fire",
         "the epoch at which it first fires; empty where it never does or is not followed by epoch",

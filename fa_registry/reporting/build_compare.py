@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.records import AuditReport, RunAudit, RunSpec
@@ -50,7 +51,7 @@ def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareCont
     """
     parts, left_out = settings_shared(chosen)
     frozen = Frozen.of(report)
-    followed = tuple((_side(part, frozen), _figures(part, report, ROOM // len(parts))) for part in parts)
+    followed = tuple((_side(part, frozen, report.cards), _figures(part, report, ROOM // len(parts))) for part in parts)
     states = [run.record.integrity.state for run in _runs(chosen)]
     return CompareContext(
         title=" against ".join(dict.fromkeys(map(group_label, chosen))),
@@ -82,7 +83,7 @@ def settings_shared(chosen: Sequence[Group]) -> tuple[list[list[Group]], list[st
     return [members for name, members in by_setting.items() if name in whole], left_out
 
 
-def _side(columns: Sequence[Group], frozen: Frozen) -> SideBySide:
+def _side(columns: Sequence[Group], frozen: Frozen, cards: Mapping[str, Mapping[str, Any]]) -> SideBySide:
     fields = differing_fields(columns)
     settings = dict.fromkeys(column.setting for column in columns)
     comparable = len({_setting(column).identity for column in columns}) == 1
@@ -97,7 +98,7 @@ def _side(columns: Sequence[Group], frozen: Frozen) -> SideBySide:
         rules=tuple(_rules(columns)),
         paired=tuple(_paired(columns)) if comparable else (),
         fields=fields,
-        sites=compared_sites(columns),
+        sites=compared_sites(columns, cards),
     )
 
 
@@ -156,7 +157,7 @@ def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> SideFi
     drawn = setting_figures(ordered, report.cards, room=room)
     pictures = tuple(picture for setting in drawn.shown for picture in setting.pictures)
     plates = tuple(plate for setting in drawn.shown for plate in setting.plates)
-    return SideFigures(pictures, plates, layer_figure(columns, compared_sites(columns)))
+    return SideFigures(pictures, plates, layer_figure(columns, compared_sites(columns, report.cards)))
 
 
 def _setting(group: Group) -> RunSpec:

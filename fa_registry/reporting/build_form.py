@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.verdict import combined
 from fa_registry.records import AuditReport, EditionReference, RunAudit
-from fa_registry.reporting import reproduction
+from fa_registry.reporting import reproducing, reproduction
 from fa_registry.reporting.blanks import blanks
 from fa_registry.reporting.citations import bibliography
 from fa_registry.reporting.claims import claims
@@ -15,7 +15,7 @@ from fa_registry.reporting.contexts import FormContext, NoteContext
 from fa_registry.reporting.diagnostics_tables import first_fires, gamma_table, scalar_table, site_tables
 from fa_registry.reporting.findings import finding_rows
 from fa_registry.reporting.identification import NOT_RECORDED, card, identification, words
-from fa_registry.reporting.naming import command, group_label
+from fa_registry.reporting.naming import group_label
 from fa_registry.reporting.parts import Metric, Number, SeedValue
 from fa_registry.reporting.pitfalls import pitfalls
 from fa_registry.reporting.quantities import SUBJECTS
@@ -45,6 +45,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
     findings = finding_rows(group.runs, group_label(group), group.setting)
     compared = sources.opinions.compared(group, link.href)
     others = sources.opinions.others(group)
+    excluded = sources.excluded.of_group(group)
     found = [one for judged in (group.runs, *(runs for _, runs in others)) for run in judged for one in run.findings]
     return FormContext(
         title=f"{group_label(group)} — {group.setting}",
@@ -71,17 +72,20 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         first_fires=first_fires(group.runs),
         findings=findings,
         others=tuple(_judged_by(edition, runs, group) for edition, runs in others),
-        claims=claims(group.runs),
+        claims=claims(group.runs, excluded),
+        excluded=excluded,
         pitfalls=pitfalls(group, sources),
         reproduction=reproduction.table(report.reproduction, [run.record.run_id for run in group.runs]),
-        commands=tuple(command(run.record.spec) for run in group.runs),
+        commands=reproducing.lines(group.runs, report, sources.frozen),
         bibliography=bibliography(group.runs, found, report),
         blanks=blanks(written),
     )
 
 
-def note_context(run: RunAudit, report: AuditReport, frozen: Frozen, form: str = "", audit: str = "") -> NoteContext:
-    """The short form of one run, judged alone. form, audit: addresses of these pages in MLflow."""
+def note_context(
+    run: RunAudit, report: AuditReport, frozen: Frozen, form: str = "", audit: str = "", alone: bool = True
+) -> NoteContext:
+    """The short form of one run, judged alone. form, audit: addresses of these pages in MLflow. alone: without other seeds."""
     record = run.record
     row = seed_row(run, frozen)
     headline = tuple(
@@ -97,7 +101,7 @@ def note_context(run: RunAudit, report: AuditReport, frozen: Frozen, form: str =
         verdict=run.verdict,
         headline=headline,
         findings=finding_rows([run], record.spec.method_label, record.setting),
-        claims=tuple(claim for claim in claims([run]) if claim.kind != "note"),  # explained in the form
+        claims=tuple(claim for claim in claims([run], alone=alone) if claim.kind != "note"),  # explained in the form
         integrity=integrity_row(record),
         form=form,
         audit=audit,

@@ -14,8 +14,8 @@ from fa_registry.reporting.headline import WORST_FIRST, headline, judged_columns
 from fa_registry.reporting.identification import one
 from fa_registry.reporting.naming import command, group_label
 from fa_registry.reporting.page_analyses import page_analyses
-from fa_registry.reporting.parts import Entry, Estimate, Listed
-from fa_registry.reporting.pictures import setting_figures
+from fa_registry.reporting.parts import Entry, Estimate, Listed, SettingFigures
+from fa_registry.reporting.pictures import room_beside, setting_figures
 from fa_registry.reporting.readings import integrity_row, over_seeds, seed_row
 from fa_registry.reporting.rows import AuditRow, Comparison, Count, Footnote, Link, SettingRows
 from fa_registry.reporting.sources import Sources
@@ -25,10 +25,18 @@ INTEGRITY_ORDER = ("mismatch", "unverifiable", "trusted", "verified")
 COLUMNS = ("accuracy", "h_norm", "g_norm", "growth", "stability", "frozen", "margin", "gamma")
 MOST = 200  # of the entries of a list that grows with the runs; the rest is counted on the page and in audit.json
 MOST_NAMES = 40  # in a tile, of methods of one verdict
+NO_FIGURES: Listed[SettingFigures] = Listed((), 0)
 
 
-def index_context(sources: Sources) -> IndexContext:
-    """The whole audit, ready to print."""
+def figures_beside(page: str, sources: Sources) -> Listed[SettingFigures]:
+    """The figures for which a page has room that is so long without them."""
+    return setting_figures(
+        sources.groups, sources.report.cards, room_beside(len(page.encode(errors="backslashreplace")))
+    )
+
+
+def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES) -> IndexContext:
+    """The whole audit, ready to print. figures: see figures_beside; until the rest is written nobody knows their room."""
     report = sources.report
     settings, footnotes = number_footnotes(setting_rows(sources))
     findings = [row for group in sources.groups for row in finding_rows(group.runs, group_label(group), group.setting)]
@@ -48,7 +56,7 @@ def index_context(sources: Sources) -> IndexContext:
         shows_stability=any("stability_mid" in run.record.measurements.scalars for run in report.runs),
         details=len(report.runs) <= MOST,
         footnotes=footnotes,
-        figures=setting_figures(sources.groups, report.cards),
+        figures=figures,
         analyses=page_analyses(report),
         findings=Listed.first(MOST, to_look_at),
         passed=sum(len(row.seeds) for row in findings if row.outcome == "pass"),

@@ -13,7 +13,7 @@ SOFTWARE = "fa_registry"
 OURS = re.compile(r"\b(this project|fa_registry)\b")
 ARXIV = re.compile(r"\barXiv[ :]?(\d{4}\.\d{4,5})")
 ENTRY = re.compile(r"^\s*@\w+\s*\{\s*([^,\s]+)\s*,", re.MULTILINE)
-UNSAFE, SPECIAL = re.compile(r"[{}\\]"), re.compile(r"([&%#_$])")
+UNSAFE, SPECIAL, ESCAPED = re.compile(r"[{}\\]"), re.compile(r"([&%#_$])"), r"\\\1"
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,16 @@ class _Gathered:
         self._entries: dict[str, tuple[str, dict[str, None]]] = {}
 
     def card(self, what: str, card: Mapping[str, Any] | None) -> None:
-        """By the BibTeX of a card, where it has any; else by the words of its source."""
+        """By the BibTeX of a card, with the arXiv numbers of its source; without BibTeX by the words of its source."""
         if card is None:
             self.uncited.append(f"the report carries no card of {what}, and so no citation")
         elif bibtex := str(card.get("bibtex", "")).strip():
             for key, text in entries_of(bibtex):
                 self.entry(key, text, what)
+            source = str(card.get("source", ""))
+            for number in dict.fromkeys(ARXIV.findall(source)):
+                if number not in bibtex:
+                    self.entry(f"arxiv{number}", _arxiv(number), f"{what}: {source}")
         elif source := str(card.get("citation") or card.get("source") or "").strip():
             self.words(what, source, what.replace(" ", "-"))
         else:
@@ -126,17 +130,21 @@ def _called(name: str, text: str) -> str:
 
 
 def _in_words(key: str, source: str) -> str:
-    """A source that is known by its words alone, in an entry that BibTeX and LaTeX can read."""
-    words = SPECIAL.sub(r"\\\1", UNSAFE.sub("", source))
-    return f"@misc{{{key},\n  note={{{words}}}\n}}"
+    """A source that is known by its words alone. key: what a style sorts by that finds no author."""
+    words = SPECIAL.sub(ESCAPED, UNSAFE.sub("", source))
+    return f"@misc{{{key},\n  key={{{key}}},\n  note={{{words}}}\n}}"
 
 
 def _arxiv(number: str) -> str:
-    return f"@misc{{arxiv{number},\n  eprint={{{number}}}, archivePrefix={{arXiv}},\n  note={{arXiv:{number}}}\n}}"
+    """A preprint that is known by its number: which begins with the year. No title or author is made up."""
+    return (
+        f"@misc{{arxiv{number},\n  key={{arXiv {number}}},\n  howpublished={{arXiv preprint arXiv:{number}}},\n"
+        f"  year={{20{number[:2]}}},\n  eprint={{{number}}}, archivePrefix={{arXiv}}\n}}"
+    )
 
 
 def _software(runs: Sequence[RunAudit]) -> str:
-    """This software in the versions that the runs wrote down, none where they did not."""
+    """This software in the versions that the runs wrote down, none where they did not. @misc: plain styles know no @software."""
     found = dict.fromkeys(
         str(version)
         for run in runs
@@ -145,9 +153,12 @@ def _software(runs: Sequence[RunAudit]) -> str:
             or run.record.provenance.get(SOFTWARE)
         )
     )
-    version = f", version={{{', '.join(found)}}}" if found else ""
-    title = "fa_registry: an MLflow-tracked registry of feedback-alignment experiments with audit reports"
-    return f"@software{{{SOFTWARE},\n  title={{{title}}},\n  author={{{{The fa_registry maintainers}}}}{version}\n}}"
+    version = f", version {', '.join(found)}" if found else ""
+    title = "{fa\\_registry}: an {MLflow}-tracked registry of feedback-alignment experiments with audit reports"
+    return (
+        f"@misc{{{SOFTWARE},\n  title={{{title}}},\n  author={{{{The fa\\_registry maintainers}}}},\n"
+        f"  howpublished={{Software{SPECIAL.sub(ESCAPED, UNSAFE.sub('', version))}}}\n}}"
+    )
 
 
 def _key(edition: EditionReference) -> str:

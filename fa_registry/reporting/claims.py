@@ -7,28 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fa_registry.records import Finding, RunAudit
+from fa_registry.records import Exclusion, Finding, RunAudit
 from fa_registry.reporting.claims_depth import depth_claims
+from fa_registry.reporting.claims_gamma import gamma_claims
 from fa_registry.reporting.claims_reference import reference_claims
 from fa_registry.reporting.claims_states import state_claims
-from fa_registry.reporting.claims_words import claim, with_state
+from fa_registry.reporting.claims_words import claim, passes
+from fa_registry.reporting.exclusions import exclusion_claim
 from fa_registry.reporting.parts import Claim
-from fa_registry.reporting.readings import scalar
 
 
-def claims(runs: Sequence[RunAudit]) -> tuple[Claim, ...]:
-    """The claims that the runs of one method in one setting allow; none for a control."""
+def claims(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = (), alone: bool = True) -> tuple[Claim, ...]:
+    """The claims that the runs of one method in one setting allow; none for a control. excluded: its runs that none judged.
+
+    alone: whether these are all of them that the report has, so that one run means one seed.
+    """
     judged = [run for run in runs if run.record.spec.control == "none"]
-    return tuple(_claims(judged)) if judged else ()
+    if not judged:
+        return ()
+    return (*_claims(judged, alone), *([exclusion_claim(excluded)] if excluded else []))
 
 
-def _claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
+def _claims(runs: Sequence[RunAudit], alone: bool) -> Iterator[Claim]:
     yield from _state_claims(runs)
     yield from reference_claims(runs)
-    yield from _gamma_claims(runs)
+    yield from gamma_claims(runs)
     yield from depth_claims(runs)
     yield from _waiver_claims(runs)
-    passed = [run for run in runs if run.verdict.outcome == "pass"]
+    passed = [run for run in runs if passes(run)]
     if passed:
         yield claim(
             "may",
@@ -37,7 +43,7 @@ def _claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             passed,
         )
     yield from state_claims([run for run in runs if run.record.status == "complete"])
-    if len(runs) == 1:
+    if alone and len(runs) == 1:
         text = "One seed: no interval exists, and no ranking against another method may be read from this form"
         yield Claim("open", f"{text}.", (runs[0].record.run_id,))
 
@@ -64,37 +70,6 @@ def _state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 def _missing(run: RunAudit) -> Iterator[Finding]:
     return (one for one in run.findings if one.gating and one.outcome in ("not_applicable", "error"))
-
-
-def _gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    absent: dict[str, list[RunAudit]] = {}
-    for run in runs:
-        reading = scalar(run.record, "gamma_deep_mean")
-        if reading.value is None:
-            absent.setdefault(reading.reason, []).append(run)
-    for reason, missing in absent.items():
-        yield claim("open", f"No alignment figure exists: {reason}", runs, missing)
-    clear = [
-        run for run in runs if run.verdict.outcome == "pass" and scalar(run.record, "gamma_deep_mean").value is not None
-    ]
-    if clear:
-        text = "Γ may be read as alignment with the gradient, site by site, for the training feedback only"
-        yield claim("may", text, runs, clear)
-    for state, kind, text in (
-        (
-            "SPECIFIC",
-            "may",
-            "Γ is specific to the training feedback: at every site that counts it lies above that of fresh draws",
-        ),
-        (
-            "NOT SPECIFIC",
-            "not",
-            "Γ may not be credited to the training feedback at every site: at one at least, fresh draws of it give as much",
-        ),
-    ):
-        touched = with_state(runs, state)
-        if touched:
-            yield claim(kind, text, runs, touched)
 
 
 def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.claims_words import claim, finding_with, with_state
-from fa_registry.reporting.filters import between, compact, pp
+from fa_registry.reporting.filters import between, compact, num, pp
 from fa_registry.reporting.parts import Claim
 from fa_registry.reporting.quantities import SUBJECTS
 from fa_registry.statistics.samples import quantile
@@ -20,9 +20,8 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """What the comparison with the frozen control allows to say."""
     undercut = with_state(runs, "UNDERCUT", quantities=DEPTH)
     if undercut:
-        text = "The trained blocks are not shown to beat frozen random ones: training them may not be credited"
-        yield claim("not", text + _interval(undercut), runs, undercut)
-    clears = [run for run in with_state(runs, "CLEARS", quantities=DEPTH) if _over_seeds(run)]
+        yield claim("not", _undercut(undercut[0]) + _interval(undercut), runs, undercut)
+    clears = [run for run in with_state(runs, "CLEARS", quantities=DEPTH) if _over_seeds(run) and _is_whole(run)]
     if clears:
         yield claim("may", f"The trained blocks beat frozen random ones{_interval(clears)}", runs, clears)
     for state, what in (("UNDECIDED", _undecided), ("PROVISIONAL", _provisional)):
@@ -45,6 +44,23 @@ def seeds_needed(finding: Finding) -> int | None:
     return next(enough, None)
 
 
+def _undercut(run: RunAudit) -> str:
+    """Below the limit is not always below the frozen blocks: that is where the interval lies about 0."""
+    low, high = finding_with(run, "UNDERCUT", quantities=DEPTH).interval or (-math.inf, math.inf)
+    if high < 0:
+        return "The trained blocks do worse than frozen random ones: training them may not be credited"
+    if low > 0:
+        return (
+            "The trained blocks beat frozen random ones, but by less than the limit: their training may not be credited"
+        )
+    return "The trained blocks are not shown to beat frozen random ones: training them may not be credited"
+
+
+def _is_whole(run: RunAudit) -> bool:
+    """A run that diverged or broke off supports no claim, whatever its last accuracy is."""
+    return run.record.status == "complete"
+
+
 def _over_seeds(run: RunAudit) -> bool:
     return finding_with(run, "CLEARS", quantities=DEPTH).interval is not None
 
@@ -63,13 +79,13 @@ def _interval(runs: Sequence[RunAudit]) -> str:
 def _undecided(finding: Finding) -> str:
     needed = seeds_needed(finding)
     if needed is None:
-        how = f"with more than {MOST_SEEDS} seeds the mean would still lie too near the limit"
+        how = f"At this mean and spread not even {num(MOST_SEEDS)} seeds would decide it: the mean lies too near the limit"
     else:
-        how = f"at this mean and spread about {needed} seeds would put it on one side"
+        how = f"More seeds would decide it: at this mean and spread about {needed} would put it on one side"
     return (
         f"Whether the trained blocks beat frozen random ones is undecided: the margin is {pp(finding.observed.value)}, and "
         f"its 95 % interval, {between(finding.interval, 'pp')} over {finding.seeds} seeds, holds the limit of "
-        f"{compact(finding.threshold)} pp. More seeds would decide it: {how}"
+        f"{compact(finding.threshold)} pp. {how}"
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fa_registry.records import Reading, RunAudit
-from fa_registry.reporting.claims_words import claim, extent, with_state
-from fa_registry.reporting.filters import exact
+from fa_registry.reporting.claims_words import claim, extent, has_gamma, with_state
+from fa_registry.reporting.filters import at_least
 from fa_registry.reporting.parts import Claim
 from fa_registry.reporting.quantities import SUBJECTS
 from fa_registry.reporting.readings import last_site, scalar, site_row
@@ -33,14 +33,14 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], why: str) -> Iterator[Claim]:
-    if touched:
-        gamma = extent(touched, lambda run: scalar(run.record, "gamma_deep_mean"), "cos")
-        text = f"Γ{f' = {gamma}' if gamma else ''} may not be read as credit alignment: {why}"
-        yield claim("not", text + (f"; {_tiny(touched)}" if _is_exact(touched) else ""), runs, touched)
-
-
-def _tiny(runs: Sequence[RunAudit]) -> str:
-    return f"it is tiny but exact, fidelity at least {exact(_fidelity(runs))}"
+    tiny = f"; it is tiny but exact, fidelity at least {at_least(_fidelity(touched))}" if _is_exact(touched) else ""
+    read = [run for run in touched if has_gamma(run)]
+    if read:
+        gamma = extent(read, lambda run: scalar(run.record, "gamma_deep_mean"), "cos")
+        yield claim("not", f"Γ = {gamma} may not be read as credit alignment: {why}{tiny}", runs, read)
+    bare = [run for run in touched if run not in read]
+    if bare:
+        yield claim("not", f"No credit may be judged by this reference: {why}{tiny}", runs, bare)
 
 
 def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -50,37 +50,40 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
     first, last = (extent(touched, lambda run, end=end: _length(run, end), "num") for end in (0, -1))
     growth = extent(touched, lambda run: scalar(run.record, "growth_max"), "num")
     gradient = extent(touched, lambda run: last_site(run.record, "g_norm"), "sci")
-    grown = f"from {first} after the embedding to {last} after the last block" if first and last else "out of scale"
-    by = f"; one block alone multiplied it by {growth}" if growth else ""
+    by = f"; the largest growth in one block is {growth}" if growth else ""
     small = f"small, {gradient} for one sample," if gradient else "small"
+    here = (
+        " The Γ here is computed in float64 without that constant: a true direction, but of a reference without scale."
+        if any(has_gamma(run) for run in touched)
+        else ""
+    )
     yield claim(
         "note",
         "Every block adds its output to a running vector, the stream. What exploded is the length of that "
-        f"vector: it grew {grown}{by}. What follows divides the stream by its own length again, and the gradient that comes "
-        f"back is divided by the same factor. So the reference is {small} because the scale of the stream divides it, not "
-        "because nothing is left to learn. Nor is it rounding noise: single precision still computes it exactly, in the "
-        f"direction that double precision finds (fidelity, their cosine, at least {exact(_fidelity(touched))}). What breaks a "
+        f"vector: it is {first} after the embedding and {last} after the last block{by}. What follows divides the stream by "
+        "its own length again, and the gradient that comes back is divided by the same factor. So the reference is "
+        f"{small} because the scale of the stream divides it, not because nothing is left to learn. Nor is it rounding noise: "
+        "single precision still computes it exactly, in the direction that double precision finds (fidelity, their cosine, at "
+        f"least {at_least(_fidelity(touched))}). What breaks a "
         "published Γ at this size is the usual library cosine, which puts its safety constant of 1e-8 in the place of any norm "
-        "below it and so shrinks the result; and the lost scale, since such a gradient no longer tells how far to go. The Γ "
-        "here is computed in float64 without that constant: a true direction, but of a reference without scale. This refines "
-        "the published reading, which takes such a reference for numerical noise",
+        "below it and so shrinks the result; and the lost scale, since such a gradient no longer tells how far to go."
+        f"{here} This refines the published reading, which takes such a reference for numerical noise",
         runs,
         touched,
     )
 
 
 def _converged(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    touched = with_state(runs, CONVERGED)
-    if touched:
-        gain = extent(touched, lambda run: last_site(run.record, "gain"), "num")
-        share = f" ({gain} of the output error arrives at the last site)" if gain else ""
-        yield claim(
-            "may",
-            "The reference gradient is small because the network has fitted its task, not because it collapsed: its gain "
-            f"is healthy{share}, and Γ may be read",
-            runs,
-            touched,
-        )
+    converged = [run for run in with_state(runs, CONVERGED) if run.record.status == "complete"]
+    for touched, read in (
+        ([run for run in converged if has_gamma(run)], "; its size is no reason against reading Γ"),
+        ([run for run in converged if not has_gamma(run)], ""),
+    ):
+        if touched:
+            gain = extent(touched, lambda run: last_site(run.record, "gain"), "num")
+            share = f" ({gain} of the output error arrives at the last site)" if gain else ""
+            text = "The reference gradient is small because the network has fitted its task, not because it collapsed: its gain "
+            yield claim("may", f"{text}is healthy{share}{read}", runs, touched)
 
 
 def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -90,8 +93,8 @@ def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         found = f" (cosine {fidelity})" if fidelity else ""
         yield claim(
             "not",
-            "Γ is N/A: single and double precision do not agree on the direction of the reference gradient"
-            f"{found}, so it is numerical noise, and a cosine with noise is no alignment",
+            "The reference gradient is numerical noise: single and double precision do not agree on its direction"
+            f"{found}, and a cosine with noise is no alignment",
             runs,
             touched,
         )

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from fa_registry.records import Finding, RunAudit
-from fa_registry.reporting.claims_words import claim, extent
+from fa_registry.reporting.claims_words import claim, extent, has_gamma, with_state
+from fa_registry.reporting.filters import compact
 from fa_registry.reporting.parts import Claim
-from fa_registry.reporting.quantities import subject_of
-from fa_registry.reporting.readings import last_site, scalar
+from fa_registry.reporting.quantities import SUBJECTS, subject_of
+from fa_registry.reporting.readings import last_site, scalar, site_row
 
 SILENT = ("skipped", "waived", "not_applicable", "error")  # waivers and incompleteness are told by claims of their own
+EXPLODED = "EXPLODED"
+OF_GAMMA = ("reference", "stability")  # subjects whose claims say what Γ compares with
 COLLAPSE = "; aggregation collapse: "  # how rule D4 appends its guard's words
 ELSEWHERE = {  # subject → states that the other modules of claims speak of
-    "scale": ("EXPLODED",),
+    "scale": (EXPLODED,),
     "reference": ("AT FLOOR", "CONVERGED", "NOISY"),
     "depth": ("UNDERCUT", "UNDECIDED", "PROVISIONAL"),
     "gamma_null_p": ("SPECIFIC", "NOT SPECIFIC"),
@@ -22,13 +25,14 @@ ELSEWHERE = {  # subject → states that the other modules of claims speak of
 
 def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """One claim for every rule and state that is told nowhere else, about the runs that have it."""
-    alike: dict[tuple[str, str, str, str], list[tuple[RunAudit, Finding]]] = {}
+    alike: dict[tuple[str, str, str, str, bool], list[tuple[RunAudit, Finding]]] = {}
     for run in runs:
         for one in run.findings:
             if one.outcome not in SILENT and not _told_elsewhere(one):
-                key = (subject_of(one.quantity), one.state, one.outcome, one.rule)
-                alike.setdefault(key, []).append((run, one))
-    for (subject, state, _, _), told in alike.items():
+                subject = subject_of(one.quantity)
+                apart = subject in OF_GAMMA and _compares(run)  # runs without such a Γ are told of in other words
+                alike.setdefault((subject, one.state, one.outcome, one.rule, apart), []).append((run, one))
+    for (subject, state, *_), told in alike.items():
         say = WORDS.get((subject, state), _in_general)
         touched = [run for run, _ in told]
         yield claim(*say(touched, told[0][1]), runs, touched)
@@ -41,6 +45,11 @@ def _told_elsewhere(finding: Finding) -> bool:
     return finding.state in ELSEWHERE.get(subject_of(finding.quantity), ())
 
 
+def _compares(run: RunAudit) -> bool:
+    """Whether there is a Γ, and a stream on the scale of training for its reference to be of."""
+    return has_gamma(run) and not with_state([run], EXPLODED, quantities=SUBJECTS["scale"])
+
+
 def _keeps_scale(runs: Sequence[RunAudit], finding: Finding) -> tuple[str, str]:
     growth = extent(runs, lambda run: scalar(run.record, "growth_max"), "num")
     seen = f"; the largest growth in one block is {growth}" if growth else ""
@@ -50,7 +59,8 @@ def _keeps_scale(runs: Sequence[RunAudit], finding: Finding) -> tuple[str, str]:
 def _has_reference(runs: Sequence[RunAudit], finding: Finding) -> tuple[str, str]:
     gradient = extent(runs, lambda run: last_site(run.record, "g_norm"), "sci")
     seen = f", ‖g_L‖ {gradient} for one sample" if gradient else ""
-    return "note", f"The reference gradient stands clear of its floor, so that Γ compares with something of scale{seen}"
+    scale = ", so that Γ compares with something of scale" if _compares(runs[0]) else ""
+    return "note", f"The reference gradient stands clear of its floor{scale}{seen}"
 
 
 def _clears(runs: Sequence[RunAudit], finding: Finding) -> tuple[str, str]:
@@ -62,16 +72,38 @@ def _clears(runs: Sequence[RunAudit], finding: Finding) -> tuple[str, str]:
 
 def _high_stability(runs: Sequence[RunAudit], finding: Finding) -> tuple[str, str]:
     value = extent(runs, lambda run: scalar(run.record, "stability_mid"), "cos")
+    seen = f"disjoint batches point the same way at the middle site{f', mean cosine {value}' if value else ''}"
+    if not any(has_gamma(run) for run in runs):
+        return "not", f"The gradients may not be read as following what each batch holds: those of {seen}"
     return "not", (
-        f"Γ may not be read as following what each batch holds: gradients of disjoint batches point the same way"
-        f"{f', mean cosine {value}' if value else ''}, and credit may align with that shared direction alone"
+        f"Γ may not be read as following what each batch holds: gradients of {seen}, and credit may align with that shared "
+        "direction alone"
     )
 
 
 def _low_stability(runs: Sequence[RunAudit], finding: Finding) -> tuple[str, str]:
     value = extent(runs, lambda run: scalar(run.record, "stability_mid"), "cos")
     seen = f" (mean cosine {value})" if value else ""
-    return "note", f"No direction shared by all batches{seen} stands behind the gradients that Γ compares with"
+    gamma = " that Γ compares with" if any(has_gamma(run) for run in runs) else ""
+    elsewhere = _sites_above(runs, finding.threshold)
+    return "note", (
+        f"At the middle site, where this is judged, no direction shared by all batches{seen} stands behind the gradients{gamma}"
+        + (f"; the mean cosine is above the limit of {compact(finding.threshold)} at {elsewhere}" if elsewhere else "")
+    )
+
+
+def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
+    """`site 0 (seed 42); sites 0, 1 (seeds 123, 456)`: where else the batches share a direction."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for run in runs if limit is not None else ():
+        row = site_row(run.record, "stability")
+        if above := tuple(site for site, one in enumerate(row) if one.value is not None and one.value > limit):
+            found.setdefault(above, []).append(run.record.spec.seed)
+    return "; ".join(f"{_listed('site', sites)} ({_listed('seed', seeds)})" for sites, seeds in found.items())
+
+
+def _listed(word: str, numbers: Sequence[int]) -> str:
+    return f"{word}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
 def _in_general(runs: Sequence[RunAudit], finding: Finding) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fa_registry.records import Finding, Reading, RunAudit
 from fa_registry.reporting.filters import KINDS
 from fa_registry.reporting.parts import Claim
+from fa_registry.reporting.readings import scalar
 
 
 def claim(kind: str, text: str, runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Claim:
@@ -14,6 +15,16 @@ def claim(kind: str, text: str, runs: Sequence[RunAudit], touched: Sequence[RunA
     seeds = ", ".join(str(run.record.spec.seed) for run in touched)
     where = f"in {len(touched)} of {len(runs)} seeds: {seeds}" if len(runs) > 1 else f"seed {seeds}"
     return Claim(kind, f"{text} ({where}).", tuple(run.record.run_id for run in touched))
+
+
+def has_gamma(run: RunAudit) -> bool:
+    """Whether the headline Γ has a value; exact credit has none."""
+    return scalar(run.record, "gamma_deep_mean").value is not None
+
+
+def passes(run: RunAudit) -> bool:
+    """Whether every rule that the verdict rests on passes by itself: what was waived still holds."""
+    return run.verdict.outcome == "pass" and not any(one.gating and one.outcome == "waived" for one in run.findings)
 
 
 def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str] = ()) -> list[RunAudit]:

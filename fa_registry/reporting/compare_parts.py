@@ -45,12 +45,16 @@ class ComparedRule:
 
 @dataclass(frozen=True)
 class ComparedSites:
-    """One quantity by site: rows are (site, an estimate a column)."""
+    """One quantity by site: rows are (site, an estimate a column).
+
+    exact: by column the sites where the credit is exact by construction, so that Γ = 1 says nothing; empty of all else.
+    """
 
     name: str
     symbol: str
     words: str
     rows: tuple[tuple[int, tuple[Estimate, ...]], ...]
+    exact: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -24,14 +25,27 @@ DRAWN = DRAWINGS["per-layer"]
 COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "counts", "reason")
 
 
-def compared_sites(groups: Sequence[Group]) -> tuple[ComparedSites, ...]:
-    """Γ, ‖h‖ and ‖g‖ of every site: the mean over the seeds of each column."""
+def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[ComparedSites, ...]:
+    """Γ, ‖h‖ and ‖g‖ of every site: the mean over the seeds of each column. cards: know where credit is exact."""
     known = {one.name: one for _, quantities in SITE_TABLES for one in quantities}
     return tuple(
-        ComparedSites(name, known[name].symbol, known[name].words, rows)
+        ComparedSites(
+            name,
+            known[name].symbol,
+            known[name].words,
+            rows,
+            tuple(_exact(name, len(rows), one, cards) for one in groups),
+        )
         for name in SHOWN
         if (rows := tuple(_rows(name, known[name].kind, groups)))
     )
+
+
+def _exact(name: str, count: int, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> tuple[int, ...]:
+    """The sites of a column at which Γ is 1 whatever was learned."""
+    card = cards.get(f"methods/{group.runs[0].record.spec.method}", {})
+    exact = {"all": range(count), "last": range(count)[-1:]}.get(str(card.get("exact_sites")), ())
+    return tuple(exact) if name == "gamma" else ()
 
 
 def _rows(name: str, kind: str, groups: Sequence[Group]) -> Iterator[tuple[int, tuple[Estimate, ...]]]:

@@ -119,6 +119,10 @@ class FormContext:
         "every rule's judgement, seeds judged alike together", "see `required`"
     )
     others: tuple[JudgedBy, ...] = documented("what every further edition says, rule by rule", "see `required`")
+    excluded: tuple[Exclusion, ...] = documented(
+        "selected runs of this method in this setting that were not judged, and why: they stand beside the headline",
+        "runs",
+    )
     claims: tuple[Claim, ...] = documented("what may be claimed and what must be walked back", "text")
     pitfalls: tuple[Pitfall, ...] = documented(
         "the checklist of known pitfalls, each answered from the records with its evidence", "text"
@@ -127,7 +131,9 @@ class FormContext:
         "the published figures these runs were compared with; none where the study has no reference.toml",
         "see each figure",
     )
-    commands: tuple[str, ...] = documented("the command lines that train these runs again", "shell")
+    commands: tuple[str, ...] = documented(
+        "the lines that train these runs and their frozen controls from their commits again, and audit them", "shell"
+    )
     bibliography: Bibliography = documented(
         "citations of exactly what was used: method, architecture, data, diagnostics that judged, editions, this software",
         "BibTeX",
@@ -165,6 +171,17 @@ class NoteContext:
 
 
 @dataclass(frozen=True)
+class ExcludedNoteContext:
+    """excluded_note.md.j2: what stands in the description of a run that an audit could not judge."""
+
+    verdict: str = documented("NOT JUDGED, and the kind of reason", "text")
+    reason: str = documented("why the run could not be judged", "text")
+    run_id: str = documented("the run", "id")
+    edition: EditionReference = documented("which rules judged the others", "record")
+    audit: str = documented("the whole audit in MLflow's pages; empty where there is none", "address")
+
+
+@dataclass(frozen=True)
 class AuditNoteContext:
     """audit_note.md.j2: what an audit found, in the descriptions of its own run and of the study's in MLflow."""
 
@@ -189,13 +206,20 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
         "audit_table.tex.j2": AuditTableContext,
         "compare.html.j2": CompareContext,
         "note.md.j2": NoteContext,
+        "excluded_note.md.j2": ExcludedNoteContext,
         "audit_note.md.j2": AuditNoteContext,
     }
 )
 
 
 def variables(
-    context: IndexContext | FormContext | AuditTableContext | CompareContext | NoteContext | AuditNoteContext,
+    context: IndexContext
+    | FormContext
+    | AuditTableContext
+    | CompareContext
+    | NoteContext
+    | ExcludedNoteContext
+    | AuditNoteContext,
 ) -> dict[str, Any]:
     """The template's variables: the context's fields, as they are."""
     return {field.name: getattr(context, field.name) for field in fields(context)}

@@ -35,6 +35,8 @@ FILTERS = (
     "number",
     "reading",
     "spread",
+    "cell",
+    "brief",
     "short",
 )
 # `default` hides a name that does not exist; `format` prints nan; the others switch escaping off or double it.
@@ -61,6 +63,7 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
         "trim_blocks": True,
         "lstrip_blocks": True,
         "keep_trailing_newline": True,
+        "auto_reload": False,  # a page imports its macros each time, and would look each time whether the files changed
     }
     if user_templates is not None:
         return UserEnvironment(finalize, ours, **options)
@@ -116,8 +119,9 @@ def latex_value(value: Any) -> Any:
 def _printable(value: Any) -> Any:
     if isinstance(value, (Markup, StrictUndefined)) or type(value) is int:
         return value
+    found = repr(value) if isinstance(value, float) else type(value).__name__  # a list within lists has no end
     raise TypeError(
-        f"a template may print text and whole numbers, found {value!r}; write numbers with num, sci, pct or pp"
+        f"a template may print text and whole numbers, found {found}; write numbers with num, sci, pct or pp"
     )
 
 

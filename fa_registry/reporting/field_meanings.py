@@ -23,6 +23,7 @@ MEANINGS = {
     "AuditReport.remarks": "what a reader must know besides",
     "AuditReport.cards": "`family/name` → what is declared of a method, data set, architecture or diagnostic that occurs",
     "AuditReport.schema": "version of this schema",
+    "Choice.study": "whose specifications were asked for",
     "EditionReference.name": "of the edition",
     "EditionReference.title": "of the edition, in words",
     "EditionReference.source": "who says so",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from decimal import ROUND_FLOOR, Decimal
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +19,7 @@ from fa_registry.reporting.parts import Estimate, Number
 MINUS = "\u2212"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Unicode "Cf" holds the bidirectional overrides with which a run's name could rewrite the line it stands in.
+UNITS = ("pct", "pp", "cos")  # kinds whose numbers all have the same decimals
 HIDDEN_CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
 MARKDOWN_INLINE = re.compile(r"([\\`*_\[\]|~])")
 # What opens a heading, a list item or a rule at the start of a line; `80.0 %` and `−1.0` do not, and stay readable.
@@ -26,7 +29,7 @@ MARKDOWN_BLOCK = re.compile(r"^(#|=|[+-](?=[\s-]|$)|\d{1,9}(?=[.)](?:\s|$)))")
 def finite(value: Any) -> float:
     """The number itself. Raises ValueError for nan and infinities, TypeError for anything that is no number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"expected a number, found {value!r}; a missing one is written with the na filter")
+        raise TypeError(f"expected a number, found {type(value).__name__}; a missing one is written with the na filter")
     if not math.isfinite(value):
         raise ValueError(f"expected a finite number, found {value!r}; use Reading.of, which says N/A and why")
     return value
@@ -69,6 +72,11 @@ def exact(value: float) -> str:
     return num(value, 6)
 
 
+def at_least(value: float) -> str:
+    """A lower bound to six decimals, rounded down, so that it stays one: .99999999999987 → 0.999999."""
+    return f"{Decimal(repr(finite(value))).quantize(Decimal('0.000001'), ROUND_FLOOR)}".replace("-", MINUS)
+
+
 def cos(value: float) -> str:
     """A cosine: three decimals, always; what rounds to zero has no sign."""
     return f"{finite(value):z.3f}".replace("-", MINUS)
@@ -97,7 +105,8 @@ def between(interval: tuple[float, float], kind: str) -> str:
     low, high = interval
     if finite(low) > finite(high):
         raise ValueError(f"expected low ≤ high, found {interval!r}")
-    return f"{KINDS[kind](low)} to {KINDS[kind](high)}"
+    ends, power = one_power(KINDS[kind], (low, high))
+    return f"({ends[0]} to {ends[1]}){power}" if power else f"{KINDS[kind](low)} to {KINDS[kind](high)}"
 
 
 def na(reading: Reading) -> str:
@@ -122,14 +131,55 @@ def spread(estimate: Estimate) -> str:
     mean = number(estimate.mean)
     if estimate.mean.reading.value is None or estimate.std.value is None:
         return mean
-    deviation = reading(estimate.std, estimate.kind).lstrip("+")
-    bare, _, unit = mean.partition("\u00a0")
-    return f"{bare}\u00a0±\u00a0{deviation}" if unit else f"{mean}\u00a0±\u00a0{deviation}"
+    return plus_minus(estimate.mean.reading.value, estimate.std.value, estimate.kind)
+
+
+def cell(shown: Any) -> str:
+    """A tables.Cell: its number, and its deviation in the same style where it has one."""
+    found, beside = shown.number, shown.deviation
+    if not beside or found.reading.value is None or beside.reading.value is None:
+        return number(found) + (f"\u00a0±\u00a0{number(beside)}" if beside else "")
+    return plus_minus(found.reading.value, beside.reading.value, found.kind)
+
+
+def plus_minus(mean: float, deviation: float, kind: str) -> str:
+    """A mean and its deviation in one style: one unit, one power of ten, the decimals of the mean."""
+    write = KINDS[kind]
+    if kind in UNITS:
+        bare, _, unit = write(mean).partition("\u00a0")
+        return (
+            f"{bare}\u00a0±\u00a0{write(deviation).lstrip('+')}" if unit else f"{bare}\u00a0±\u00a0{write(deviation)}"
+        )
+    (first, second), power = one_power(write, (mean, deviation))
+    if not power:
+        first = write(mean)
+        places = len(first.partition(".")[2])
+        second = f"{finite(deviation):,.{places}f}"
+        if deviation > 0 and float(second.replace(",", "")) == 0:
+            second = f"<\u00a0{10**-places:.{places}f}"  # `± 0.00` would say that all seeds agree
+    both = f"{first}\u00a0±\u00a0{second}"
+    return f"({both}){power}" if power else both
+
+
+def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[tuple[str, ...], str]:
+    """Numbers before one power of ten, ×10⁵, that of the largest; no power where none of them is written with one."""
+    written = [write(value) for value in values]
+    powers = [text.partition("×10")[2] for text in written]
+    if not any(powers):
+        return tuple(written), ""
+    exponent = math.floor(math.log10(max(map(abs, values))))
+    scaled = (f"{value / 10.0**exponent:.2f}".replace("-", MINUS) for value in values)
+    return tuple(scaled), f"×10{str(exponent).translate(SUPERSCRIPTS)}"
 
 
 def short(run_id: str) -> str:
     """A run id as people read it."""
     return visible(run_id[:8])
+
+
+def brief(text: str, most: int = 160) -> str:
+    """Foreign text for a heading: cut where it would fill the screen; the whole of it stands in a title or further down."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def visible(text: str) -> str:
@@ -142,6 +192,7 @@ def visible(text: str) -> str:
     )
 
 
+@lru_cache(maxsize=8192)  # the same words stand in every form of an audit
 def markdown_text(text: str) -> Markup:
     """Foreign text for a Markdown page, on one line: nothing in it is a tag, a mark, a link or a block."""
     line = re.sub(r"[ \t\n]+", " ", visible(text)).strip(" ")

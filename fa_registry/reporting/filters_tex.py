@@ -14,6 +14,7 @@ from fa_registry.reporting.filters import visible
 from fa_registry.reporting.tex_symbols import ACCENTS, LOWERED, MATH, RAISED, SPECIAL, TEXT
 
 T = TypeVar("T")
+PLAIN = re.compile(r"[A-Za-z0-9 .:;()/=!]*")  # most words: TeX writes these as they are
 LONG = 20  # a word of more letters may have to be broken: digests, paths, options of a command
 STEP = 8  # of a long word without any sign: after so many letters
 BREAKS = "/._-=:,+()[]{}&?"
@@ -71,6 +72,8 @@ def _word(word: str) -> str:
 
 
 def _symbols(text: str) -> str:
+    if PLAIN.fullmatch(text):
+        return text
     return "".join(_symbol(match) for match in TOKEN.finditer(unicodedata.normalize("NFC", text)))
 
 

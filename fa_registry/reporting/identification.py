@@ -23,6 +23,7 @@ def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
     method = card(report, "methods", first.method)
     return (
         one("Method", group_label(group)),
+        one("Setting", group.setting),
         one("Rule", words(method.get("rule"))),
         one("Source", words(method.get("citation"))),
         *_architecture(records, report),

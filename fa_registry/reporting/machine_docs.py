@@ -34,7 +34,7 @@ AUDIT_CSV = """\
 
 RFC 4180: UTF-8 without a mark, commas, CRLF, one header line. One line for every judged run, then one for every run that was
 selected and could not be judged (`status` is `excluded`). EDITION and RULE stand for what the audit used: one `verdict_`
-column an edition, the leading one first; four columns a rule of the leading edition; one for every aggregate of Γ that was
+column an edition, the leading one first; five columns a rule of the leading edition; one for every aggregate of Γ that was
 measured. Numbers have every digit. A number that does not exist is an empty cell, and `reasons` says why.
 
 A text that a spreadsheet would calculate (`=`, `+`, `-`, `@`, their full-width twins, also after blanks; tab, line break)

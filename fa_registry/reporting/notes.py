@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
 
-from fa_registry.records import AuditReport, RunAudit
+from fa_registry.records import AuditReport, Exclusion, RunAudit
 from fa_registry.reporting.build_form import note_context
-from fa_registry.reporting.contexts import AuditNoteContext, variables
+from fa_registry.reporting.contexts import AuditNoteContext, ExcludedNoteContext, variables
 from fa_registry.reporting.environment import Pages
 from fa_registry.reporting.parts import Listed
 from fa_registry.reporting.rows import Count
@@ -24,17 +25,24 @@ class Notes:
 
     def __init__(self, report: AuditReport):
         self.sources = Sources.of(report)
+        self._alone = {group.runs[0].record.run_id for group in self.sources.groups if len(group.runs) == 1}
         self.forms = {run.record.run_id: link for group, link in self.sources.forms for run in group.runs}
         self._pages = Pages()
 
     def of_run(self, run: RunAudit, form: str = "", audit: str = "") -> str:
         """The short form of one run in Markdown. form, audit: addresses of these pages where the note will stand."""
-        context = note_context(run, self.sources.report, self.sources.frozen, form, audit)
+        alone = run.record.run_id in self._alone
+        context = note_context(run, self.sources.report, self.sources.frozen, form, audit, alone)
         return bounded(self._pages.render("note.md.j2", variables(context)))
 
     def of_audit(self, base: str = "", table: str = "") -> str:
         """What the audit found as a whole. base: address of the folder of its pages; table: of the table of all runs."""
         return bounded(self._pages.render("audit_note.md.j2", variables(audit_note_context(self.sources, base, table))))
+
+    def of_excluded(self, one: Exclusion, audit: str = "") -> str:
+        """Why a run was not judged, in the place where an older audit may have left its verdict."""
+        context = excluded_note_context(one, self.sources.report, audit)
+        return bounded(self._pages.render("excluded_note.md.j2", variables(context)))
 
     def margin(self, run: RunAudit) -> float | None:
         """Accuracy − frozen accuracy in percentage points; None where there is none."""
@@ -56,6 +64,17 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
         table=table,
         forms=Listed.first(MOST_FORMS, [dataclasses.replace(link, href=base and base + link.href) for link in links]),
     )
+
+
+def not_judged(one: Exclusion) -> str:
+    """What stands in the place of a verdict: `NOT JUDGED (integrity failure)`, the reason without its details."""
+    kind = re.split(r":| at epoch ", one.reason, maxsplit=1)[0].strip()
+    return f"NOT JUDGED ({kind})"
+
+
+def excluded_note_context(one: Exclusion, report: AuditReport, audit: str = "") -> ExcludedNoteContext:
+    """audit: address of the whole audit's page."""
+    return ExcludedNoteContext(not_judged(one), one.reason, one.run_id, report.edition, audit)
 
 
 def bounded(note: str) -> str:

@@ -51,6 +51,14 @@ class Estimate:
     def of(self) -> int:
         return len(self.values)
 
+    @property
+    def remark(self) -> str:
+        """What to keep in mind of an interval of fractions that holds what no fraction can be; empty where it does not."""
+        ends = (self.low.value, self.high.value)
+        if self.kind != "pct" or None in ends or (ends[0] >= 0 and ends[1] <= 1):
+            return ""
+        return "it reaches beyond 0 % to 100 %, which Student's t does not know: too few seeds for their spread"
+
 
 @dataclass(frozen=True)
 class Listed(Generic[T]):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,46 +18,46 @@ from fa_registry.reporting.page_figures.accuracy_dots import accuracy_plate
 from fa_registry.reporting.page_figures.gamma_null import gamma_plate
 from fa_registry.reporting.page_figures.heat_maps import heat_plates
 from fa_registry.reporting.page_figures.plates import data_uri, size_of
-from fa_registry.reporting.parts import Listed, Picture, SettingFigures
+from fa_registry.reporting.parts import Listed, Picture, Plate, SettingFigures
 from fa_registry.reporting.trajectories import Panel, curves, heights, limit, panels, table_epochs, table_rows
 
-# Bytes of a page for pictures and their numbers. What else it holds grows with the runs, until its lists are cut: so 125 runs
-# in 17 settings stay below 1 MB, and an audit of few runs shows more.
-LEAST_ROOM, MOST_ROOM, RUN_BYTES = 360_000, 780_000, 3_360
+Figured = TypeVar("Figured", Picture, Plate)
+PAGE, LEAST_ROOM = 965_000, 360_000  # bytes of a whole page, and for its figures however long the rest of it is
 NO_CARDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-FEW = 4  # settings, of which the figures are drawn finer
-NUMBER_BYTES, ROW_BYTES = 26, 110  # about, of a table of numbers as the template writes it
+FEW, FEW_RUNS = 4, 90  # settings and runs, of which the figures are drawn finer
+FIGURE_BYTES, TABLE_BYTES, NUMBER_BYTES, ROW_BYTES = 420, 500, 26, 110  # about, as the template writes them
 
 
 def setting_figures(
-    groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]] = NO_CARDS, room: int | None = None
+    groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]] = NO_CARDS, room: int = PAGE
 ) -> Listed[SettingFigures]:
     """The figures, setting by setting until the page is full; a method keeps its colour over all trajectories.
 
-    First every setting gets its trajectories and its accuracies, then what room is left goes to its figures site by site:
-    what is missing is the end of the report. cards: the report's, which know where Γ is exact. room: bytes.
+    First every setting gets its trajectories and its accuracies, the first one whatever they take; then what room is left
+    goes to the figures site by site. A figure gives up its table, whose numbers audit.json holds too, before it is left out.
+    cards: the report's, which know where Γ is exact. room: bytes.
     """
-    room = room_of(sum(len(group.runs) for group in groups)) if room is None else room
     shades = colours(groups)
     drawable = [members for members in _settings(groups) if panels(members) or _has_accuracy(members)]
-    dpi = DPI if len(drawable) <= FEW else DPI_OF_MANY
+    dpi = DPI if len(drawable) <= FEW and sum(len(group.runs) for group in groups) <= FEW_RUNS else DPI_OF_MANY
     made: list[SettingFigures] = []
     with sheet(dpi) as drawn_on:
         for members in drawable:
             pictures = tuple(_picture(panel, members, shades, drawn_on) for panel in panels(members))
             plates = tuple(filter(None, [accuracy_plate(members, dpi)]))
-            room -= sum(map(_bytes, pictures)) + sum(map(size_of, plates))
-            if room < 0:
+            fitting, room = _fitted((*pictures, *plates), room)
+            if room < 0 and made:
                 break
-            made.append(SettingFigures(members[0].setting, pictures, plates))
+            shown = fitting[: len(pictures)], fitting[len(pictures) :]
+            made.append(SettingFigures(members[0].setting, *shown))
         for place, members in enumerate(drawable[: len(made)]):
             made[place], room = _with_sites(made[place], members, cards, dpi, room)
     return Listed(tuple(made), len(drawable))
 
 
-def room_of(runs: int) -> int:
-    """Bytes for the figures of a page about so many runs."""
-    return max(LEAST_ROOM, MOST_ROOM - RUN_BYTES * runs)
+def room_beside(page: int) -> int:
+    """Bytes for the figures of a page that has so many without them."""
+    return max(LEAST_ROOM, PAGE - page)
 
 
 def _with_sites(
@@ -68,11 +68,30 @@ def _with_sites(
         return replace(part, full=False), 0
     fitting = list(part.plates)
     for plate in filter(None, [gamma_plate(members, dpi, cards), *heat_plates(members, dpi, cards)]):
-        room -= size_of(plate)
+        shown, room = _fitted([plate], room)
         if room < 0:
             return replace(part, plates=tuple(fitting), full=False), 0
-        fitting.append(plate)
+        fitting += shown
     return replace(part, plates=tuple(fitting)), room
+
+
+def _fitted(figures: Sequence[Figured], room: int) -> tuple[tuple[Figured, ...], int]:
+    """The figures with their tables where these fit, without them where not; and the room that is then left."""
+    whole = room - sum(map(_size, figures))
+    if whole >= 0:
+        return tuple(figures), whole
+    bare = tuple(map(_bare, figures))
+    return bare, room - sum(map(_size, bare))
+
+
+def _bare(one: Figured) -> Figured:
+    """A figure without its table of numbers."""
+    return replace(one, rows=()) if isinstance(one, Picture) else replace(one, groups=())
+
+
+def _size(one: Picture | Plate) -> int:
+    """Bytes of the page that the figure and its table take, about."""
+    return size_of(one) if isinstance(one, Plate) else _bytes(one)
 
 
 def _has_accuracy(groups: Sequence[Group]) -> bool:
@@ -85,8 +104,8 @@ def _settings(groups: Sequence[Group]) -> Iterator[list[Group]]:
 
 
 def _bytes(picture: Picture) -> int:
-    numbers = len(picture.rows) * (ROW_BYTES + NUMBER_BYTES * len(picture.epochs))
-    return len(picture.uri) + len(picture.alt.encode()) + numbers
+    numbers = len(picture.rows) * (ROW_BYTES + NUMBER_BYTES * len(picture.epochs)) + TABLE_BYTES * bool(picture.rows)
+    return FIGURE_BYTES + len(picture.uri) + len(picture.alt.encode()) + numbers
 
 
 def _picture(

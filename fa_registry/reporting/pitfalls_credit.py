@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fa_registry.records import Reading
 from fa_registry.reporting.filters import cos, num, pct
+from fa_registry.reporting.fresh_draws import reaching
 from fa_registry.reporting.pitfalls_words import (
     AVOIDED,
     NOT_APPLICABLE,
@@ -38,7 +41,7 @@ def own_feedback(asked: Asked) -> Said:
     seen = f"against {draws or 'its'} fresh draws the largest p-value of {len(ranks)} sites is {num(worst)}, at site {site}"
     if worst <= LEVEL:
         return AVOIDED, f"{seen}: Γ is of this feedback"
-    return VIOLATED, f"{seen}: fresh feedback gives as much there, and Γ says nothing of this one"
+    return VIOLATED, f"{seen}: {reaching([worst], draws, LEVEL)}"
 
 
 def every_aggregation(asked: Asked) -> Said:
@@ -59,20 +62,33 @@ def every_aggregation(asked: Asked) -> Said:
 
 
 def no_single_site(asked: Asked) -> Said:
-    """6: no one site carries the mean Γ."""
+    """6: no one site carries the headline Γ, the mean over sites 1..L; with site 0 it is another mean, and told beside it."""
     if _exact(asked):
         return NOT_APPLICABLE, EXACT
-    counted = [(site, value) for site, value in _gammas(asked) if not _exact_at(asked, site)]
+    everywhere = [(site, value) for site, value in _gammas(asked) if not _exact_at(asked, site)]
+    counted = [(site, value) for site, value in everywhere if site > 0]
     if len(counted) < 2:
-        return UNKNOWN, f"Γ has a value at {len(counted)} of the sites that count: none can be left out"
+        return UNKNOWN, f"Γ has a value at {len(counted)} of sites 1..L that count: none can be left out"
+    site, share = _carried(counted)
+    mean = sum(value for _, value in counted) / len(counted)
+    seen = f"leaving out site {site} changes gamma_deep_mean, {cos(mean)} over {len(counted)} sites, by {pct(share, 0)} of itself"
+    if share > HALF:
+        return VIOLATED, f"{seen}: this site carries it"
+    first, of_all = _carried(everywhere)
+    if of_all <= HALF:
+        return AVOIDED, f"{seen}, no other by more"
+    return AVOIDED, (
+        f"{seen}, no other by more; with site 0, as in gamma_all_mean_mean, site {first} carries the mean "
+        f"({pct(of_all, 0)} of itself)"
+    )
+
+
+def _carried(counted: Sequence[tuple[int, float]]) -> tuple[int, float]:
+    """(the site without which the mean changes most, by how much of itself it does)."""
     mean = sum(value for _, value in counted) / len(counted)
     changes = [(abs((mean * len(counted) - value) / (len(counted) - 1) - mean), site) for site, value in counted]
     change, site = max(changes)
-    share = change / abs(mean) if mean else float(change > 0)
-    seen = (
-        f"leaving out site {site} changes the mean over {len(counted)} sites, {cos(mean)}, by {pct(share, 0)} of itself"
-    )
-    return (AVOIDED, f"{seen}, no other by more") if share <= HALF else (VIOLATED, f"{seen}: this site carries it")
+    return site, change / abs(mean) if mean else float(change > 0)
 
 
 def saved_feedback(asked: Asked) -> Said:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fa_registry.records import RunRecord
+from collections.abc import Iterator
+
+from fa_registry.records import AuditReport, Choice, RunRecord
 from fa_registry.reporting.naming import group_label
 from fa_registry.reporting.pitfalls_words import AVOIDED, UNKNOWN, VIOLATED, Asked, Said
 from fa_registry.reporting.readings import GIVEN, NO_CONTROL
 
-STUDY = "study "  # a selection that begins so took every specification of a study's file
 SHOWN = 5
 
 
@@ -50,15 +51,34 @@ def same_seeds(asked: Asked) -> Said:
     if differing:
         rest = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
         return VIOLATED, f"seeds {words} here, others for {', '.join(differing[:SHOWN])}{rest} in the same setting"
-    report = asked.sources.report
-    if not report.selection.startswith(STUDY):
+    return _nothing_left_out(asked.sources.report, words)
+
+
+def _nothing_left_out(report: AuditReport, seeds: str) -> Said:
+    """Whether the audited runs are all there are: seeds chosen by hand while others were trained are the pitfall itself."""
+    choice = report.choice
+    if choice is None:
         return (
             UNKNOWN,
-            f"seeds {words}; runs were selected by {report.selection}, and whether others were left out is unknown",
+            f"seeds {seeds}; runs were selected by {report.selection}, and whether others were left out is not recorded",
         )
-    if report.excluded:
-        return UNKNOWN, f"seeds {words} for all that was judged, but {len(report.excluded)} selected runs were excluded"
+    by_hand = f"--seeds {choice.asked['seeds']} was asked for" if "seeds" in choice.asked else ""
+    left = "; ".join(_left_out(report, choice))
+    if by_hand and choice.others:
+        return VIOLATED, f"seeds {seeds}: {by_hand}, while {left}"
+    gaps = "; ".join(part for part in (by_hand and f"{by_hand} instead of the seeds of the study's file", left) if part)
+    if gaps:
+        return UNKNOWN, f"seeds {seeds} for every method of the setting, but {gaps}"
     return (
         AVOIDED,
-        f"seeds {words} for every method of the setting, as the whole {report.selection} has them; none is left out",
+        f"seeds {seeds} for every method of the setting, as the whole {report.selection} has them; none is left out",
     )
+
+
+def _left_out(report: AuditReport, choice: Choice) -> Iterator[str]:
+    if choice.others:
+        yield f"runs of study {choice.study} with other specifications that were not audited: {choice.others}"
+    if choice.superseded:
+        yield f"older runs of the same specifications, passed over for the newest: {choice.superseded}"
+    if report.excluded:
+        yield f"selected runs that were not judged: {len(report.excluded)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fa_registry.reporting.filters import compact, num, sci
+from fa_registry.reporting.filters import at_least, compact, num, sci
 from fa_registry.reporting.pitfalls_words import AVOIDED, TRUSTED, UNKNOWN, VIOLATED, Asked, Said, absence, known_sites
 
 CLAMP = 1e-8  # default eps of the usual library cosine: it stands in for every norm below it
@@ -26,13 +26,21 @@ def norm_of_samples(asked: Asked) -> Said:
     ratios = list(_step_ratios(asked))
     if not ratios:
         return UNKNOWN, f"{TRUSTED}; nor is there a step along the gradient to check the norms by"
-    site, ratio = min(ratios, key=lambda pair: max(pair[1], 1 / pair[1]))
+    by_fit = sorted(ratios, key=lambda pair: _off(pair[1]))
+    (site, ratio), (farthest, worst) = by_fit[0], by_fit[-1]
     seen = f"a step along the gradient changes the loss by {num(ratio, 2)} times what ‖h‖·‖g‖ foretell at site {site}"
-    if max(ratio, 1 / ratio) <= NEAR:
-        return AVOIDED, f"{seen}, as it does with one L₂ norm a sample"
-    if max(ratio, 1 / ratio) >= FAR:
-        return VIOLATED, f"{seen}, where they fit best: these are no L₂ norms of samples"
+    if len(by_fit) > 1:
+        seen += f", which fits best, and {num(worst, 2)} times at site {farthest}, which fits worst"
+    if _off(ratio) <= NEAR:
+        return AVOIDED, f"{seen}: so it does with one L₂ norm a sample"
+    if _off(ratio) >= FAR:
+        return VIOLATED, f"{seen}: these are no L₂ norms of samples"
     return UNKNOWN, f"{seen}, which decides nothing; {TRUSTED}"
+
+
+def _off(ratio: float) -> float:
+    """How far a ratio lies from 1, either way."""
+    return max(ratio, 1 / ratio)
 
 
 def _step_ratios(asked: Asked) -> Iterator[tuple[int, float]]:
@@ -57,7 +65,7 @@ def unclamped_cosine(asked: Asked) -> Said:
     site, least = min((*credit, *gradient), key=lambda pair: pair[1])
     seen = f"the smallest median norm in a cosine is {sci(least)}, at site {site}"
     if least >= CLAMP * HEADROOM:
-        return AVOIDED, f"{seen}, far above {compact(CLAMP)}: a clamp would have changed nothing"
+        return AVOIDED, f"{seen}, far above {compact(CLAMP)}: at the median a clamp would have changed nothing"
     return UNKNOWN, f"{seen}, where a clamp at {compact(CLAMP)} would tell; {TRUSTED}"
 
 
@@ -70,7 +78,7 @@ def no_underflow(asked: Asked) -> Said:
             return AVOIDED, f"trained in {precision}, whose exponents reach far below {compact(UNDERFLOW)}"
         return (
             AVOIDED,
-            f"trained in {precision}; its gradient has a cosine of at least {num(fidelity, 6)} with that of float64",
+            f"trained in {precision}; its gradient has a cosine of at least {at_least(fidelity)} with that of float64",
         )
     smallest = min((norm for _, (norm,) in known_sites(asked.row("g_norm_mean_ce"))), default=None)
     if smallest is not None and smallest < UNDERFLOW:

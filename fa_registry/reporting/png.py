@@ -11,6 +11,7 @@ from PIL import Image
 
 SHADES = 3  # of a colour between itself and white: what smooth edges need
 LARGEST = 256  # colours of a palette
+LEVEL = 8  # of zlib: 9 takes more than twice as long for 2 % fewer bytes
 
 
 def compressed(pixels: np.ndarray, flat: Iterable[str], used: Iterable[str]) -> bytes:
@@ -22,7 +23,7 @@ def compressed(pixels: np.ndarray, flat: Iterable[str], used: Iterable[str]) -> 
     palette.putpalette([part for shade in shades(flat, used) for part in shade])
     picture = Image.fromarray(pixels).convert("RGB").quantize(palette=palette, dither=Image.Dither.NONE)
     buffer = io.BytesIO()
-    picture.save(buffer, "PNG", optimize=True)
+    picture.save(buffer, "PNG", compress_level=LEVEL)
     return buffer.getvalue()
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import tempfile
 from pathlib import Path
 
 from fa_registry.records import AuditReport
 from fa_registry.reporting.audit_csv import write_csv
-from fa_registry.reporting.blanks import read_blanks
+from fa_registry.reporting.blanks import check_kept, read_blanks
 from fa_registry.reporting.build_audit_table import audit_table_context
 from fa_registry.reporting.build_form import form_context
-from fa_registry.reporting.build_index import index_context
+from fa_registry.reporting.build_index import figures_beside, index_context
 from fa_registry.reporting.contexts import variables
 from fa_registry.reporting.environment import Pages
 from fa_registry.reporting.junit import write_junit
 from fa_registry.reporting.lossless import write_report
 from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.unfinished import unfinished
 from fa_registry.reporting.user_templates import check_templates
 
 TABLE = "audit_table.tex"  # for a paper to take in
@@ -32,13 +33,12 @@ def render_report(report: AuditReport, out: Path, templates: Path | None = None)
     """
     check_templates(templates)
     pages = Pages(templates)
-    out.mkdir(parents=True, exist_ok=True)
     # One page at a time is in memory, and no reader meets a half of them.
-    with tempfile.TemporaryDirectory(prefix=".rendering-", dir=out) as folder:
-        written = _render(report, Path(folder), out, pages)
+    with unfinished(out) as folder:
+        written = _render(report, folder, out, pages)
         for name in written:
             (out / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(Path(folder) / name, out / name)
+            os.replace(folder / name, out / name)
     return [out / name for name in written]
 
 
@@ -46,18 +46,27 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: Pages) -> list[
     """Write everything into `folder`; the names in their order. out: where earlier forms are."""
     sources = Sources.of(report)
     names = ["index.html"]
-    _write(folder / "index.html", pages.render("index.html.j2", variables(index_context(sources))))
+    _write(folder / "index.html", _index(sources, pages))
     (folder / "forms").mkdir()
     for group, link in sources.forms:
-        form = variables(form_context(group, link, sources, read_blanks(out / link.markdown)))
+        written = read_blanks(out / link.markdown)
+        form = variables(form_context(group, link, sources, written))
         latex = f"{link.markdown.removesuffix('.md')}.tex"
         for name, template in ((link.href, "form.html.j2"), (link.markdown, "form.md.j2"), (latex, "form.tex.j2")):
             _write(folder / name, pages.render(template, form))
             names.append(name)
+        check_kept(written, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
     _write(folder / TABLE, pages.render(f"{TABLE}.j2", variables(audit_table_context(sources))))
     for name, write in RECORDS.items():
         write(report, folder / name)
     return [*names, TABLE, *RECORDS]
+
+
+def _index(sources: Sources, pages: Pages) -> str:
+    """The audit's page, written twice: without figures, to know how much room it has for them, and with them."""
+    bare = index_context(sources)
+    figures = figures_beside(pages.render("index.html.j2", variables(bare)), sources)
+    return pages.render("index.html.j2", variables(dataclasses.replace(bare, figures=figures)))
 
 
 def _write(path: Path, text: str) -> None:

@@ -27,6 +27,8 @@ FILTERS = (
     *("list", "lower", "map", "max", "min", "reject", "rejectattr", "reverse", "select", "selectattr", "sort"),
     *("string", "title", "trim", "truncate", "unique", "upper", "wordcount"),
 )
+# Those that write their value out, whatever it is.
+OF_TEXT = ("capitalize", "e", "escape", "lower", "string", "title", "trim", "truncate", "upper", "wordcount", "replace")
 REPLACED = MappingProxyType({"join": budget.join, "replace": budget.replace})
 GLOBALS = ("range", "dict", "cycler", "joiner", "namespace")
 LOOP = ("index", "index0", "first", "last", "length", "revindex", "revindex0", "previtem", "nextitem", "depth")
@@ -62,11 +64,14 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
     def __init__(self, finalize: Callable[[Any], Any], ours: Mapping[str, Callable], **options: Any):
         self.budget = budget.Budget()
         super().__init__(finalize=self.budget.counted(finalize), undefined=Missing, **options)
-        known = {**{name: self.filters[name] for name in FILTERS}, **REPLACED, **ours}
-        self.filters = {name: self.budget.metered(function) for name, function in known.items()}
+        own = {name: budget.few_digits(function) for name, function in ours.items()}
+        known = {**{name: self.filters[name] for name in FILTERS}, **REPLACED, **own}
+        self.filters = {name: self.budget.metered(function, name in OF_TEXT) for name, function in known.items()}
+        self.tests = {name: self.budget.metered(function) for name, function in self.tests.items()}
         self.globals = {name: self.globals[name] for name in GLOBALS}
         self.tick = self.budget.spend
-        self.joined = budget.joined
+        self.joined = self.budget.joined
+        self.weighed = self.budget.weighed
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         return not attr.startswith("_") and (isinstance(obj, OPEN) or attr in touchable(obj))
@@ -82,11 +87,18 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
     def call(__self, __context: Any, __obj: Any, *arguments: Any, **named: Any) -> Any:  # noqa: N805 — as Jinja2's
         __self.budget.spend(1)
+        __self.budget.weigh(getattr(__obj, "__self__", None), *arguments, *named.values())
         return super().call(__context, __obj, *arguments, **named)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         budget.checked(operator, left, right)
-        return super().call_binop(context, operator, left, right)
+        return self.budget.weighed(super().call_binop(context, operator, left, right))
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        return super().getitem(obj, budget.scalar(argument))
+
+    def _load_template(self, name: Any, *more: Any) -> Template:
+        return super()._load_template(budget.scalar(name), *more)
 
     def _generate(
         self, source: nodes.Template, name: str | None, filename: str | None, defer_init: bool = False
@@ -94,7 +106,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
         """Jinja2's hook between parsing and compiling: every loop and macro pays for its turns, `~` for its length."""
         for switch in source.find_all((nodes.EvalContextModifier, nodes.ScopedEvalContextModifier)):
             raise TemplateSyntaxError("autoescape cannot be switched: names of runs are foreign", switch.lineno, name)
-        _Concatenations().visit(source)
+        _Paid().visit(source)
         for node in (source, *source.find_all(TICKED)):
             written = [*(text.data for text in node.find_all(nodes.TemplateData))]
             cost = [nodes.Const(1), nodes.Const(sum(map(len, written)))]
@@ -102,10 +114,34 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
         return super()._generate(source, name, filename, defer_init)
 
 
-class _Concatenations(NodeTransformer):
+class _Paid(NodeTransformer):
+    """What Python computes without asking the environment — `~`, comparing, slicing, the keys of a dict — is paid for."""
+
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         self.generic_visit(node)
         return _call("joined", node.nodes).set_lineno(node.lineno)
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
+        self.generic_visit(node)
+        node.expr = _weighed(node.expr)
+        for operand in node.ops:
+            operand.expr = _weighed(operand.expr)
+        return node
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
+        self.generic_visit(node)
+        if isinstance(node.arg, nodes.Slice):
+            node.node = _weighed(node.node)
+        return node
+
+    def visit_Pair(self, node: nodes.Pair) -> nodes.Node:
+        self.generic_visit(node)
+        node.key = _weighed(node.key)
+        return node
+
+
+def _weighed(node: nodes.Expr) -> nodes.Expr:
+    return node if isinstance(node, nodes.Const) else _call("weighed", [node]).set_lineno(node.lineno)
 
 
 def _call(name: str, arguments: Sequence[nodes.Expr]) -> nodes.Call:

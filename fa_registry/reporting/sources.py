@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.records import AuditReport
 from fa_registry.reporting.editions import Opinions
+from fa_registry.reporting.exclusions import Excluded
 from fa_registry.reporting.naming import group_label, slug
 from fa_registry.reporting.readings import Frozen
 from fa_registry.reporting.rows import Link
@@ -15,19 +16,20 @@ from fa_registry.reporting.rows import Link
 
 @dataclass(frozen=True)
 class Sources:
-    """A report, its groups in order, the form of each (controls have none), and what the other editions say."""
+    """A report, its groups in order, the form of each (controls have none), and what the other editions say, who is missing."""
 
     report: AuditReport
     groups: tuple[Group, ...]
     links: tuple[Link | None, ...]
     frozen: Frozen
     opinions: Opinions
+    excluded: Excluded
 
     @classmethod
     def of(cls, report: AuditReport) -> Sources:
         ordered = groups(report)
         links = tuple(None if group.control else form_link(group) for group in ordered)
-        return cls(report, ordered, links, Frozen.of(report), Opinions.of(report))
+        return cls(report, ordered, links, Frozen.of(report), Opinions.of(report), Excluded.of(report))
 
     @property
     def forms(self) -> Iterator[tuple[Group, Link]]:

@@ -45,6 +45,7 @@ FORM = "report/form.html"  # the newest audit's form of the run's group; sealed 
 
 FINISHED_STATUSES = ("complete", "diverged")
 STOPPED_EARLY = "stopped_early"  # all its files are there, but it is not the run its specification describes
+ENDED_STATUSES = (*FINISHED_STATUSES, STOPPED_EARLY, "failed")  # nobody writes to such a run any more
 SITE_METRICS = ("h_norm", "g_norm", "growth", "gain", "gamma")
 MAX_METRICS = 100  # keys a run: MLflow draws a chart of each, and its pages slow down beyond
 MAX_SITES = 17  # of each site quantity, which leaves room for the scalars below and the audit's margin

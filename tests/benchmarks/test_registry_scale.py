@@ -7,11 +7,14 @@ from itertools import islice
 
 import pytest
 
-from benchmarks.registry_scale import INDEX_TARGET, SIZES, Scale, measure, measure_sizes, scale_lines
-from benchmarks.synthetic import EPOCHS, ROUND, registry, specs
+from benchmarks.registry_scale import INDEX_TARGET, SIZES, Scale, _judged, measure, measure_sizes, scale_lines
+from benchmarks.synthetic import EPOCHS, ROUND, registry, specs, wide
 from fa_registry import jsonio
 from fa_registry.records import RunRecord
+from fa_registry.reporting.environment import Pages
 from fa_registry.reporting.quantities import SITE_TABLES
+from fa_registry.reporting.render import _index
+from fa_registry.reporting.sources import Sources
 
 MADE = Scale(
     records=125,
@@ -52,6 +55,20 @@ def test_an_audit_of_125_runs_in_17_settings_is_a_page_of_less_than_a_megabyte()
     assert (found.records, found.settings, found.forms) == (125, 17, 25)
     assert 500_000 < found.index_bytes <= INDEX_TARGET < found.bytes_written
     assert found.cpu > 0 and found.peak > 1
+
+
+def test_120_runs_of_one_setting_show_their_figures_on_a_page_of_less_than_a_megabyte():
+    report = _judged(list(wide()))
+    sources = Sources.of(report)
+    assert len(report.runs) == 120 and len({run.record.setting for run in report.runs}) == 1
+    page = _index(sources, Pages())
+    assert 600_000 < len(page.encode()) <= INDEX_TARGET
+    figures = page[page.index('id="figures"') : page.index('id="findings"')]
+    assert (
+        figures.count("<img ") == 6
+        and "No setting's figures fit" not in figures
+        and "Drawn for the first" not in figures
+    )
 
 
 def test_each_size_has_a_process_of_its_own():

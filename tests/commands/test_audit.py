@@ -162,6 +162,22 @@ def test_runs_of_an_older_specification_are_counted_not_hidden(trained):
     )
 
 
+def test_seeds_picked_by_hand_are_named_and_are_no_whole_study(trained, workplace):
+    path = workplace / "tiny" / "study.toml"
+    path.write_text(path.read_text().replace("seeds = [1]", "seeds = [1, 2]"))
+    trained("study", "tiny", "--device", "cpu", "--jobs", "1")
+    whole = audited(trained)[1]["report"]["choice"]
+    assert whole == {"study": "tiny", "asked": {}, "others": 0, "superseded": 0}
+    result = trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--seeds", "1", "--json")
+    report = json.loads(result.stdout)["report"]
+    assert report["selection"] == "study tiny, seeds 1 (4 specifications)"
+    assert report["choice"] == {"study": "tiny", "asked": {"seeds": "1"}, "others": 4, "superseded": 0}
+    (form,) = (workplace / "reports" / "forms").glob("dfa-*.md")
+    assert "**violated**: seeds 1: --seeds 1 was asked for, while runs of study tiny" in form.read_text(
+        encoding="utf-8"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -10,6 +10,7 @@ from fa_registry.commands.audit_log import RULE
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
+from tests.commands.test_audit import spoil
 
 AUDIT = ("audit", "--study", "tiny", "--trust-logged")
 
@@ -107,3 +108,29 @@ def test_an_audit_of_single_runs_leaves_the_studys_note_alone(trained):
     trained("audit", "--run", run_of("dfa").run_id, "--trust-logged")
     (after,) = MlflowTracker().search({schema.TAG_KIND: "study"})
     assert after.tags == before.tags
+
+
+def test_a_run_whose_file_was_changed_loses_the_verdicts_of_older_audits(audited):
+    audited("--editions", "2026-05,2026-11")
+    before = run_of("fa").tags
+    assert before[schema.TAG_VERDICT] and "NOT JUDGED" not in before[schema.TAG_VERDICT]
+    spoil("fa", schema.FEEDBACK, lambda path: path.write_bytes(path.read_bytes()[:-1] + b"!"))
+    audited("--editions", "2026-05")
+    after = run_of("fa").tags
+    verdicts = {name: value for name, value in after.items() if name.startswith(schema.TAG_VERDICT)}
+    assert set(verdicts) == {schema.TAG_VERDICT, "fa.verdict.2026-05", "fa.verdict.2026-11"}
+    assert set(verdicts.values()) == {"NOT JUDGED (integrity failure)"}
+    assert (
+        after[schema.TAG_NOTE].startswith("**NOT JUDGED (integrity failure)**") and "SHA-256" in after[schema.TAG_NOTE]
+    )
+    assert "NOT JUDGED" not in run_of("dfa").tags[schema.TAG_VERDICT]
+
+
+@pytest.mark.parametrize("status, told", [("running", False), ("failed", True), (schema.STOPPED_EARLY, True)])
+def test_a_run_that_may_still_be_at_work_is_left_alone(audited, status, told):
+    """Whoever trains it writes its tags and its note."""
+    MlflowTracker().log(run_of("fa").run_id, tags={schema.TAG_STATUS: status, schema.TAG_NOTE: "at work"})
+    audited()
+    tags = run_of("fa").tags
+    assert tags[schema.TAG_STATUS] == status
+    assert (tags[schema.TAG_NOTE] != "at work") == (schema.TAG_VERDICT in tags) == told

@@ -159,7 +159,8 @@ def test_an_audit_whose_report_was_changed(judged):
     with spoilt(report, forged.encode()):
         assert "expected a report with digest" in judged.refused(run, code=3)
     with spoilt(report, None):
-        assert "audit.json is missing" in judged.refused(run, code=3)
+        expected = "audit.json is missing; audit again: `fa-registry audit --study tiny`"
+        assert expected in judged.refused(run, code=3)
 
 
 def test_an_audit_of_other_files(judged):

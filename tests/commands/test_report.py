@@ -48,3 +48,12 @@ def test_a_report_that_was_changed_in_the_store_is_refused(trained):
     )
     result = trained("report", "--study", "tiny")
     assert result.exit_code == 3 and "expected a report with digest" in result.stderr
+
+
+def test_an_audit_whose_report_is_gone_says_what_to_do(trained):
+    trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero")
+    tracker = MlflowTracker()
+    (audit,) = tracker.search({schema.TAG_KIND: "audit"})
+    tracker.artifact(audit.run_id, "audit.json").unlink()
+    result = trained("report", "--study", "tiny")
+    assert result.exit_code == 3 and "audit again: `fa-registry audit --study tiny`" in result.stderr

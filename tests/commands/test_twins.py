@@ -52,7 +52,7 @@ def test_the_twin_trained_last_is_audited(twin_trained):
 
 def test_asking_for_other_epochs_is_not_asking_for_the_twin(twin_trained):
     result = twin_trained("audit", "--study", "tiny", "--epochs", "9", "--device", "cpu")
-    assert result.exit_code == 2 and "no finished run among study tiny (4 specifications)" in result.stderr
+    assert result.exit_code == 2 and "no finished run among study tiny, epochs 9 (4 specifications)" in result.stderr
 
 
 def test_the_studys_own_run_says_which_twin_it_is(twin_trained):

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fa_registry.records import AuditReport, RunRecord
+from fa_registry import datasets, diagnostics, jsonio, methods
+from fa_registry.records import AuditReport, RunAudit, RunRecord
+from fa_registry.reporting.citations import bibliography
 from fa_registry.reporting.render import render_report
 from tests.end_to_end.conftest import needed
 from tests.reporting import scenes
@@ -78,3 +80,54 @@ def test_the_table_goes_into_a_paper(pages):
     paper = table.with_name("paper.tex")
     paper.write_text(PAPER, encoding="utf-8")
     assert faults(built(paper)) == []
+
+
+CITING = r"""\documentclass{article}
+\usepackage[T1]{fontenc}
+\usepackage[utf8]{inputenc}
+\begin{document}
+\nocite{*}
+\bibliographystyle{plain}
+\bibliography{cited}
+\end{document}
+"""
+
+
+@pytest.mark.parametrize("made", [scenes.small_report, scenes.full_report])
+def test_what_a_form_cites_is_read_by_bibtex_without_a_warning(made, tmp_path):
+    """With the cards as they are shipped today: each of them, whatever the scene's runs rest on."""
+    report = made()
+    shipped = {
+        f"{family}/{name}": jsonio.encode(catalog.get(name).card)
+        for family, catalog in (("methods", methods.CATALOG), ("datasets", datasets.CATALOG))
+        for name in catalog.names()
+    }
+    shipped |= {f"diagnostics/{name}": looked_at(name) for name in diagnostics.CATALOG.names()}
+    runs = dataclasses.replace(report, cards={**report.cards, **shipped}).runs
+    found = [
+        one
+        for name in [*(key.partition("/")[2] for key in shipped if key.startswith("methods/"))]
+        for one in bibliography(
+            [as_method(runs[0], name)], runs[0].findings, dataclasses.replace(report, cards=shipped)
+        ).entries
+    ]
+    entries = dict.fromkeys(one.bibtex for one in found)
+    (tmp_path / "cited.bib").write_text("\n\n".join(entries), encoding="utf-8")
+    paper = tmp_path / "paper.tex"
+    paper.write_text(CITING, encoding="utf-8")
+    built(paper)
+    done = subprocess.run([needed("bibtex"), "paper"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "arning" not in done.stdout and "error" not in done.stdout, done.stdout
+    built(paper)
+    assert (tmp_path / "paper.bbl").read_text("utf-8").count("\\bibitem") == len(entries) > 10
+
+
+def looked_at(name: str) -> dict:
+    """A diagnostic's card, of a quantity that every edition judges."""
+    return {**jsonio.encode(diagnostics.CATALOG.get(name).card), "quantities": ["growth"]}
+
+
+def as_method(run: RunAudit, name: str) -> RunAudit:
+    return dataclasses.replace(
+        run, record=dataclasses.replace(run.record, spec=dataclasses.replace(run.record.spec, method=name))
+    )

@@ -34,7 +34,6 @@ cost = "a few seconds"
 
 [recipe]
 epochs = 6
-learning_rate = 0.01
 
 [[grid]]
 methods = ["bp", "dfa"]

@@ -62,6 +62,17 @@ def test_the_table_has_every_column_rule_and_difference(result, capsys):
     assert "page: reports/compare.html" in printed
 
 
+def test_every_column_has_its_runs_and_exact_credit_is_marked(result, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    compared(result, as_json=False)
+    printed = capsys.readouterr().out
+    (part, _) = result.context.parts[0]
+    assert all(run_id[:8] in printed for column in part.columns for _, run_id, _ in column.seeds)
+    (line,) = [line for line in printed.splitlines() if "Γ site 0" in line]
+    assert line.count("(exact)") == sum(0 in sites for sites in part.sites[0].exact) > 0
+    assert not any("(exact)" in line for line in printed.splitlines() if "‖h_l‖ site" in line)
+
+
 def test_json_has_the_parts_and_no_picture(result, capsys):
     compared(result, as_json=True)
     printed = capsys.readouterr().out

@@ -43,6 +43,14 @@ def test_every_edition_has_its_verdict(rich, tmp_path):
         assert line["verdict_2026-11"] == run.verdict.label and line["verdict_2026-04"] == old.verdict.label
 
 
+def test_what_is_a_mean_over_seeds_says_so_in_every_line_it_stands_in(rich, tmp_path):
+    over = [run.findings for run in rich.runs]
+    assert {one.seeds for findings in over for one in findings} >= {1, 2}
+    for line, findings in zip(lines(rich, tmp_path), over, strict=True):
+        for finding in findings:
+            assert line[f"seeds_{finding.rule}"] == str(finding.seeds)
+
+
 def test_two_editions_of_one_name_keep_their_columns(rich, tmp_path):
     twin = dataclasses.replace(rich.opinions[0], edition=rich.edition)
     first = lines(dataclasses.replace(rich, opinions=(twin,)), tmp_path)[0]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
+from fa_registry.protocol.grouping import groups
+from fa_registry.records import Reading, Verdict
 from fa_registry.reporting.claims import claims
-from tests.reporting.scenes import a_finding
+from tests.reporting.runs import SEEDS, full, make_record
+from tests.reporting.scenes import a_finding, make_report
 
 HEALTHY = {"accuracy": 0.9, "scale": 3.0, "gradient": 0.1, "gamma": 0.2}
 
@@ -67,15 +71,54 @@ def test_one_seed_says_so_and_a_control_says_nothing(report):
     assert claims([control]) == ()
 
 
-def test_whether_gamma_is_specific_follows_the_state(rich):
-    dfa = next(run for run in rich.runs if run.record.spec.method == "dfa")
-    assert any(
-        claim.kind == "may" and "Γ is specific to the training feedback" in claim.text for claim in claims([dfa])
+def test_one_run_of_several_seeds_says_nothing_of_one_seed(report):
+    assert not any("One seed" in claim.text for claim in claims(report.runs[:1], alone=False))
+
+
+def test_a_rule_that_was_waived_does_not_pass_by_itself(rich):
+    run = dataclasses.replace(
+        next(run for run in rich.runs if run.record.spec.method == "dfa"),
+        findings=(a_finding("D3", "waived", quantity="margin_pp", state="UNDERCUT"),),
+        verdict=Verdict("pass", "PASS"),
     )
-    finding = a_finding("any name", "warn", quantity="gamma_null_p", state="NOT SPECIFIC", gating=False)
-    other = dataclasses.replace(dfa, findings=(finding,))
-    (claim,) = [claim for claim in claims([other]) if "fresh draws" in claim.text]
-    assert claim.kind == "not" and "may not be credited to the training feedback" in claim.text
+    assert not any(claim.kind == "may" for claim in claims([run]))
+    gone = dataclasses.replace(run, findings=())
+    assert any("trained depth" in claim.text for claim in claims([gone]))
+
+
+# What a `may` and a `not` would contradict each other about.
+ABOUT = ("training feedback", "frozen random ones|trained depth", "read as (credit )?alignment", "stream|scale")
+
+
+@pytest.mark.parametrize("ranks", [[0.048] * 5, [0.048] * 4 + [0.095], [None] * 5])
+@pytest.mark.parametrize("edition", ["2026-04", "2026-05", "2026-11"])
+def test_no_run_may_claim_what_it_has_to_walk_back(report, rich, edition, ranks):
+    """In every scene, and in one where all passes but the null of Γ: one claim takes back what another would grant."""
+    null = tuple(Reading(rank, "" if rank else "learned") for rank in ranks)
+    healthy = [full(make_record("dfa", seed, 0.97, 3.0, 0.1, 0.2)) for seed in SEEDS]
+    healthy = [changed_row(record, "gamma_null_p", null) for record in healthy]
+    frozen = [full(make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen")) for seed in SEEDS]
+    passing = make_report([*healthy, *frozen], edition)
+    assert {run.verdict.outcome for run in passing.runs} <= {"pass", "control"}
+    for scene in (report, rich, passing):
+        for group in groups(scene):
+            said = claims(group.runs)
+            for about in ABOUT:
+                may, back = (
+                    {
+                        run_id
+                        for one in said
+                        if one.kind == kind and re.search(about, one.text)
+                        for run_id in one.run_ids
+                    }
+                    for kind in ("may", "not")
+                )
+                assert not may & back, (group.method, about, said)
+
+
+def changed_row(record, name, row):
+    sites = {**record.measurements.sites, name: row}
+    return dataclasses.replace(record, measurements=dataclasses.replace(record.measurements, sites=sites))
 
 
 def test_what_was_waived_is_said_with_who_and_why_and_still_holds(rich):
@@ -85,7 +128,7 @@ def test_what_was_waived_is_said_with_who_and_why_and_still_holds(rich):
     assert claim.text.startswith(
         "D3 depth utility (UNDERCUT) is not counted in the verdict, but not refuted: waived by A. Person"
     )
-    assert any(claim.kind == "not" and "not shown to beat frozen" in claim.text for claim in claims(fa))
+    assert any(claim.kind == "not" and "do worse than frozen random ones" in claim.text for claim in claims(fa))
 
 
 def test_what_a_verdict_does_not_look_at_makes_no_protocol_incomplete(rich):

@@ -10,6 +10,7 @@ import pytest
 from fa_registry.records import Reading
 from fa_registry.reporting.claims_depth import MOST_SEEDS, depth_claims, seeds_needed
 from fa_registry.statistics import t_interval
+from tests.reporting.asking import changed
 from tests.reporting.scenes import a_finding
 
 
@@ -42,7 +43,7 @@ def test_undecided_says_the_interval_and_how_many_seeds_would_do(said):
     finding = margin([1.0, 4.0, 5.5], outcome="warn", state="UNDECIDED")
     ((kind, text),) = said(finding)
     assert kind == "open" and "is undecided: the margin is +3.5\u00a0pp" in text
-    assert "holds the limit of 2 pp" in text and f"about {seeds_needed(finding)} seeds would put it on one side" in text
+    assert "holds the limit of 2 pp" in text and f"about {seeds_needed(finding)} would put it on one side" in text
 
 
 @pytest.mark.parametrize("values", [[1.0, 4.0, 5.5], [0.0, 9.0], [-8.0, 1.0, 6.0, 3.0]])
@@ -67,7 +68,9 @@ def test_that_many_seeds_of_the_same_mean_and_spread_are_enough_and_one_less_is_
 def test_a_mean_on_the_limit_is_never_decided(said):
     finding = margin([0.0, 4.0], outcome="warn", state="UNDECIDED")
     assert seeds_needed(finding) is None
-    assert f"with more than {MOST_SEEDS} seeds the mean would still lie too near the limit" in said(finding)[0][1]
+    text = said(finding)[0][1]
+    assert f"not even {MOST_SEEDS:,} seeds would decide it: the mean lies too near the limit" in text
+    assert "More seeds would" not in text
 
 
 @pytest.mark.parametrize(
@@ -90,6 +93,25 @@ def test_a_margin_that_clears_with_an_interval_may_be_claimed(said):
         kind == "may" and "beat frozen random ones; the margin is +10.0\u00a0pp, 95 % interval +7.5\u00a0pp to" in text
     )
     assert said(a_finding("D3", "pass", quantity="accuracy", state="CLEARS")) == []  # one run's margin is no claim
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([-3.0, -4.0, -5.0], "do worse than frozen random ones"),
+        ([-1.0, 0.0, 1.0], "are not shown to beat frozen random ones"),
+        ([0.9, 1.0, 1.1], "beat frozen random ones, but by less than the limit"),
+    ],
+)
+def test_a_margin_below_the_limit_lies_below_about_or_above_0(said, values, words):
+    ((kind, text),) = said(margin(values, state="UNDERCUT"))
+    assert kind == "not" and f"The trained blocks {words}: " in text and "may not be credited; the margin is" in text
+
+
+def test_a_run_that_diverged_beats_nothing(report):
+    finding = margin([9.0, 10.0, 11.0], outcome="pass", state="CLEARS")
+    runs = [dataclasses.replace(changed(run, status="diverged"), findings=(finding,)) for run in report.runs[:2]]
+    assert list(depth_claims(runs)) == []
 
 
 def test_an_undercut_margin_is_walked_back(said):

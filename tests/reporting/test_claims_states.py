@@ -11,6 +11,7 @@ from fa_registry.protocol.rules import Rule, load_edition, shipped
 from fa_registry.records import Reading
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_states import state_claims
+from tests.reporting.asking import changed, run_of
 from tests.reporting.scenes import a_finding
 
 
@@ -94,3 +95,43 @@ def test_figures_are_looked_up(rich):
     run = dataclasses.replace(rich.runs[0], findings=(a_finding("S", "warn", quantity="stability_mid", state="HIGH"),))
     (claim,) = state_claims([run])
     assert "mean cosine 0.100" in claim.text and claim.kind == "not"
+
+
+def told(run, *findings):
+    (claim,) = state_claims([dataclasses.replace(run, findings=findings)])
+    return claim.text
+
+
+OK_REFERENCE = a_finding("D2", "pass", quantity="g_norm", state="OK")
+EXPLODED = a_finding("D1", "fail", quantity="growth", state="EXPLODED")
+STEADY = a_finding("S", "pass", quantity="stability_mid", state="OK", threshold=0.3)
+ABSENT = {"scalars": {"gamma_deep_mean": None}}
+
+
+def test_a_reference_is_of_scale_only_where_the_stream_keeps_it_and_a_gamma_compares_with_it(rich):
+    run = run_of(rich)
+    assert "so that Γ compares with something of scale" in told(run, OK_REFERENCE)
+    for other, findings in ((run, (OK_REFERENCE, EXPLODED)), (changed(run, **ABSENT), (OK_REFERENCE,))):
+        text = told(other, *findings)
+        assert text.startswith("The reference gradient stands clear of its floor, ‖g_L‖") and "Γ" not in text
+
+
+def test_the_middle_site_speaks_for_itself_and_others_above_the_limit_are_named(rich):
+    run = changed(run_of(rich), sites={"stability": [0.5, 0.4, 0.1, 0.1, 0.1]})
+    text = told(run, STEADY)
+    assert text.startswith("At the middle site, where this is judged, no direction shared by all batches")
+    assert text.endswith("; the mean cosine is above the limit of 0.3 at sites 0, 1 (seed 42) (seed 42).")
+    assert "above the limit" not in told(changed(run, sites={"stability": 0.1}), STEADY)
+    assert "Γ" not in told(changed(run, **ABSENT), STEADY)
+    high = dataclasses.replace(STEADY, outcome="warn", state="HIGH")
+    assert "Γ may not be read" in told(run, high) and "Γ" not in told(changed(run, **ABSENT), high)
+
+
+def test_runs_are_told_apart_only_where_the_words_differ(rich):
+    runs = [
+        dataclasses.replace(changed(run_of(rich, seed=seed), **change), findings=(OK_REFERENCE,))
+        for seed, change in ((42, {}), (123, ABSENT))
+    ]
+    assert len(list(state_claims(runs))) == 2
+    scale = a_finding("D1", "pass", quantity="growth", state="OK")
+    assert len(list(state_claims([dataclasses.replace(run, findings=(scale,)) for run in runs]))) == 1

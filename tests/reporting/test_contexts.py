@@ -14,7 +14,7 @@ from fa_registry.reporting.build_form import form_context, note_context
 from fa_registry.reporting.build_index import index_context
 from fa_registry.reporting.contexts import TEMPLATES, variables
 from fa_registry.reporting.environment import environment
-from fa_registry.reporting.notes import audit_note_context
+from fa_registry.reporting.notes import audit_note_context, excluded_note_context
 from fa_registry.reporting.readings import Frozen
 from fa_registry.reporting.sources import Sources
 
@@ -64,6 +64,7 @@ def test_the_real_contexts_are_those_of_their_templates(report):
         "form.tex.j2": form,
         "audit_table.tex.j2": audit_table_context(sources),
         "note.md.j2": note_context(report.runs[0], report, Frozen.of(report)),
+        "excluded_note.md.j2": excluded_note_context(report.excluded[0], report),
         "audit_note.md.j2": audit_note_context(sources),
         "compare.html.j2": compare_context(report, sources.groups),
     }

@@ -150,3 +150,40 @@ def _flat(tokens):
             yield token
         else:
             yield from (child for child in token.children if child.type != "text" or child.content)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.99999999999987, "0.999999"),
+        (1.0, "1.000000"),
+        (0.998, "0.998000"),
+        (0, "0.000000"),
+        (-0.1234567, "−0.123457"),
+    ],
+)
+def test_a_lower_bound_is_rounded_down(value, shown):
+    assert filters.at_least(value) == shown
+
+
+def test_a_mean_and_its_deviation_have_one_power_of_ten_and_the_means_decimals():
+    def both(mean, deviation, kind="num"):
+        return filters.plus_minus(mean, deviation, kind).replace("\u00a0", " ")
+
+    assert both(1.18e5, 29964.0) == "(1.18 ± 0.30)×10⁵"
+    assert both(15.1, 0.307) == "15.1 ± 0.3"
+    assert both(1234.5, 17.3) == "1,234 ± 17"
+    assert both(2.5e-7, 4e-9, "sci") == "(2.50 ± 0.04)×10⁻⁷"
+    assert both(-2.5e-7, 4e-3, "sci") == "(−0.00 ± 4.00)×10⁻³"
+    assert both(15.1, 0.003) == "15.1 ± < 0.1" and both(15.1, 0.0) == "15.1 ± 0.0"
+    assert both(0.0, 0.0) == "0 ± 0"
+
+
+def test_the_ends_of_an_interval_share_a_power_of_ten():
+    assert filters.between((9.5e4, 1.2e5), "num") == "(0.95 to 1.20)×10⁵"
+    assert filters.between((0.5, 12.0), "num") == "0.500 to 12.0"
+
+
+def test_a_heading_is_cut_where_it_would_fill_the_screen():
+    assert filters.brief("short") == "short" and filters.brief("x" * 160) == "x" * 160
+    assert filters.brief("x" * 10_000) == "x" * 159 + "…" and filters.brief("abcdef", 4) == "abc…"

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fa_registry.reporting.notes import CUT, MAX_NOTE, Notes, bounded
+from fa_registry.reporting.notes import CUT, MAX_NOTE, Notes, bounded, not_judged
 
 FORM, AUDIT = "#/experiments/1/runs/ab_c/artifacts/report/form.html", "#/experiments/1/runs/de/artifacts/index.html"
 
@@ -20,6 +20,14 @@ def test_the_first_line_says_the_verdict_and_leads_to_the_pages(notes, report):
     first, *rest = notes.of_run(report.runs[3], FORM, AUDIT).splitlines()
     assert first == f"**DIVERGED(D1+D2+D3)** · [The reporting form]({FORM}) · [The whole audit]({AUDIT})"
     assert rest[1].startswith("dfa, seed 123 · ")
+
+
+def test_the_note_of_one_of_several_seeds_says_nothing_of_one_seed(notes, rich):
+    assert "One seed" not in notes.of_run(notes.sources.report.runs[0])
+    written = Notes(rich)
+    dfa, alone = (next(run for run in rich.runs if run.record.spec.method == name) for name in ("dfa", "drtp"))
+    assert "One seed" not in written.of_run(dfa) and "interval" in written.of_run(dfa)
+    assert "One seed: no interval exists" in written.of_run(alone)
 
 
 def test_without_pages_there_is_no_link(notes, report):
@@ -69,3 +77,13 @@ def test_controls_have_no_form(notes, report):
     controls = {run.record.run_id for run in report.runs if run.record.spec.control != "none"}
     assert controls and not controls & set(notes.forms)
     assert {run.record.run_id for run in report.runs} == controls | set(notes.forms)
+
+
+def test_a_run_that_was_not_judged_says_so_first_with_the_reason(notes, report, hostile):
+    running, broken = report.excluded
+    note = notes.of_excluded(broken, AUDIT)
+    assert note.startswith(f"**NOT JUDGED (half-written)** · [The whole audit]({AUDIT})")
+    assert "half-written: the run broke" in note and broken.run_id in note
+    early = dataclasses.replace(broken, reason="ended early at epoch 3 because D1 fired (--stop-on)")
+    assert not_judged(early) == "NOT JUDGED (ended early)"
+    assert "](" not in notes.of_excluded(dataclasses.replace(running, reason=hostile)) and hostile not in note

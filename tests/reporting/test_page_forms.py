@@ -13,6 +13,7 @@ from fa_registry.reporting.environment import Pages
 from fa_registry.reporting.filters import markdown_text
 from fa_registry.reporting.filters_tex import latex_text
 from fa_registry.reporting.sources import Sources
+from tests.reporting.asking import changed, run_of
 from tests.reporting.page import words_of
 
 KINDS = ("html", "md", "tex")
@@ -78,8 +79,20 @@ def test_every_diagnostic_has_its_line_and_its_word(formed, rich):
 def test_one_seed_has_no_interval_and_says_so(formed, rich):
     context, pages = formed(rich, "drtp")
     assert len(context.seeds) == 1
-    assert all("no interval: one seed" in plain(pages[kind]) for kind in KINDS)
+    assert all("one seed: no interval" in plain(pages[kind]) for kind in KINDS)
+    assert not any("no interval: one seed" in plain(pages[kind]) for kind in KINDS)
     assert all("One seed: no interval exists" in plain(pages[kind]) for kind in KINDS)
+
+
+def test_an_interval_that_no_accuracy_can_fill_is_remarked_on(formed, rich):
+    """Two seeds that differ much: Student's t leaves 0 to 100 %."""
+    context, pages = formed(rich, "bp")
+    assert context.accuracy.remark == "" and "reaches beyond" not in pages["md"]
+    apart = [changed(run_of(rich, seed=seed), scalars={"accuracy": value}) for seed, value in ((42, 0.9), (123, 0.2))]
+    others = [run for run in rich.runs if run.record.spec.method != "dfa"]
+    context, pages = formed(dataclasses.replace(rich, runs=(*apart, *others)))
+    assert context.accuracy.low.value < 0 < 1 < context.accuracy.high.value
+    assert context.accuracy.remark and all(shown_in(pages, context.accuracy.remark).values())
 
 
 def test_what_people_wrote_is_in_all_three_and_runs_nowhere(formed, rich):

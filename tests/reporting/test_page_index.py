@@ -154,11 +154,11 @@ def test_the_interval_of_a_margin_is_printed_once_a_group(rich, rich_pages):
 
 def test_a_crowded_page_says_what_is_not_on_it(rich, tmp_path, monkeypatch):
     monkeypatch.setattr(build_index, "MOST", 2)
-    monkeypatch.setattr(build_index, "setting_figures", lambda *given: setting_figures(*given, room=1))
+    monkeypatch.setattr(build_index, "setting_figures", lambda *given: setting_figures(*given[:2], room=1))
     words = words_of(written(rich, tmp_path)["index.html"])
     for needed in (
         "6 more of 8 are not on this page: they are less severe than these",
-        "Drawn for the first 0 of 1 settings, as many as this page has room for; audit.json holds every epoch",
+        "Its numbers are in audit.json: this page has no room for them",
         "Every seed's own numbers and run are in its form",
         "7 more of 9 are not on this page",
         "2 more of 4 are not on this page: every form shows the verdicts of all editions",
@@ -182,3 +182,17 @@ def test_a_long_traceback_scrolls_in_its_box(pages):
     assert {"overflow: auto", "width: 0", "min-width: 100%"} < {part.strip() for part in rule.split(";")}
     assert re.search(r"max-height: \d+em", rule)
     assert re.search(r'<pre role="region" tabindex="0" aria-label="Traceback of dfa-9">', pages["index.html"])
+
+
+def test_a_very_long_setting_or_name_is_cut_in_headings_and_whole_in_the_form(report, tmp_path):
+    long = "long " * 2000
+    runs = tuple(
+        dataclasses.replace(run, record=dataclasses.replace(run.record, setting=long, name=long)) for run in report.runs
+    )
+    pages = written(dataclasses.replace(report, runs=runs), tmp_path)
+    form = next(text for name, text in pages.items() if name.endswith(".html") and name.startswith("forms/dfa"))
+    for text, headings in ((pages["index.html"], ("h3", "caption", "td")), (form, ("h1", "caption", "td"))):
+        for tag in headings:
+            found = re.findall(rf"<{tag}[^>]*>(.*?)</{tag}>", text, re.DOTALL)
+            assert found and all(len(re.sub(r"<[^>]*>", "", one)) < 600 for one in found), tag
+    assert form.partition("</head>")[2].count(long.strip()) == 1  # in Identification

@@ -8,7 +8,7 @@ import dataclasses
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Measurements
 from fa_registry.reporting.parts import Listed
-from fa_registry.reporting.pictures import setting_figures
+from fa_registry.reporting.pictures import LEAST_ROOM, PAGE, room_beside, setting_figures
 
 
 def test_every_figure_has_words_numbers_and_its_own_bytes(report):
@@ -62,7 +62,23 @@ def test_settings_are_drawn_in_order_until_the_page_is_full(report):
     room = sum(len(one.uri) for one in (*every.shown[0].pictures, *every.shown[0].plates))
     some = setting_figures(in_settings(report, 3), room=int(2.1 * room))
     assert (some.total, [part.setting for part in some.shown]) == (3, ["setting 0"])  # their tables take room too
-    assert setting_figures(in_settings(report, 3), room=0) == Listed((), 3)
+
+
+def test_a_figure_gives_up_its_numbers_before_it_is_left_out_and_the_first_setting_is_always_drawn(report):
+    (whole,) = setting_figures(in_settings(report, 1)).shown
+    images = sum(len(one.uri) + len(one.alt.encode()) + 2000 for one in (*whole.pictures, *whole.plates))
+    for room, shown in ((images, 1), (0, 1), (int(1.9 * images), 1), (int(2.1 * images), 2)):
+        found = setting_figures(in_settings(report, 3), room=room)
+        assert (len(found.shown), found.total) == (shown, 3)
+        assert [len(found.shown[0].pictures), len(found.shown[0].plates)] == [4, 1]
+        assert all(one.uri for one in (*found.shown[0].pictures, *found.shown[0].plates))
+    bare = setting_figures(in_settings(report, 3), room=0).shown[0]
+    assert not any(one.rows for one in bare.pictures) and not any(one.groups for one in bare.plates) and not bare.full
+
+
+def test_what_the_rest_of_the_page_takes_the_figures_do_not_get():
+    assert room_beside(300_000) == PAGE - 300_000
+    assert room_beside(5_000_000) == room_beside(PAGE) == LEAST_ROOM
 
 
 def test_the_bytes_that_are_counted_are_about_those_that_are_written(report, tmp_path):
@@ -87,4 +103,5 @@ def test_figures_by_site_get_the_room_that_is_left(report):
     assert whole.full and len(whole.plates) == 3  # accuracy, growth, Γ; no run of this audit has a null
     few = sum(len(one.uri) for one in (*whole.pictures, *whole.plates))
     (part,) = setting_figures(ordered, report.cards, room=few).shown
-    assert not part.full and part.pictures == whole.pictures and part.plates == whole.plates[:1]
+    assert not part.full and [one.uri for one in part.pictures] == [one.uri for one in whole.pictures]
+    assert [one.uri for one in part.plates] == [whole.plates[0].uri]

@@ -22,7 +22,11 @@ def said(rich):
 def test_whether_fresh_feedback_gives_as_much(said, ranks, outcome):
     found, evidence = said(questions.own_feedback, sites={"gamma_null_p": ranks})
     assert found == outcome
-    assert {"avoided": "20 fresh draws", "violated": "0.600, at site 2", "unknown": "taken away"}[outcome] in evidence
+    assert {
+        "avoided": "20 fresh draws",
+        "violated": "0.600, at site 2: 12 of 20 fresh draws reach it; not told apart at 0.05",
+        "unknown": "taken away",
+    }[outcome] in evidence
 
 
 def test_a_credit_that_is_exact_has_no_such_pitfall(said):
@@ -51,6 +55,16 @@ def test_every_aggregation_or_one_number_alone(said):
 )
 def test_no_one_site_carries_the_mean(said, gamma, outcome):
     assert said(questions.no_single_site, sites={"gamma": gamma})[0] == outcome
+
+
+def test_the_mean_that_no_site_may_carry_is_the_headline(said):
+    """gamma_deep_mean has no site 0; what site 0 does to the mean over all sites is told beside it."""
+    outcome, evidence = said(questions.no_single_site, sites={"gamma": [0.9, 0.1, 0.1, 0.1, 0.1]})
+    assert outcome == "avoided" and "changes gamma_deep_mean, 0.100 over 4 sites, by 0\u00a0% of itself" in evidence
+    assert evidence.endswith("with site 0, as in gamma_all_mean_mean, site 0 carries the mean (62\u00a0% of itself)")
+    assert "site 0" not in said(questions.no_single_site, sites={"gamma": 0.1})[1]
+    hidden = {"gamma": [0.5, 0.6, 0.1, 0.1, 0.1]}  # over all sites no one carries it
+    assert said(questions.no_single_site, sites=hidden)[0] == "violated"
 
 
 def test_a_site_that_is_exact_does_not_count(said):

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fa_registry.records import Exclusion
+from fa_registry.records import Choice, Exclusion
 from fa_registry.reporting import pitfalls_design as questions
 from fa_registry.reporting.pitfalls_words import Asked
 from fa_registry.reporting.sources import Sources
@@ -46,15 +46,33 @@ def seeds(report, method):
 def test_seeds_that_differ_between_methods_are_named(rich, report):
     outcome, evidence = seeds(rich, "dfa")
     assert outcome == "violated" and "others for drtp" in evidence  # drtp has seed 42 alone
-    whole = dataclasses.replace(report, excluded=())
+    whole = dataclasses.replace(report, excluded=(), choice=Choice("digits"))
     assert seeds(whole, "dfa") == (
         "avoided",
         "seeds 42, 123 for every method of the setting, as the whole study digits has them; none is left out",
     )
 
 
+@pytest.mark.parametrize(
+    ("choice", "outcome", "words"),
+    [
+        ({"asked": {"seeds": "42"}, "others": 10}, "violated", "--seeds 42 was asked for, while runs of study digits"),
+        ({"asked": {"seeds": "42"}}, "unknown", "--seeds 42 was asked for instead of the seeds of the study's file"),
+        ({"others": 10}, "unknown", "with other specifications that were not audited: 10"),
+        ({"superseded": 2}, "unknown", "passed over for the newest: 2"),
+        ({"asked": {"epochs": "5"}}, "avoided", "none is left out"),
+    ],
+)
+def test_seeds_that_were_picked_or_runs_left_out_are_no_whole_study(report, choice, outcome, words):
+    found, evidence = seeds(dataclasses.replace(report, excluded=(), choice=Choice("digits", **choice)), "dfa")
+    assert found == outcome and words in evidence
+    assert ("none is left out" in evidence) == (outcome == "avoided")
+
+
 def test_what_was_left_out_makes_it_unknown(report):
-    assert seeds(report, "dfa")[0] == "unknown" and "2 selected runs were excluded" in seeds(report, "dfa")[1]
+    chosen = dataclasses.replace(report, choice=Choice("digits"))
+    assert seeds(chosen, "dfa")[0] == "unknown" and "were not judged: 2" in seeds(chosen, "dfa")[1]
+    assert "is not recorded" in seeds(report, "dfa")[1]  # an older report, whose words begin with `study` as well
     some = dataclasses.replace(report, excluded=(), selection="runs a, b")
     assert "selected by runs a, b" in seeds(some, "dfa")[1] and seeds(some, "dfa")[0] == "unknown"
     one = dataclasses.replace(some, excluded=(Exclusion("f", "n", "r"),))

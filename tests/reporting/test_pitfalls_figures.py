@@ -29,6 +29,12 @@ def test_norms_are_checked_by_what_a_step_along_the_gradient_does(said, step, ou
     assert found == outcome and "at site 0" in evidence
 
 
+def test_the_site_that_fits_worst_is_named_beside_the_one_that_fits_best(said):
+    step = [-1.0, -0.5, -0.001, -1.0, -1.0]
+    _, evidence = said(questions.norm_of_samples, sites={"h_norm": 10, "g_norm": 10, "nudge_bp": step}, **STEP)
+    assert "1.0 times what ‖h‖·‖g‖ foretell at site 0, which fits best, and 0.0010 times at site 2" in evidence
+
+
 def test_norms_without_such_a_step_or_measured_again(said):
     assert said(questions.norm_of_samples, sites={"nudge_bp": None}, **STEP)[0] == "unknown"
     assert said(questions.norm_of_samples, integrity="verified")[0] == "avoided"
@@ -45,6 +51,7 @@ def test_norms_without_such_a_step_or_measured_again(said):
 def test_a_clamp_tells_only_where_a_norm_is_near_it(said, gradient, ratio, outcome):
     found, evidence = said(questions.unclamped_cosine, sites={"g_norm": gradient, "norm_ratio": ratio}, **TRUSTED)
     assert found == outcome and "smallest median norm" in evidence
+    assert ("at the median a clamp would have changed nothing" in evidence) == (outcome == "avoided")
 
 
 def test_a_clamped_cosine_is_found_by_measuring_again(said):

@@ -61,6 +61,21 @@ def test_a_form_with_broken_markers_stops_the_rendering_before_anything_is_writt
     assert not paths[0].exists()
 
 
+def test_a_template_without_blanks_does_not_overwrite_what_people_wrote(report, tmp_path):
+    mine, out = tmp_path / "mine", tmp_path / "out"
+    mine.mkdir()
+    (mine / "form.md.j2").write_text("{{ title }}")
+    form = next(path for path in render_report(report, out) if path.suffix == ".md")
+    filled = form.read_text("utf-8").replace("<!-- fa:blank claim -->\n", "<!-- fa:blank claim -->\nmine", 1)
+    form.write_text(filled, encoding="utf-8")
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(UsageError, match=r"what people wrote into claim would be lost"):
+        render_report(dataclasses.replace(report, title="another"), out, templates=mine)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    form.unlink()
+    assert render_report(report, out, templates=mine) and form.is_file()
+
+
 def test_an_audit_without_runs_is_still_a_page(report, tmp_path):
     paths = render_report(dataclasses.replace(report, runs=(), excluded=(), remarks=(), cards={}), tmp_path)
     assert [path.name for path in paths] == ["index.html", *BESIDE]

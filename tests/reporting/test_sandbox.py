@@ -134,6 +134,77 @@ def test_a_huge_number_is_refused(render, text):
         render(text)
 
 
+DOUBLED = "{% set n = namespace(a=START) %}{% for i in range(40) %}{% set n.a = PAIR %}{% endfor %}"
+LISTS = DOUBLED.replace("START", "[1]").replace("PAIR", "[n.a, n.a]")
+TUPLES = DOUBLED.replace("START", "(1,)").replace("PAIR", "(n.a, n.a)")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "{{ n.a | string | length }}",
+        "{{ n.a | e }}",
+        "{{ n.a ~ '' }}",
+        "{{ n.a | join }}",
+        "{{ [[n.a]] | map('string') | list | length }}",
+        "{{ 'y' if n.a == [n.a, n.a] }}",
+        "{{ 'y' if n.a is eq([n.a, n.a]) }}",
+        "{{ 'y' if (n.a, n.a) in [n.a] }}",
+        "{{ [n.a, n.a] | sort | length }}",
+        "{{ {n.a: 1} | length }}",
+        "{{ {}[n.a] }}",
+        "{{ {}.get(n.a) }}",
+        "{% include n.a %}",
+        "{{ n.a | num }}",
+        "{{ 1.5 | num(n.a) }}",
+        "{% macro m() %}{% endmacro %}{{ m(n.a) }}",
+    ],
+)
+@pytest.mark.parametrize("made", [LISTS, TUPLES])
+def test_a_list_that_unfolds_without_end_is_not_unfolded(render, made, use):
+    with pytest.raises(
+        UsageError, match=r"SecurityError: expected (values of at most 1,000,000|text or a number|lists nested)"
+    ):
+        render(made + use)
+
+
+def test_a_list_that_is_printed_is_named_by_its_type(render):
+    with pytest.raises(UsageError, match="may print text and whole numbers, found list; write"):
+        render(LISTS + "{{ n.a }}")
+
+
+def test_a_list_that_is_too_deep_is_refused_before_python_breaks_over_it(render):
+    deep = "{% set n = namespace(a=(1,)) %}{% for i in range(9999) %}{% set n.a = (n.a,) %}{% endfor %}{{ {n.a: 1} }}"
+    with pytest.raises(UsageError, match="SecurityError: expected lists nested at most 20 deep"):
+        render(deep)
+
+
+@pytest.mark.parametrize("use", ["{{ value | string }}", "{{ [value] | join }}", "{{ value ~ '' }}"])
+def test_a_record_is_not_written_out_whole(render, use):
+    with pytest.raises(UsageError, match="expected text or a number, found Number; join a list's entries, show a rec"):
+        render(use)
+
+
+@pytest.mark.parametrize(
+    "use", ["s.upper()", "s | upper", "s[1:]", "s ~ s", "s + s", "s == t", "[s, t] | sort", "s in t", "m(s)"]
+)
+def test_what_is_done_to_a_long_text_is_paid_for(render, poor, use):
+    """3,000 steps are 150,000 characters looked through."""
+    made = "{% macro m(x) %}{% endmacro %}{% for i in range(9) %}{% set x = USE %}{% endfor %}"
+    with pytest.raises(UsageError, match="SecurityError: expected at most 3,000 steps a page"):
+        render(made.replace("USE", use), s="x" * 50_000, t="x" * 49_999 + "y")
+
+
+def test_a_number_of_a_billion_digits_is_not_written(render):
+    with pytest.raises(UsageError, match="SecurityError: expected at most 10,000 digits"):
+        render("{{ 1.5 | num(10 ** 9) }}")
+
+
+def test_comparing_slicing_and_dicts_still_work(render):
+    text = "{{ 1 if [1, 2] == [1] + [2] }}{{ 'abc'[1:] }}{{ {'a' ~ 1: 2}.a1 }}{{ 3 if 5000 is gt(4999) }}{{ 4 if 1 < 2 < 3 }}"
+    assert render(text) == "1bc234"
+
+
 @pytest.mark.parametrize("text", ["{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{% include 'page.html.j2' %}"])
 def test_a_template_that_calls_itself_is_stopped(render, text):
     with pytest.raises(

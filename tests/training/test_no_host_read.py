@@ -24,11 +24,14 @@ SMALL = {
 
 
 class Unread(TorchDispatchMode):
-    """Fails at the first operation whose result, or its size, has to be known on the host."""
+    """Fails at the first operation whose result, or its size, has to be known on the host. seen: the operations before."""
+
+    seen = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func.overloadpacket.__name__ in READS:
             raise AssertionError(f"{func} reads its result on the host")
+        self.seen += 1
         return func(*args, **(kwargs or {}))
 
 
@@ -47,8 +50,9 @@ def test_a_step_of_every_pair_leaves_its_numbers_where_they_are(architecture, me
     task = prepare(parse_spec({**spec, "architecture_options": options, "penalty": 0.01}), torch.device("cpu"))
     trainer = Trainer(task)
     train_mode(task.network)
-    with Unread():
+    with Unread() as watch:
         trainer._advance(torch.arange(4))
+    assert watch.seen > 20  # a step's operations did come by
 
 
 def test_a_read_is_noticed(monkeypatch):
