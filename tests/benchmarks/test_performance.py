@@ -23,4 +23,4 @@ def test_a_changed_figure_is_noticed(monkeypatch, tmp_path):
 def test_without_a_gpu_nothing_is_claimed_of_one(monkeypatch, tmp_path):
     monkeypatch.setattr(gpu, "MEASURED", tmp_path / "none.json")
     section = performance.render().partition("## On a GPU")[2].partition("## Where")[0]
-    assert "Not measured yet" in section and "aim" not in section
+    assert "Not measured yet" in section and "aim ≤" not in section
