@@ -75,8 +75,11 @@ class Trainer:
     def begin_epoch(self) -> None:
         """Train one epoch. On a GPU the card is then at work and nothing has waited for it: others may begin theirs beside."""
         task = self.task
-        order = torch.randperm(len(task.splits.train_labels), generator=self.generators["data_order"]).to(task.device)
-        self.take(order.split(task.spec.recipe.batch_size))
+        with (
+            self._on_own_stream()
+        ):  # made on another, its memory could be given away while this one still has to read it
+            order = torch.randperm(len(task.splits.train_labels), generator=self.generators["data_order"])
+            self.take(order.to(task.device).split(task.spec.recipe.batch_size))
         self.epoch += 1
 
     def take(self, batches: Iterable[Tensor]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 
@@ -64,6 +66,25 @@ def test_captured_training_is_bit_equal_to_plain_training(method):
     assert replayed.captured.how == CAPTURED and plain.captured is None
     assert weights_equal(plain.task.network, replayed.task.network)
     assert weights_equal(plain.task.feedback, replayed.task.feedback)
+
+
+def test_the_order_of_an_epoch_is_made_on_the_stream_that_reads_it(monkeypatch):
+    """Elsewhere its memory is free for others as soon as the epoch has been handed to the card, and not yet been read."""
+    inside, made = [], []
+
+    @contextmanager
+    def own_stream(self):
+        inside.append(True)
+        yield
+        inside.pop()
+
+    genuine = torch.randperm
+    monkeypatch.setattr(Trainer, "_on_own_stream", own_stream)
+    monkeypatch.setattr(
+        torch, "randperm", lambda *given, **named: made.append(bool(inside)) or genuine(*given, **named)
+    )
+    Trainer(tiny_task()).run_epoch()
+    assert made == [True]
 
 
 @pytest.mark.gpu
