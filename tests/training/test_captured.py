@@ -78,12 +78,12 @@ def test_the_order_of_an_epoch_is_made_on_the_stream_that_reads_it(monkeypatch):
         yield
         inside.pop()
 
-    genuine = torch.randperm
+    trainer, genuine = Trainer(tiny_task()), torch.randperm
     monkeypatch.setattr(Trainer, "_on_own_stream", own_stream)
     monkeypatch.setattr(
         torch, "randperm", lambda *given, **named: made.append(bool(inside)) or genuine(*given, **named)
     )
-    Trainer(tiny_task()).run_epoch()
+    trainer.run_epoch()
     assert made == [True]
 
 
