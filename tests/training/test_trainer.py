@@ -1,0 +1,41 @@
+"""The Trainer: what an epoch reports is that epoch's own, and process noise is there while it trains."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fa_registry.training.step import StepSums
+from fa_registry.training.trainer import Trainer
+from tests.helpers.small import tiny_task
+
+
+class Counting(Trainer):
+    """Every sample has the same loss and penalty; the samples of one class in ten are right."""
+
+    def step(self, images, labels):
+        count = torch.tensor(float(len(labels)))
+        return StepSums(2.5 * count, (labels == 0).sum(), 0.25 * count)
+
+
+def test_every_epoch_reports_means_over_its_own_samples_the_last_short_batch_included():
+    trainer = Counting(tiny_task(batch_size=100))  # 1437 samples
+    zeros = (trainer.task.splits.train_labels == 0).double().mean().item()
+    for _ in range(2):
+        losses = {name: reading.value for name, reading in trainer.run_epoch().items()}
+        assert losses == pytest.approx({"loss_train": 2.5, "accuracy_train": zeros, "penalty": 0.25}, rel=1e-12)
+
+
+def test_an_epoch_trains_with_process_noise_from_the_runs_own_stream():
+    def network(sigma):
+        options = {"num_blocks": 2, "sigma": sigma, "learn": True}
+        trainer = Trainer(tiny_task(method="bp", architecture="linear_lq", architecture_options=options))
+        before = trainer.generators["noise"].get_state()
+        trainer.run_epoch()
+        assert all(block.noise is None for block in trainer.task.network.blocks)  # measuring has none
+        return trainer.task.network, torch.equal(trainer.generators["noise"].get_state(), before)
+
+    (still, kept), (shaken, drawn) = network(0.0), network(0.5)
+    assert not drawn
+    assert not torch.equal(still.blocks[0].a.weight, shaken.blocks[0].a.weight)
+    assert kept or still is not shaken
