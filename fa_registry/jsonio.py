@@ -7,6 +7,7 @@ so the codec is these few functions over `typing.get_type_hints`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -25,6 +26,10 @@ LISTED = 100  # problems of one value; a file of another kind has thousands
 
 def encode(value: Any) -> Any:
     """Turn records, mappings and tuples into plain JSON values; raises ValueError on a number that is not finite."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} has no place in a record; use Reading.of, which records it as N/A with the reason")
+    if value is None or isinstance(value, (str, bool, int, float)):  # first, for most values are such
+        return value
     if hasattr(value, "__json__"):
         return encode(value.__json__())
     if dataclasses.is_dataclass(value):
@@ -33,10 +38,6 @@ def encode(value: Any) -> Any:
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [encode(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value} has no place in a record; use Reading.of, which records it as N/A with the reason")
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
     raise TypeError(f"cannot write {type(value).__name__} as JSON")
 
 
@@ -60,14 +61,14 @@ def _of_the_record(problem: str, where: str) -> str:
 
 def _decode(hint: Any, value: Any, where: str, problems: list[str]) -> Any:
     """The object, or anything where a problem was added."""
-    origin = typing.get_origin(hint)
-    arguments = typing.get_args(hint)
     if hint is Any:
         return value
     if hasattr(hint, "__from_json__"):
         return _decode_own(hint, value, where, problems)
     if dataclasses.is_dataclass(hint):
         return _decode_record(hint, value, where, problems)
+    origin = typing.get_origin(hint)
+    arguments = typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
@@ -107,19 +108,25 @@ def _decode_record(record_type: type, value: Any, where: str, problems: list[str
         problems.append(f"{where}: expected an object, found {type(value).__name__}")
         return value
     before = len(problems)
-    hints = typing.get_type_hints(record_type)
-    fields = {field.name: field for field in dataclasses.fields(record_type)}
-    required = {
-        name
-        for name, field in fields.items()
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    }
-    problems += [f"{where}.{name}{UNKNOWN}" for name in value if name not in fields]
+    hints, required = _fields(record_type)
+    problems += [f"{where}.{name}{UNKNOWN}" for name in value if name not in hints]
     problems += [f"{where}.{name}{MISSING}" for name in sorted(required - set(value))]
     found = {
-        name: _decode(hints[name], item, f"{where}.{name}", problems) for name, item in value.items() if name in fields
+        name: _decode(hints[name], item, f"{where}.{name}", problems) for name, item in value.items() if name in hints
     }
     return record_type(**found) if len(problems) == before else value
+
+
+@functools.cache  # evaluating the types takes as long as decoding a record
+def _fields(record_type: type) -> tuple[Mapping[str, Any], frozenset[str]]:
+    """The types of a record's fields, and the names of those without a default."""
+    hints, fields = typing.get_type_hints(record_type), dataclasses.fields(record_type)
+    required = (
+        field.name
+        for field in fields
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    )
+    return {field.name: hints[field.name] for field in fields}, frozenset(required)
 
 
 def canonical(value: Any) -> str:

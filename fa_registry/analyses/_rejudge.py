@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from fa_registry.analyses._methods import Method, trained
 from fa_registry.protocol.cases import Case
@@ -92,8 +92,13 @@ class Unit:
         """The only thresholds at which anything can change, sorted."""
         return tuple(sorted({reading.value for reading in self.shown if reading.value is not None}))
 
-    def verdicts(self, threshold: float) -> tuple[Verdict, ...]:
-        """One a run, with the limit at `threshold` and every other finding as it is."""
+    @cached_property
+    def verdicts(self) -> Callable[[float], tuple[Verdict, ...]]:
+        """(threshold) → one a run. Kept, for labels and outcomes are looked at one after the other."""
+        return cache(self._verdicts)
+
+    def _verdicts(self, threshold: float) -> tuple[Verdict, ...]:
+        """With the limit at `threshold` and every other finding as it is."""
         rule = self.limit.rule
         single = dataclasses.replace(self.edition, rules=(rule,), fail_if=(), strict=False)
         moved = overridden(single, {self.limit.name: threshold})

@@ -7,6 +7,7 @@ a rule over seeds, each group) is judged again at its own values and at the next
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 
 from fa_registry.analyses._rejudge import NOT_WORKED_OUT, Edge, Unit, edge, limits, units
@@ -81,12 +82,25 @@ def _tightest(judged: Iterable[Unit], threshold: float, side: int, label: bool) 
 
     Whether the value itself is included depends on the operator and the side alone, so that they agree.
     """
-    found = [one for one in (edge(unit, threshold, side, label) for unit in judged) if one]
-    if not found:
-        return None
-    nearest = min(found, key=lambda one: side * one.value)
-    changes = tuple(change for one in found if one.value == nearest.value for change in one.changes)
-    return dataclasses.replace(nearest, changes=changes)
+    found: dict[int, Edge] = {}  # by the unit's place
+    reached = math.inf
+    for start, place, unit in sorted(
+        ((_start(unit, threshold, side), place, unit) for place, unit in enumerate(judged)), key=lambda one: one[:2]
+    ):
+        if start > reached:  # judging again takes time, and whatever this unit's edge is, a nearer one is known
+            break
+        one = edge(unit, threshold, side, label)
+        if one:
+            found[place] = one
+            reached = min(reached, side * one.value)
+    nearest = [found[place] for place in sorted(found) if side * found[place].value == reached]
+    changes = tuple(change for one in nearest for change in one.changes)
+    return dataclasses.replace(nearest[0], changes=changes) if nearest else None
+
+
+def _start(unit: Unit, threshold: float, side: int) -> float:
+    """How far out the unit's first value on this side lies, which is where its edge can be at the nearest."""
+    return min((side * value for value in unit.values if side * value >= side * threshold), default=math.inf)
 
 
 def _absence(judged: Sequence[Unit], rule: Rule) -> str:

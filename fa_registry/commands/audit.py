@@ -100,7 +100,7 @@ def run_audit(request: AuditRequest) -> AuditResult:
     report, tampered = build_report(tracker, selection, terms, request)
     out = Path(request.out)
     pages = tuple(render_report(report, out, Path(request.templates) if request.templates else None))
-    beside = open_tracker(request.store, selection.runs[0].experiment)  # the audit stands in its runs' experiment
+    beside = tracker.beside(selection.runs[0].experiment)  # the audit stands in its runs' experiment
     audit_run_id = log_audit(beside, report, pages, out, selection, adopted)
     verdicts = [run.verdict for run in report.runs if run.verdict.outcome != "control"]
     gaps = [one for one in report.excluded if request.early_is_incomplete or not one.reason.startswith(ENDED_EARLY)]

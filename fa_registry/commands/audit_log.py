@@ -66,16 +66,17 @@ def _upload(tracker: Tracker, run_id: str, pages: Sequence[Path], out: Path) -> 
 
 
 def _tell_runs(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str, selection: Selection) -> None:
-    before = {run.run_id: run.tags for run in selection.runs}
+    before = {run.run_id: run for run in selection.runs}
     whole = tracker.link(audit_id, "index.html")
     for place, run in enumerate(report.runs):
         run_id = run.record.run_id
         form = tracker.link(run_id, schema.FORM) if run_id in notes.forms else ""
-        tags = {**verdict_tags(report, place), **fire_tags(run, report, before.get(run_id, {}))}
+        tags = {**verdict_tags(report, place), **fire_tags(run, report, before[run_id].tags)}
         tags |= {schema.TAG_NOTE: notes.of_run(run, form, whole), schema.TAG_REPORT: audit_id}
         margin = notes.margin(run)
-        points = [] if margin is None else [Point(schema.MARGIN, margin, _last_epoch(run))]
-        tracker.log(run_id, points, tags)
+        # another audit has mostly found the same, and a metric costs the store as much as all tags
+        known = margin is None or margin == before[run_id].metrics.get(schema.MARGIN)
+        tracker.log(run_id, [] if known else [Point(schema.MARGIN, margin, _last_epoch(run))], tags)
 
 
 def _tell_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fa_registry.commands.verify import load_report
+from fa_registry.commands.report_file import load_report
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.records import AuditReport
 from fa_registry.reporting.audit_diff import AuditDiff, audit_diff

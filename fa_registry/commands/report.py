@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 from fa_registry import jsonio
-from fa_registry.commands.stores import open_tracker
-from fa_registry.commands.verify import load_report
+from fa_registry.commands.report_file import load_report
 from fa_registry.errors import IntegrityError, UsageError
 from fa_registry.records import AuditReport
 from fa_registry.reporting.render import render_report
@@ -28,8 +27,14 @@ def run_report(
     """
     if file and study:
         raise UsageError("report one of REPORT or --study; found both")
-    report = newest_report(open_tracker(store, create=False), study) if study else load_report(_existing(file or USUAL))
+    report = _newest(store, study) if study else load_report(_existing(file or USUAL))
     return render_report(report, Path(out), Path(templates) if templates else None)
+
+
+def _newest(store: str, study: str) -> AuditReport:
+    from fa_registry.commands.stores import open_tracker  # MLflow, which a file needs not: seconds
+
+    return newest_report(open_tracker(store, create=False), study)
 
 
 def newest_report(tracker: Tracker, study: str) -> AuditReport:

@@ -66,7 +66,7 @@ def whole_id(tracker: Tracker, start: str) -> str:
     """The full id of a run by its first characters, as tables and reports print them."""
     if len(start) >= FULL_ID:
         return start
-    found = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}) if run.run_id.startswith(start)]
+    found = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}, start=start)]
     if len(found) != 1:
         shown = f": {', '.join(found[:5])}" if found else ""
         raise UsageError(f"run {start!r}: {len(found)} runs begin so{shown}; give more characters of the id")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.commands.gathering import Gathered, gather_all
+from fa_registry.commands.report_file import load_report
 from fa_registry.commands.selection import select
 from fa_registry.commands.stores import open_tracker
 from fa_registry.errors import InvalidFields, RegistryError, UsageError
-from fa_registry.records import SCHEMA, AuditReport, Integrity, RunAudit
+from fa_registry.records import AuditReport, Integrity, RunAudit
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.schema import TAG_AUDIT
@@ -63,48 +63,6 @@ def verify_report(path: Path, store: str = "") -> list[Verification]:
     tracker = open_tracker(store, create=False)
     results = [Verification(run.record.run_id, run.record.name, _still_stands(run, tracker)) for run in report.runs]
     return [Verification("", f"the report itself, {path.name}", _is_recorded(report, tracker)), *results]
-
-
-def load_report(path: Path) -> AuditReport:
-    """An audit.json as an AuditReport. InvalidFields when it is not one, UsageError when it is one of another schema."""
-    subject = f"report {path}"
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused)
-    except (OSError, ValueError) as error:  # a file that is no text, no JSON, or holds NaN
-        raise InvalidFields(subject, [f"file: cannot be read as JSON: {error}"]) from error
-    schema_found = raw.get("schema") if isinstance(raw, Mapping) else None
-    if isinstance(schema_found, int) and schema_found != SCHEMA:
-        raise UsageError(f"{subject}: expected schema {SCHEMA}, found {schema_found}; {_other_schema(schema_found)}")
-    report = jsonio.decode(AuditReport, raw, f"report {path.name}")
-    problems = list(_incomplete(report))
-    if schema_found != SCHEMA:
-        problems.append(f"schema: expected {SCHEMA}, found nothing")
-    if problems:
-        raise InvalidFields(subject, problems)
-    return report
-
-
-def _incomplete(report: AuditReport) -> Iterator[str]:
-    """What the records hold each, and not together: a run twice, or an opinion that is not of exactly the report's runs."""
-    ids = [run.record.run_id for run in report.runs]
-    for twice in sorted({run_id for run_id in ids if ids.count(run_id) > 1}):
-        yield f"runs: expected every run once, found {twice} {ids.count(twice)} times"
-    for place, opinion in enumerate(report.opinions):
-        judged = [one.run_id for one in opinion.judgements]
-        if judged != ids:
-            at = next((at for at, (one, other) in enumerate(zip(judged, ids, strict=False)) if one != other), None)
-            found = f"{len(judged)} of {len(ids)}" if at is None else f"{judged[at]} where {ids[at]} belongs"
-            yield f"opinions[{place}].judgements: expected the report's runs in their order, found {found}"
-
-
-def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is no number")
-
-
-def _other_schema(found: int) -> str:
-    if found < SCHEMA:
-        return "an older release wrote it: audit its runs again with this one, or read it with that one"
-    return "a newer release wrote it: update fa_registry"
 
 
 def exit_code(results: list[Verification]) -> int:

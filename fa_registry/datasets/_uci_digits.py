@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor
 
 from fa_registry.datasets.base import tensors_digest
@@ -25,6 +24,8 @@ SHA256 = "3152ef2996538b92288af433bb13050ff86f1b19c0c342ed87d149470d398e77"
 
 def scans(expected: str = SHA256) -> tuple[Tensor, Tensor]:
     """Images (1797, 1, 8, 8) in 0..16 and labels (1797,); IntegrityError when the copy is not the recorded one."""
+    from sklearn.datasets import load_digits  # takes longer than all else that reading a card does
+
     bunch = load_digits()
     images = torch.from_numpy(bunch.images).float().unsqueeze(1)  # (samples, 1, 8, 8)
     labels = torch.from_numpy(bunch.target).long()

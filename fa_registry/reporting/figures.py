@@ -49,6 +49,7 @@ STYLE: Mapping[str, object] = MappingProxyType(
         "axes.spines.right": False,
         "axes.grid": True,
         "axes.axisbelow": True,
+        "axes.titley": 1.0,  # said, it need not be found out by measuring all tick labels
         "grid.color": GRID,
         "grid.linewidth": 0.7,
         "xtick.color": TICK,

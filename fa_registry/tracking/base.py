@@ -30,7 +30,10 @@ class DatasetReference:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as the store knows it. state: the store's own word (RUNNING, FINISHED, FAILED, KILLED). started: ms since 1970."""
+    """A run as the store knows it. state: the store's own word (RUNNING, FINISHED, FAILED, KILLED). started: ms since 1970.
+
+    metrics: the newest value of each.
+    """
 
     run_id: str
     name: str
@@ -38,6 +41,7 @@ class StoredRun:
     state: str
     started: int
     tags: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 class Tracker(abc.ABC):
@@ -74,8 +78,8 @@ class Tracker(abc.ABC):
         """One run; StoreError when there is none."""
 
     @abc.abstractmethod
-    def search(self, tags: Mapping[str, str], experiment: str = "") -> list[StoredRun]:
-        """Runs that carry all `tags`, newest first; in one experiment if named."""
+    def search(self, tags: Mapping[str, str], experiment: str = "", start: str = "") -> list[StoredRun]:
+        """Runs that carry all `tags`, newest first; in one experiment if named. start: the first characters of their ids."""
 
     @abc.abstractmethod
     def link(self, run_id: str, path: str) -> str:

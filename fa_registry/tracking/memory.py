@@ -38,9 +38,12 @@ class MemoryTracker(Tracker):
         return run_id
 
     def log(self, run_id: str, points: Iterable[Point] = (), tags: Mapping[str, str] | None = None) -> None:
-        run = self.get(run_id)
-        self.points[run_id].extend(points)
-        self.runs[run_id] = dataclasses.replace(run, tags={**run.tags, **(tags or {})})
+        run, more = self.get(run_id), list(points)
+        self.points[run_id].extend(more)
+        newest = {point.key: point.value for point in sorted(more, key=lambda point: point.step)}
+        self.runs[run_id] = dataclasses.replace(
+            run, tags={**run.tags, **(tags or {})}, metrics={**run.metrics, **newest}
+        )
 
     def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
         self.datasets[run_id].append(dataset)
@@ -56,9 +59,11 @@ class MemoryTracker(Tracker):
             raise StoreError(f"no run {run_id!r} in the store {self.uri}")
         return self.runs[run_id]
 
-    def search(self, tags: Mapping[str, str], experiment: str = "") -> list[StoredRun]:
+    def search(self, tags: Mapping[str, str], experiment: str = "", start: str = "") -> list[StoredRun]:
         found = [
-            run for run in self.runs.values() if tags.items() <= run.tags.items() and experiment in ("", run.experiment)
+            run
+            for run in self.runs.values()
+            if tags.items() <= run.tags.items() and experiment in ("", run.experiment) and run.run_id.startswith(start)
         ]
         return sorted(found, key=lambda run: -run.started)
 

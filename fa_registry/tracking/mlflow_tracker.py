@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import copy
 import getpass
 import json
 import os
@@ -54,6 +55,13 @@ class MlflowTracker(Tracker):
         self._experiment_id = experiment_id
         self._experiment_names: dict[str, str] = {}
         self._places: dict[str, RunInfo] = {}
+
+    def beside(self, experiment: str) -> MlflowTracker:
+        """This store, already open and with all that is known of its runs; new runs go to `experiment`."""
+        other = copy.copy(self)
+        other._experiment = experiment
+        vars(other).pop("experiment_id", None)
+        return other
 
     @cached_property
     def experiment_id(self) -> str:
@@ -120,9 +128,12 @@ class MlflowTracker(Tracker):
         except MlflowException as error:
             raise StoreError(f"no run {run_id!r} in the store {self.uri}: {error.message}") from error
 
-    def search(self, tags: Mapping[str, str], experiment: str = "") -> list[StoredRun]:
-        query = " and ".join(f"tags.`{name}` = '{_quoted(value)}'" for name, value in tags.items())
-        return [self._stored(run) for run in self._pages(self._experiment_ids(experiment), query)]
+    def search(self, tags: Mapping[str, str], experiment: str = "", start: str = "") -> list[StoredRun]:
+        terms = [f"tags.`{name}` = '{_quoted(value)}'" for name, value in tags.items()]
+        if start:
+            terms.append(f"attributes.run_id LIKE '{_quoted(start)}%'")
+        found = [self._stored(run) for run in self._pages(self._experiment_ids(experiment), " and ".join(terms))]
+        return [run for run in found if run.run_id.startswith(start)]  # LIKE knows wildcards, and no case
 
     def link(self, run_id: str, path: str) -> str:
         """Relative, so that it holds wherever the pages are served; MLflow's Markdown opens it in a new tab."""
@@ -195,6 +206,7 @@ class MlflowTracker(Tracker):
             info.status,
             info.start_time,
             dict(run.data.tags),
+            dict(run.data.metrics),
         )
 
 

@@ -12,7 +12,7 @@ from fa_registry.errors import IntegrityError
 from fa_registry.records import Integrity, Measurements, RunRecord, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.series import read_by_site, read_trajectory
+from fa_registry.tracking.series import read_series
 
 NEEDED = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.SERIES)
 
@@ -40,6 +40,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         raise IntegrityError(
             f"run {run.run_id}: the tag {schema.TAG_SPEC} names another specification than its {schema.SPEC}"
         )
+    trajectory, by_site = read_series(files[schema.SERIES])
     return RunRecord(
         run_id=run.run_id,
         name=run.name,
@@ -47,12 +48,12 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         status=run.tags[schema.TAG_STATUS],
         spec=spec,
         measurements=jsonio.decode(Measurements, _json(files[schema.MEASUREMENTS]), "measurements.json"),
-        trajectory=read_trajectory(files[schema.SERIES]),
+        trajectory=trajectory,
         integrity=Integrity("trusted", ("logged figures, not recomputed",)),
         digests=digests,
         feedback=_json(card) if card else {},
         provenance={name: value for name, value in provenance.items() if name != "digests"},
-        by_site=read_by_site(files[schema.SERIES]),
+        by_site=by_site,
     )
 
 

@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
         ("reason", pa.string()),
     ]
 )
+Row = tuple[int, str, int, float | None, str]  # as in SCHEMA
 LAST_SITE = {
     "g_norm_L": "g_norm",
     "g_norm_mean_ce_L": "g_norm_mean_ce",
@@ -34,45 +35,51 @@ LAST_SITE = {
 
 def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
     """rows: (epoch, measurements). An absent number is a null with its reason beside it. Equal rows give equal bytes."""
-    columns: list[list] = [[], [], [], [], []]
+    flat: list[Row] = []
     for epoch, measurements in rows:
-        flat = [
-            (name, site, reading)
+        flat += [
+            (epoch, name, site, reading.value, reading.reason)
             for name, line in sorted(measurements.sites.items())
             for site, reading in enumerate(line)
         ]
-        flat += [(name, SCALAR_SITE, reading) for name, reading in sorted(measurements.scalars.items())]
-        for quantity, site, reading in flat:
-            for column, value in zip(columns, (epoch, quantity, site, reading.value, reading.reason), strict=True):
-                column.append(value)
+        flat += [
+            (epoch, name, SCALAR_SITE, reading.value, reading.reason)
+            for name, reading in sorted(measurements.scalars.items())
+        ]
+    columns = zip(*flat, strict=True) if flat else [()] * len(SCHEMA)
     arrays = [pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     pq.write_table(pa.table(arrays, schema=SCHEMA), path)
 
 
-def read_trajectory(path: Path) -> Mapping[str, Series]:
+def read_series(path: Path) -> tuple[Mapping[str, Series], Mapping[str, SiteSeries]]:
+    """What `trajectory` and `by_site` make of the file, which is read once."""
+    with pq.ParquetFile(path) as file:
+        table = file.read(SCHEMA.names, use_threads=False)  # it is small: threads cost more than they read
+    rows = list(zip(*(table[name].to_pylist() for name in SCHEMA.names), strict=True))
+    return trajectory(rows), by_site(rows)
+
+
+def trajectory(rows: Sequence[Row]) -> Mapping[str, Series]:
     """The headlines by epoch, index = epoch; an epoch without the quantity is N/A and says so."""
-    table = pq.read_table(path)
-    epochs = 1 + max(table["epoch"].to_pylist(), default=-1)
-    last = max(table["site"].to_pylist(), default=SCALAR_SITE)
+    epochs = 1 + max((row[0] for row in rows), default=-1)
+    last = max((row[2] for row in rows), default=SCALAR_SITE)
     wanted = {(name, SCALAR_SITE): name for name in TRAJECTORY}
     wanted |= {(quantity, last): name for name, quantity in LAST_SITE.items()}
     lines: dict[str, list[Reading]] = {name: [ABSENT] * epochs for name in wanted.values()}
-    columns = (table[name].to_pylist() for name in ("epoch", "quantity", "site", "value", "reason"))
-    for epoch, quantity, site, value, reason in zip(*columns, strict=True):
+    for epoch, quantity, site, value, reason in rows:
         name = wanted.get((quantity, site))
         if name:
             lines[name][epoch] = Reading(value, reason)
     return {name: Series(line) for name, line in lines.items()}
 
 
-def read_by_site(path: Path) -> Mapping[str, SiteSeries]:
+def by_site(rows: Sequence[Row]) -> Mapping[str, SiteSeries]:
     """Growth and Γ of every site at no more than MOST_EPOCHS epochs, evenly spread, the first and the last included."""
-    table = pq.read_table(path, filters=[("quantity", "in", BY_SITE)])
-    epochs = spread(max(table["epoch"].to_pylist(), default=-1), MOST_EPOCHS)
+    own = [row for row in rows if row[1] in BY_SITE]
+    epochs = spread(max((row[0] for row in own), default=-1), MOST_EPOCHS)
     place = {epoch: index for index, epoch in enumerate(epochs)}
     lines: dict[str, dict[int, list[Reading]]] = {name: {} for name in BY_SITE}
-    columns = (table[name].to_pylist() for name in ("epoch", "quantity", "site", "value", "reason"))
-    for epoch, quantity, site, value, reason in zip(*columns, strict=True):
+    for epoch, quantity, site, value, reason in own:
         if epoch in place:
             lines[quantity].setdefault(site, [ABSENT] * len(epochs))[place[epoch]] = Reading(value, reason)
     return {

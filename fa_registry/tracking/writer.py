@@ -117,7 +117,8 @@ class RunWriter:
         (folder / schema.MEASUREMENTS).write_text(jsonio.pretty(outcome.final), encoding="utf-8")
         digests = folder_digests(folder)
         (folder / schema.PROVENANCE).write_text(jsonio.pretty(self._provenance(outcome, digests)), encoding="utf-8")
-        tags = {schema.TAG_STATUS: outcome.status, schema.TAG_ARTIFACTS: jsonio.digest_of(folder_digests(folder))}
+        sealed = {**digests, schema.PROVENANCE: jsonio.file_digest(folder / schema.PROVENANCE)}
+        tags = {schema.TAG_STATUS: outcome.status, schema.TAG_ARTIFACTS: jsonio.digest_of(sealed)}
         tags |= schema.sites_tag(outcome.final)
         if outcome.ended_by:
             tags[schema.TAG_STOPPED_ON] = outcome.ended_by

@@ -7,6 +7,8 @@ import random
 
 import pytest
 
+from fa_registry.analyses import sensitivity as asking
+from fa_registry.analyses._rejudge import edge
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Waiver
@@ -177,3 +179,19 @@ def test_judging_again_inside_and_just_outside_proves_every_range(edition, seed)
                 ends.append(math.nextafter(value, -side * math.inf))
             for threshold in (*ends, *(ends[0] + share * (ends[1] - ends[0]) for share in (0.001, 0.5, 0.9))):
                 assert not changed(name, threshold, part), f"seed {seed}: {name} {threshold}"
+
+
+def test_runs_beyond_the_nearest_edge_are_not_judged_again(monkeypatch):
+    """Whatever theirs is, a nearer one is known; runs at the very same value count all."""
+    far = [run("fa", seed, growth=700.0 + seed) for seed in range(3, 9)]
+    near = [run("dfa", seed, growth=600.0) for seed in (1, 2)]
+    asked = []
+
+    def noted(unit, *rest):
+        asked.extend(run.record.run_id for run in unit.runs if unit.limit.name == "D1")
+        return edge(unit, *rest)
+
+    monkeypatch.setattr(asking, "edge", noted)
+    d1 = limits_of(controlled(*far, *near, run("bp", 1, growth=4.0), run("ep", 2, growth=3.0)))["D1"]
+    assert d1["high"].run_ids == ("dfa-1", "dfa-2") and d1["low"].run_ids == ("bp-1",)
+    assert {"dfa-1", "dfa-2", "bp-1"} <= set(asked) and not {one for one in asked if one.startswith("fa-")}

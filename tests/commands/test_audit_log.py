@@ -8,6 +8,7 @@ import pytest
 
 from fa_registry.commands.audit_log import RULE
 from fa_registry.tracking import schema
+from fa_registry.tracking.base import Point
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 from tests.commands.test_audit import spoil
@@ -54,6 +55,17 @@ def test_the_margin_is_a_metric_of_the_last_epoch(audited):
     (point,) = tracker._client.get_metric_history(run_of("dfa").run_id, schema.MARGIN)
     assert point.step == 2 and point.value == pytest.approx(100 * (accuracy["dfa"] - accuracy["frozen"]))
     assert tracker._client.get_metric_history(run_of("frozen").run_id, schema.MARGIN) == []
+
+
+def test_a_margin_that_an_audit_before_found_is_not_written_again(audited):
+    audited()
+    audited()
+    tracker, run = MlflowTracker(), run_of("dfa")
+    (point,) = tracker._client.get_metric_history(run.run_id, schema.MARGIN)
+    tracker.log(run.run_id, [Point(schema.MARGIN, point.value + 1, point.step)])
+    audited()
+    assert run_of("dfa").metrics[schema.MARGIN] == point.value
+    assert len(tracker._client.get_metric_history(run.run_id, schema.MARGIN)) == 3
 
 
 def test_a_runs_note_leads_to_its_form_and_to_the_whole_audit(audited):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import torch
 from scipy import stats
 from sklearn.datasets import load_digits
 
-from fa_registry.datasets import _uci_digits, digits
+from fa_registry.datasets import digits
 from fa_registry.datasets.base import tensors_digest
 from fa_registry.errors import IntegrityError
 
@@ -112,7 +114,7 @@ def test_loading_twice_gives_the_same_bytes_and_leaves_the_global_generator_alon
 def test_a_tampered_source_is_refused(monkeypatch):
     bunch = load_digits()
     bunch.images[3, 2, 2] += 1
-    monkeypatch.setattr(_uci_digits, "load_digits", lambda: bunch)
+    monkeypatch.setattr("sklearn.datasets.load_digits", lambda: bunch)
     with pytest.raises(IntegrityError, match=f"expected source digest {digits.PLUGIN.card.sha256}, found "):
         digits.PLUGIN.load(CPU)
 
@@ -120,7 +122,7 @@ def test_a_tampered_source_is_refused(monkeypatch):
 def test_a_swapped_label_is_refused(monkeypatch):
     bunch = load_digits()
     bunch.target[0] = 9
-    monkeypatch.setattr(_uci_digits, "load_digits", lambda: bunch)
+    monkeypatch.setattr("sklearn.datasets.load_digits", lambda: bunch)
     with pytest.raises(IntegrityError):
         digits.PLUGIN.load(CPU)
 
@@ -128,3 +130,8 @@ def test_a_swapped_label_is_refused(monkeypatch):
 def test_splits_are_frozen(splits):
     with pytest.raises(dataclasses.FrozenInstanceError):
         splits.digest = ""
+
+
+def test_a_card_is_read_without_the_library_that_brings_the_scans():
+    code = "import sys, fa_registry.datasets.digits; print('sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -6,7 +6,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from fa_registry.datasets import _uci_digits, digits, digits_centred
+from fa_registry.datasets import digits, digits_centred
 from fa_registry.errors import IntegrityError
 
 CPU = torch.device("cpu")
@@ -46,6 +46,6 @@ def test_augmentation_draws_nothing(splits):
 def test_a_tampered_source_is_refused(monkeypatch):
     bunch = load_digits()
     bunch.images[0, 0, 0] += 1
-    monkeypatch.setattr(_uci_digits, "load_digits", lambda: bunch)
+    monkeypatch.setattr("sklearn.datasets.load_digits", lambda: bunch)
     with pytest.raises(IntegrityError, match="is scikit-learn's copy intact"):
         digits_centred.PLUGIN.load(CPU)

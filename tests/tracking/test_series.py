@@ -9,7 +9,7 @@ import pytest
 from fa_registry import jsonio
 from fa_registry.records import Measurements, Reading, SiteSeries
 from fa_registry.tracking.schema import spread
-from fa_registry.tracking.series import MOST_EPOCHS, read_by_site, write_series
+from fa_registry.tracking.series import MOST_EPOCHS, read_series, write_series
 
 
 def measured(epoch: int, sites: int = 3) -> Measurements:
@@ -20,7 +20,7 @@ def measured(epoch: int, sites: int = 3) -> Measurements:
 def test_every_site_is_read_at_evenly_spread_epochs(tmp_path):
     path = tmp_path / "series.parquet"
     write_series(path, [(epoch, measured(epoch)) for epoch in range(101)])
-    found = read_by_site(path)
+    found = read_series(path)[1]
     assert set(found) == {"growth", "gamma"}
     growth = found["growth"]
     assert len(growth.epochs) == MOST_EPOCHS and (growth.epochs[0], growth.epochs[-1]) == (0, 100)
@@ -32,15 +32,15 @@ def test_every_site_is_read_at_evenly_spread_epochs(tmp_path):
 def test_an_epoch_that_was_skipped_says_so(tmp_path):
     path = tmp_path / "series.parquet"
     write_series(path, [(0, measured(0)), (2, measured(2))])
-    assert read_by_site(path)["growth"].sites[1][1].reason == "not measured in this epoch"
+    assert read_series(path)[1]["growth"].sites[1][1].reason == "not measured in this epoch"
 
 
 def test_nothing_by_site_is_nothing(tmp_path):
     path = tmp_path / "series.parquet"
     write_series(path, [])
-    assert read_by_site(path) == {}
+    assert read_series(path)[1] == {}
     write_series(path, [(0, Measurements({}, {"accuracy": Reading(0.5)}))])
-    assert read_by_site(path) == {}
+    assert read_series(path)[1] == {}
 
 
 @pytest.mark.parametrize(

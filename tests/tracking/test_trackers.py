@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -17,6 +18,14 @@ def test_runs_are_found_by_all_their_tags_newest_first(tracker):
     assert {run.run_id for run in tracker.search({"a": "1"})} == {first, second}
     assert [run.name for run in tracker.search({"a": "1", "b": "y"})] == ["two"]
     assert tracker.search({"a": "2"}) == []
+
+
+def test_runs_are_found_by_the_first_characters_of_their_ids(tracker):
+    first, second = (tracker.create(name, {"a": name}, {}) for name in ("one", "two"))
+    shared = len(os.path.commonprefix([first, second]))
+    assert [run.run_id for run in tracker.search({}, start=first[: shared + 1])] == [first]
+    assert {run.run_id for run in tracker.search({}, start=first[:shared])} == {first, second}
+    assert tracker.search({"a": "two"}, start=first[: shared + 1]) == tracker.search({}, start="%") == []
 
 
 def test_children_name_their_parent(tracker):
@@ -43,6 +52,24 @@ def test_more_points_than_one_batch_holds(tracker):
     run_id = tracker.create("run", {}, {})
     tracker.log(run_id, [Point("loss/train", float(step), step) for step in range(1001)])
     assert tracker.get(run_id).run_id == run_id
+
+
+def test_a_run_tells_the_newest_value_of_each_metric(tracker):
+    run_id = tracker.create("run", {}, {})
+    tracker.log(run_id, [Point("h_L", 2.0, 1), Point("h_L", 1.0, 0), Point("g_L", 3.0, 0)])
+    assert tracker.get(run_id).metrics == tracker.search({})[0].metrics == {"h_L": 2.0, "g_L": 3.0}
+    tracker.log(run_id, [Point("h_L", 4.0, 2)])
+    assert tracker.get(run_id).metrics == {"h_L": 4.0, "g_L": 3.0}
+
+
+def test_a_tracker_beside_another_sees_its_runs_and_makes_its_own_elsewhere(tracker):
+    if tracker.uri == "memory":
+        pytest.skip("there are no experiments in memory")
+    here = tracker.create("run", {}, {})
+    beside = tracker.beside("elsewhere")
+    there = beside.create("audit", {}, {})
+    assert beside.get(here).experiment != "elsewhere" == tracker.get(there).experiment
+    assert tracker.get(tracker.create("another", {}, {})).experiment == tracker.get(here).experiment
 
 
 def test_an_unknown_run_is_a_store_error(tracker):

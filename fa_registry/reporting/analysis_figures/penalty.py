@@ -133,12 +133,17 @@ def _epochs(axes: Axes, frame: pd.DataFrame, strengths: dict[str, tuple[str, obj
     """A thin line a run; one whose norm stops being finite ends in a cross."""
     known = frame[frame["value"] > 0]
     _canvas.value_axis(axes, known["value"], "y")
-    for (strength, _), rows in frame.groupby(["penalty", "seed"], sort=False):
+    runs: dict[tuple[float, float], list[tuple[float, float]]] = {}  # a frame a run would take longer than its line
+    for strength, seed, epoch, value in zip(
+        *(frame[name] for name in ("penalty", "seed", "epoch", "value")), strict=True
+    ):
+        runs.setdefault((strength, seed), []).append((epoch, value))
+    for (strength, _), places in runs.items():
         colour = strengths[f"λ = {strength:g}"][0]
-        finite = rows[rows["value"] > 0]
-        axes.plot(finite["epoch"], finite["value"], color=colour, linewidth=1.1, alpha=0.9)
-        if len(finite) and finite["epoch"].max() < rows["epoch"].max():
-            axes.plot(finite["epoch"].iloc[-1], finite["value"].iloc[-1], "X", color=colour, markersize=6)
+        finite = [place for place in places if place[1] > 0]
+        axes.plot(*zip(*finite, strict=True), color=colour, linewidth=1.1, alpha=0.9)
+        if finite and finite[-1] != places[-1]:
+            axes.plot(*finite[-1], "X", color=colour, markersize=6)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     axes.set_xlabel("epoch")
 
