@@ -30,6 +30,7 @@ def commit() -> tuple[str, bool | None]:
         return f"unknown: {error}", None
 
 
+@cache  # nor do the packages; reading what is written about them takes 20 ms
 def versions() -> dict[str, str]:
     """Installed version of every package a result depends on; packages that are not installed are left out."""
     found = {"python": platform.python_version()}

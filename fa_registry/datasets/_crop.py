@@ -39,6 +39,6 @@ def _windows(images: Tensor, size: int, top: Tensor, columns: Tensor) -> Tensor:
     """The windows that begin in row `top` (batch,) and take these columns (batch, size) in this order."""
     batch, channels, _, width = images.shape
     rows = top[:, None] + torch.arange(size, device=images.device)
-    places = (rows[:, :, None] * width + columns[:, None, :]).view(batch, 1, size * size)
+    places = torch.add(columns[:, None, :], rows[:, :, None], alpha=width).view(batch, 1, size * size)
     pixels = images.flatten(2).gather(2, places.expand(batch, channels, size * size))
     return pixels.view(batch, channels, size, size)

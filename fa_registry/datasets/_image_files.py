@@ -37,6 +37,7 @@ class ImageFiles(Dataset):
     card: DatasetCard
     format: FileFormat
     transform: Transform = UNCHANGED
+    same_for_every_seed = True
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
         """UsageError when there is no data root, IntegrityError when a file is missing or not as published."""

@@ -64,7 +64,11 @@ class Splits:
 
 
 class Dataset(abc.ABC):
+    """same_for_every_seed: `load` does not look at the seed, so that runs which follow one another share what it returned.
+    Such a set can be hashed; its splits are never written into."""
+
     card: DatasetCard
+    same_for_every_seed = False
 
     @abc.abstractmethod
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:

@@ -26,6 +26,7 @@ SEED = 0
 @dataclass(frozen=True)
 class CifarShaped(DatasetFamily):
     samples: int = TRAIN
+    same_for_every_seed = True
 
     @property
     def card(self) -> DatasetCard:

@@ -15,6 +15,7 @@ from fa_registry.datasets.base import Dataset, DatasetCard, Splits, tensors_dige
 
 
 class DigitsCentred(Dataset):
+    same_for_every_seed = True
     card = DatasetCard(
         name="digits_centred",
         line="UCI handwritten digits as they are, 1,797 real 8×8 scans, centred and never moved; for calibration",

@@ -13,6 +13,7 @@ SEED = 0
 
 
 class LinearQuadratic(Dataset):
+    same_for_every_seed = True
     card = DatasetCard(
         name="lq",
         line="initial states h_0 ~ N(0, I) of 64 features, targets y ~ N(0, I) of 10, for the architecture linear_lq",

@@ -27,6 +27,7 @@ SEED = 0  # of teacher and inputs: one task for all runs, so that seeds differ i
 @dataclass(frozen=True)
 class TeacherStudent(DatasetFamily):
     alpha: float = 1.0
+    same_for_every_seed = True
 
     @property
     def card(self) -> DatasetCard:

@@ -135,10 +135,11 @@ def gradient_vectors(gradient: Tensor) -> Tensor:
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
     """Eval mode inside (BatchNorm and dropout must not depend on the batch while measuring), each module's own after."""
-    modes = {module: module.training for module in network.modules()}
-    network.eval()
+    training = [module for module in network.modules() if module.training]
+    if training:  # else there is nothing to switch: several may stand inside one another
+        network.eval()
     try:
         yield
     finally:
-        for module, mode in modes.items():
-            module.training = mode
+        for module in training:
+            module.training = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -41,14 +41,25 @@ class Aggregates(Diagnostic):
         if not counted:
             reason = "the credit is exact by construction at every site"
             return Measured(scalars=dict.fromkeys(QUANTITIES, Reading(None, reason)))
-        values = {name: _aggregate(name, observation, counted, refusals) for name in NAMES}
+        sites = {site: _reduced(observation.alignments[site]) for site in counted if not refusals[site]}
+        values = {name: _aggregate(name, sites, counted, refusals) for name in NAMES}
         known = [reading.value for reading in values.values() if reading.value is not None]
         spread = Reading(max(known) - min(known)) if known else Reading(None, "no aggregate has a value")
         return Measured(scalars={"gamma_deep_mean": values["gamma_deep_mean_mean"], **values, "gamma_spread": spread})
 
 
-def _aggregate(name: str, observation: Observation, counted: Sequence[int], refusals: Sequence[str]) -> Reading:
-    """Over the counted sites (never the exact ones): samples first, then sites; N/A as soon as one site is."""
+def _reduced(cosines: np.ndarray) -> dict[str, float]:
+    """One site's cosines (N,), by each way of summing up samples."""
+    return {name: reduce(defined(cosines)) for name, reduce in REDUCE.items()}
+
+
+def _aggregate(
+    name: str, reduced: Mapping[int, Mapping[str, float]], counted: Sequence[int], refusals: Sequence[str]
+) -> Reading:
+    """Over the counted sites (never the exact ones): samples first, then sites; N/A as soon as one site is.
+
+    reduced: those of the counted sites that are not refused, see `_reduced`.
+    """
     _, scope, over_sites, over_samples = name.split("_")
     sites = [site for site in counted if scope == "all" or site > 0]
     if not sites:
@@ -56,8 +67,7 @@ def _aggregate(name: str, observation: Observation, counted: Sequence[int], refu
     refused = [f"site {site}: {refusals[site]}" for site in sites if refusals[site]]
     if refused:
         return Reading(None, refused[0])
-    per_site = [REDUCE[over_samples](defined(observation.alignments[site])) for site in sites]
-    return Reading.of(REDUCE[over_sites](np.array(per_site)))
+    return Reading.of(REDUCE[over_sites](np.array([reduced[site][over_samples] for site in sites])))
 
 
 PLUGIN = Aggregates()

@@ -143,14 +143,15 @@ class Observation:
         """cos(g_l in float32, g_l in float64) per site and sample; None without the float64 pass."""
         if self.gradients_double is None:
             return None
-        return table(sample_cosines(*pair) for pair in zip(self.gradients, self.gradients_double, strict=True))
+        norms = table(sample_norms(gradient) for gradient in self.gradients_double)
+        return cosine_table(self.gradients, self.gradients_double, self.gradient_norms, norms)
 
     @cached_property
     def alignments(self) -> Table | None:
         """cos(c_l, g_l) per site and sample, nan where a norm is zero or not finite; None without credits."""
         if self.credits is None:
             return None
-        return table(sample_cosines(*pair) for pair in zip(self.credits, self.gradients, strict=True))
+        return cosine_table(self.credits, self.gradients, self.credit_norms, self.gradient_norms)
 
 
 def table(rows: Iterable[Tensor]) -> Table:
@@ -168,8 +169,19 @@ def sample_cosines(left: Tensor, right: Tensor) -> Tensor:
 
     The library function of this name clamps norms at 1e-8: on a gradient of norm 1e-10 its answer is 100 times too small.
     """
-    products = torch.linalg.vecdot(left.double(), right.double(), dim=1)
-    return products / (sample_norms(left) * sample_norms(right))
+    return sample_products(left, right) / (sample_norms(left) * sample_norms(right))
+
+
+def sample_products(left: Tensor, right: Tensor) -> Tensor:
+    """Inner product of paired rows in float64: (N, D), (N, D) → (N,)."""
+    return torch.linalg.vecdot(left.double(), right.double(), dim=1)
+
+
+def cosine_table(left: Sequence[Tensor], right: Sequence[Tensor], left_norms: Table, right_norms: Table) -> Table:
+    """`sample_cosines`, bit by bit, of every pair of a site, from norms that are known already: they are most of its work."""
+    products = table(sample_products(*pair) for pair in zip(left, right, strict=True))
+    with np.errstate(all="ignore"):  # 0 / 0 is nan, as it is in torch
+        return products / (left_norms * right_norms)
 
 
 def readings(values: Iterable[float]) -> SiteReadings:

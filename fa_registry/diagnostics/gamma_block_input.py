@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from fa_registry.diagnostics._gamma import defined, no_gamma, refusal
-from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing, sample_cosines
+from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, cosine_table, missing
 from fa_registry.records import Reading
 
 NAMES = ("gamma_block_input", "gamma_block_input_mean")
@@ -45,7 +45,8 @@ def _block(observation: Observation, site: int) -> Reading:
     if credit.shape != gradient.shape:
         shapes = f"{credit.shape[1]} and {gradient.shape[1]} features"
         return Reading(None, f"the block changes the width of the stream: {shapes} have no cosine")
-    cosines = sample_cosines(credit, gradient).cpu().numpy()
+    norms = observation.credit_norms[site : site + 1], observation.gradient_norms[site - 1 : site]
+    cosines = cosine_table([credit], [gradient], *norms)[0]
     reason = refusal(observation, site - 1, cosines)
     return Reading(None, reason) if reason else Reading.of(defined(cosines).mean())
 

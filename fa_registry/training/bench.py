@@ -113,10 +113,10 @@ def _fresh_credits(task: Task, look: Look) -> Callable[[int], list[Tensor]] | Ab
     if task.method.card.learned:
         return Absent("its feedback is learned: a fresh draw would be an untrained net, not another feedback")
 
+    shape = cache(lambda: network_shape(task.network, task.splits.test_images[:1], task.card.classes))
+
     def fresh_credits(index: int) -> list[Tensor]:
-        with diagnostics.evaluating(task.network):
-            shape = network_shape(task.network, task.splits.test_images[:1], task.card.classes)
-        drawn = task.method.feedback(shape, task.spec.method_options, stream(task, f"gamma_null/{index}"))
+        drawn = task.method.feedback(shape(), task.spec.method_options, stream(task, f"gamma_null/{index}"))
         return credits_under(task, drawn.to(task.device, look.error.dtype), look)
 
     return fresh_credits

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import torch
 
+from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.records import Measurements, RunSpec
 from fa_registry.training.checkpoint import load_into, load_tensors
 from fa_registry.training.devices import pinned_threads
-from fa_registry.training.measuring import measure, with_final
+from fa_registry.training.measuring import measure, with_conventions
 from fa_registry.training.task import prepare
 
 NO_FEEDBACK = (
@@ -52,4 +53,4 @@ def remeasure(
         if has_feedback and feedback is None:
             absent = NOT_GIVEN if spec.weights and not digests.get("feedback") else NO_FEEDBACK
         start = None if initial is None else load_tensors(initial, digests.get("initial"))
-        return with_final(measure(task, absent), task, absent, start)
+        return with_conventions(measure(task, absent, MOMENTS, start), task)  # one look for both moments

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -12,7 +13,8 @@ from torch import Tensor, nn
 
 from fa_registry import architectures, datasets, methods
 from fa_registry.architectures.base import Network
-from fa_registry.datasets.base import DatasetCard, Splits
+from fa_registry.datasets._files import data_root
+from fa_registry.datasets.base import Dataset, DatasetCard, Splits
 from fa_registry.diagnostics import evaluating
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import Method, NetworkShape
@@ -48,12 +50,23 @@ class Task:
         return tuple(self.method.card.is_exact(site, self.blocks) for site in range(self.blocks + 1))
 
 
-def prepare(spec: RunSpec, device: torch.device, data_root: Path | None = None) -> Task:
+def prepare(spec: RunSpec, device: torch.device, root: Path | None = None) -> Task:
     """Load the data and draw network and feedback from the spec's seed: the same spec gives the same task everywhere."""
     dataset = datasets.get(spec.dataset)
-    splits = dataset.load(device, data_root, spec.seed)
+    splits = _splits(dataset, device, root, spec.seed)
     _check_labels(dataset.card, splits)
     return assemble(spec, device, dataset.card, splits)
+
+
+def _splits(dataset: Dataset, device: torch.device, root: Path | None, seed: int) -> Splits:
+    if dataset.same_for_every_seed:
+        return _shared(dataset, device, data_root(root))
+    return dataset.load(device, root, seed)
+
+
+@lru_cache(maxsize=1)  # nothing writes into splits, and a study or an audit seldom changes its data set
+def _shared(dataset: Dataset, device: torch.device, root: Path) -> Splits:
+    return dataset.load(device, root, 0)
 
 
 def assemble(spec: RunSpec, device: torch.device, card: DatasetCard, splits: Splits) -> Task:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from fa_registry import datasets
 from fa_registry.datasets.base import Dataset, DatasetFamily
@@ -16,6 +17,22 @@ def test_every_member_has_a_card_by_its_name_and_a_file_set_says_so(name):
     assert member.card.name == name or isinstance(member, DatasetFamily)
     assert member.card.line and member.card.normalisation and member.card.augmentation
     assert bool(member.card.files) == ("needs files" in member.card.line)
+
+
+def is_the_same(member: Dataset) -> bool:
+    first, other = (member.load(torch.device("cpu"), None, seed) for seed in (0, 1))
+    return first.digest == other.digest
+
+
+WITH_ARGUMENTS = {"cifar_shaped": "cifar_shaped:1000", "random_targets": "random_targets:digits"}
+
+
+@pytest.mark.parametrize("name", [WITH_ARGUMENTS.get(name, name) for name in datasets.CATALOG.names()])
+def test_a_set_that_says_it_is_the_same_for_every_seed_is(name):
+    member = datasets.get(name)
+    hash(member)
+    if not member.card.files:  # those are read whole, and nothing of them is drawn
+        assert member.same_for_every_seed == is_the_same(member)
 
 
 def test_a_plain_name_takes_no_argument():

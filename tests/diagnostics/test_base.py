@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from fa_registry.diagnostics.base import DiagnosticCard, missing, readings, sample_cosines, sample_norms
+from fa_registry.diagnostics.base import (
+    DiagnosticCard,
+    cosine_table,
+    missing,
+    readings,
+    sample_cosines,
+    sample_norms,
+    table,
+)
 from fa_registry.errors import PluginError
 from tests.helpers.small import observation
 
@@ -21,6 +29,16 @@ def test_cosine_does_not_depend_on_the_size_of_a_vector(size):
 
 def test_cosine_with_a_zero_vector_is_nan():
     assert sample_cosines(torch.zeros(1, 3), torch.ones(1, 3)).isnan().all()
+
+
+def test_a_table_of_cosines_is_the_cosines_bit_by_bit():
+    draw = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(2, 50, 7, generator=draw) for _ in range(2))
+    left[0, 0], left[1, 1], right[0, 2], right[1, 3] = 0.0, float("inf"), float("nan"), 1e-30
+    norms = [table(sample_norms(rows) for rows in side) for side in (left, right)]
+    expected = table(sample_cosines(*pair) for pair in zip(left, right, strict=True))
+    found = cosine_table(left, right.double(), *norms)
+    assert np.array_equal(found, expected, equal_nan=True) and np.isnan(expected).sum() == 3
 
 
 def test_norms_are_l2_over_features_in_float64():

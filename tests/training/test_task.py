@@ -13,7 +13,7 @@ from fa_registry.methods.base import NetworkShape
 from fa_registry.seeding import generator
 from fa_registry.training.task import build_network, eval_digest, network_shape, prepare
 from tests.helpers.nets import of
-from tests.helpers.small import SEED, tiny_spec, tiny_task, weights_equal
+from tests.helpers.small import CPU, SEED, tiny_spec, tiny_task, weights_equal
 
 
 def test_the_same_spec_gives_the_same_weights_and_feedback():
@@ -92,6 +92,8 @@ def test_exact_sites_follow_the_card():
 class Relabelled:
     """The digits with other labels."""
 
+    same_for_every_seed = False
+
     def __init__(self, change):
         self.digits = datasets.CATALOG.get("digits")
         self.card, self.change = self.digits.card, change
@@ -108,6 +110,21 @@ def test_the_data_set_hears_device_root_and_the_seed_of_the_run(monkeypatch, tmp
     monkeypatch.setattr(datasets.CATALOG, "get", lambda name: loader)
     prepare(spec, torch.device("cpu"), tmp_path)
     assert heard == [(torch.device("cpu"), tmp_path, SEED)]
+
+
+def test_runs_share_what_is_the_same_for_every_seed_and_the_same_root(tmp_path, monkeypatch):
+    first, again = (prepare(tiny_spec(seed=seed), CPU).splits for seed in (SEED, SEED + 1))
+    assert again is first
+    assert prepare(tiny_spec(), CPU, tmp_path).splits is not first
+    here = prepare(tiny_spec(), CPU).splits
+    monkeypatch.setenv("FA_REGISTRY_DATA", str(tmp_path))
+    assert prepare(tiny_spec(), CPU).splits is not here
+
+
+def test_a_set_that_belongs_to_a_run_is_its_own():
+    spec = dataclasses.replace(tiny_spec(), dataset="random_targets:digits")
+    first, other = (prepare(dataclasses.replace(spec, seed=seed), CPU).splits for seed in (SEED, SEED + 1))
+    assert not torch.equal(first.train_labels, other.train_labels)
 
 
 @pytest.mark.parametrize(
