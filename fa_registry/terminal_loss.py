@@ -28,7 +28,11 @@ def target_rows(outputs: Tensor, labels: Tensor) -> Tensor:
     return torch.zeros_like(outputs).scatter_(1, labels.unsqueeze(1), 1.0)
 
 
+def predictions(outputs: Tensor, labels: Tensor) -> Tensor:
+    """What the target row is subtracted from, (N, C): softmax(z), or z itself."""
+    return outputs if is_regression(labels) else outputs.softmax(dim=1)
+
+
 def output_error(outputs: Tensor, labels: Tensor) -> Tensor:
     """e = ∂ℓ_i/∂z_i, (N, C): softmax(z) − onehot(y), or z − y."""
-    predicted = outputs if is_regression(labels) else outputs.softmax(dim=1)
-    return predicted - target_rows(outputs, labels)
+    return predictions(outputs, labels) - target_rows(outputs, labels)

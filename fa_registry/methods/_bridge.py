@@ -81,9 +81,10 @@ class ValueNet(nn.Module):
         """s of every sample, (N, C), or (N, 0)."""
         return self.net.told(inputs)
 
-    def rescale(self, hidden: Sequence[Tensor]) -> None:
-        """Take over the root mean square of what enters of every site's states."""
-        self.scales.copy_(torch.stack([averaged(state).square().mean().sqrt() for state in hidden]) + EPSILON)
+
+def site_scales(hidden: Sequence[Tensor]) -> Tensor:
+    """The root mean square of what enters a net of every site's states, (L+1,)."""
+    return torch.stack([averaged(state).square().mean() for state in hidden]).sqrt() + EPSILON
 
 
 def embedded(times: Tensor) -> Tensor:
@@ -101,8 +102,10 @@ def site_times(inputs: CreditInputs) -> Tensor:
 
 def site_rows(inputs: CreditInputs) -> list[Tensor]:
     """h_0..h_L as the net reads them: one row a sample, all as wide as the widest."""
-    width = max(features(state) for state in inputs.hidden)
-    return [nn.functional.pad(averaged(state), (0, width - features(state))) for state in inputs.hidden]
+    rows = [averaged(state) for state in inputs.hidden]
+    width = max(row.shape[1] for row in rows)
+    # padding by nothing would copy
+    return [row if row.shape[1] == width else nn.functional.pad(row, (0, width - row.shape[1])) for row in rows]
 
 
 def all_sites(inputs: CreditInputs, told: Tensor) -> tuple[Tensor, Tensor, Tensor]:

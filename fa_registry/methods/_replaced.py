@@ -88,5 +88,5 @@ def layer_weights(network: Stream, names: tuple[str, ...]) -> dict[str, Tensor]:
 
 def sign_concordant(network: Stream, magnitudes: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """|M| ⊙ sign(W) for every layer of `magnitudes`; an entry whose weight is exactly 0 carries nothing back."""
-    weights = layer_weights(network, tuple(magnitudes))
-    return {name: magnitude.abs() * weights[name].sign() for name, magnitude in magnitudes.items()}
+    signs = torch._foreach_sign(list(layer_weights(network, tuple(magnitudes)).values()))  # all layers in one launch
+    return dict(zip(magnitudes, torch._foreach_mul(torch._foreach_abs(list(magnitudes.values())), signs), strict=True))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods import _bridge
-from fa_registry.methods._bridge import ValueNet, all_sites, by_site, site_rows, site_times
+from fa_registry.methods._bridge import ValueNet, all_sites, by_site, site_rows, site_scales, site_times
 from fa_registry.methods._direct import direct_credits, direct_matrices
 from fa_registry.methods.base import (
     Bridge,
@@ -110,10 +110,11 @@ class CreditBridge(Method, LearnsByLoss, UpdatesFeedback, Bridge):
         return recursion.square().mean() + terminal.mean()
 
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
-        for slow, fast in zip(feedback.average.parameters(), feedback.value.parameters(), strict=True):
-            slow.lerp_(fast, 1 - feedback.options["ema"])
+        slow, fast = list(feedback.average.parameters()), list(feedback.value.parameters())
+        torch._foreach_lerp_(slow, fast, 1 - feedback.options["ema"])
+        scales = site_scales(inputs.hidden)
         for net in (feedback.value, feedback.average):
-            net.rescale(inputs.hidden)
+            net.scales.copy_(scales)
         feedback.progress.fill_(inputs.progress)
 
     def bridge_residuals(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:

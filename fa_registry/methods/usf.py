@@ -45,7 +45,9 @@ class UniformSignFeedback(Method, ReplacesWeights):
 
     def backward_weights(self, feedback: nn.Module, network: Stream) -> Mapping[str, Tensor]:
         weights = layer_weights(network, feedback.layers)
-        return {name: weight.sign() * backward_std(weight.shape) for name, weight in weights.items()}
+        signs = torch._foreach_sign(list(weights.values()))  # all layers in one launch
+        lengths = [backward_std(sign.shape) for sign in signs]
+        return dict(zip(weights, torch._foreach_mul(signs, lengths), strict=True))
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         return replaced_credits(inputs, self.backward_weights(feedback, inputs.network))

@@ -1,12 +1,17 @@
 """A training step captured in a CUDA graph: small networks wait for a hundred kernel launches a step, a graph has one.
 
-The first batches are trained step by step, as CUDA asks before a capture; they count like any other.
-A capture runs nothing, so one that fails has changed nothing: training goes on step by step, with the same numbers.
+The first batches are trained step by step, as CUDA asks before a capture; they count like any other. The last of them is a
+rehearsal: a step that waits for the card is never captured, since torch has no way back from a capture that broke off. Its
+allocator goes on believing in it (github.com/pytorch/pytorch/pull/180395), so that no other can begin, and up to torch 2.12 so
+do the generators.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -14,48 +19,94 @@ from torch import Tensor
 WARM_UP = 3  # steps before the capture: allocations, library handles and the optimiser's state must exist by then
 PLAIN = "step by step"
 CAPTURED = "CUDA graph"
+WAITING = "synchronizing CUDA operation"  # what torch says of one under its sync debug mode
 
 Work = Callable[[], None]
 Capture = Callable[[Work], Work]  # takes work without running it, returns what replays it
+Advance = Callable[[Tensor], None]
 
 
 class CapturedStep:
-    """Calls `advance(batch)` for batches of one size, captured once warm; every other batch size step by step.
+    """Calls advance(batch), captured once warm: a graph for each size of batch, of which an epoch has two, the last one's too.
 
-    advance: trains on the samples of a batch of indices (batch,); reads and writes only tensors that stay where they are.
-    capture: see cuda_capture. how: in words, what this does now; with the reason where a capture failed.
+    capture: see cuda_capture. how: in words, what this does now; with the reason where the step cannot be captured.
     """
 
-    def __init__(self, advance: Callable[[Tensor], None], size: int, device: torch.device, capture: Capture):
-        self._advance = advance
-        self._batch = torch.zeros(size, dtype=torch.int64, device=device)
+    def __init__(self, device: torch.device, capture: Capture):
+        self._device = device
         self._capture = capture
-        self._warm = 0
-        self._replay: Work | None = None
+        self._sizes: dict[int, _Size] = {}
         self.how = PLAIN
 
-    def __call__(self, batch: Tensor) -> None:
-        if len(batch) != len(self._batch) or self.how.startswith(f"{PLAIN}:"):
-            self._advance(batch)
+    def __call__(self, advance: Advance, batch: Tensor) -> None:
+        """advance: trains on the samples of a batch of indices (batch,); the same at every call. Reads and writes only
+        tensors that stay where they are. It is not kept: its owner keeps this, and a cycle of the two would hold a card's
+        memory until Python looks for cycles.
+        """
+        if self.how.startswith(f"{PLAIN}:"):
+            advance(batch)
             return
-        self._batch.copy_(batch)
-        if self._replay is None and self._warm == WARM_UP:
-            self._record()
-        if self._replay is not None:
-            self._replay()
+        one = self._sizes.get(len(batch))
+        if one is None:
+            one = self._sizes[len(batch)] = _Size(torch.empty_like(batch))
+        one.batch.copy_(batch)
+
+        def work() -> None:
+            advance(one.batch)
+
+        if one.replay is None and one.warm == WARM_UP:
+            one.replay = self._captured(work)
+        if one.replay is not None:
+            one.replay()
         else:
-            self._work()
-            self._warm += 1
+            self._warm_up(one, work)
 
-    def _work(self) -> None:
-        self._advance(self._batch)
+    def _warm_up(self, one: _Size, work: Work) -> None:
+        one.warm += 1
+        if one.warm < WARM_UP:
+            work()
+        elif waits := rehearsed(work, self._device):
+            self._refuse(waits)
 
-    def _record(self) -> None:
+    def _captured(self, work: Work) -> Work:
         try:
-            self._replay = self._capture(self._work)
-            self.how = CAPTURED
-        except RuntimeError as error:  # a method may look at its numbers on the host, which no graph can
-            self.how = f"{PLAIN}: the step cannot be captured: {str(error).splitlines()[0]}"
+            replay = self._capture(work)
+        except RuntimeError as error:
+            # where CUDA ends a broken capture it raises again, of the breaking-off and no more of what broke it
+            self._refuse(str(error.__context__ or error).splitlines()[0])
+            return work
+        self.how = CAPTURED
+        return replay
+
+    def _refuse(self, reason: str) -> None:
+        self.how = f"{PLAIN}: the step cannot be captured: {reason}"
+        self._sizes.clear()
+
+
+@dataclass
+class _Size:
+    """Batches of one size: where their indices are put, how many were trained step by step, and the graph if there is one."""
+
+    batch: Tensor
+    warm: int = 0
+    replay: Work | None = None
+
+
+def rehearsed(work: Work, device: torch.device) -> str:
+    """Do the work. Returns where it waits for the card, which no graph can hold; empty where it does not, and on a CPU."""
+    if device.type != "cuda":
+        work()
+        return ""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")  # not "error": half a step must not be left behind
+        try:
+            work()
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+    waits = (one for one in heard if WAITING in str(one.message))
+    return next((f"it waits for the card in {Path(one.filename).name}, line {one.lineno}" for one in waits), "")
 
 
 def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:
@@ -69,8 +120,13 @@ def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:
         graph = torch.cuda.CUDAGraph()
         for generator in on_card:
             graph.register_generator_state(generator)
-        with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
-            work()
+        try:
+            with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+                work()
+        except RuntimeError:
+            for generator in on_card:  # a broken capture never told them that it is over
+                generator.graphsafe_set_state(generator.clone_state())
+            raise
         return graph.replay
 
     return capture

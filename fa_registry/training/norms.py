@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 NORM_EPS = 1e-6  # the paper's recipe: c / (rms over features + 1e-6)
+
+
+def normalised(credits: Sequence[Tensor], kind: str, count: int) -> Sequence[Tensor]:
+    """norm(c_l)/count of every site's credit. Sites of one shape go through each operation together: a GPU waits for launches."""
+    if len({credit.shape for credit in credits}) > 1:
+        return [credit / (scales(credit, kind) * count) for credit in credits]
+    together = torch.cat(tuple(credits))  # (sites · batch, …)
+    return (together / (scales(together, kind) * count)).chunk(len(credits))
 
 
 def scales(credit: Tensor, kind: str) -> Tensor | float:

@@ -55,8 +55,7 @@ class ResumeFile:
         trainer.task.feedback.load_state_dict(_under(tensors, "feedback."))
         for index, parameter in enumerate(trainer.parameters):
             state = _under(tensors, f"optimizer.{index}.")
-            # `step` stays where AdamW put it: on the parameter's device when fused
-            trainer.optimizer.state[parameter] = {name: value.to(parameter.device) for name, value in state.items()}
+            trainer.optimizer.state[parameter] = {name: _placed(value, parameter) for name, value in state.items()}
         for name, draw in trainer.generators.items():
             draw.set_state(tensors[f"generator.{name}"])
         trainer.epoch = int(metadata["epoch"])
@@ -65,6 +64,14 @@ class ResumeFile:
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
+
+
+def _placed(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """On the parameter's device, `step` too, where a fused AdamW has it. A moment lies in memory as its parameter does (a
+    kernel of a GPU channels last): the fused step takes no other, and the file keeps no order."""
+    if value.shape != parameter.shape:
+        return value.to(parameter.device)
+    return torch.empty_like(parameter, requires_grad=False).copy_(value)
 
 
 def _under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

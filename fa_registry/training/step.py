@@ -11,6 +11,7 @@ handed to autograd as it is. The head is always trained by the exact cross entro
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,11 +21,11 @@ from torch import Tensor, nn
 from fa_registry.architectures.base import Network
 from fa_registry.methods._replaced import backward_through
 from fa_registry.methods.base import CreditInputs, Method, ReplacesWeights
-from fa_registry.terminal_loss import is_regression, output_error, sample_losses, target_rows
+from fa_registry.terminal_loss import is_regression, predictions, sample_losses, target_rows
 from fa_registry.training.asking import credits_of, teach
 from fa_registry.training.chained import chained_backward, top_credit
 from fa_registry.training.controls import learns
-from fa_registry.training.norms import scales
+from fa_registry.training.norms import normalised
 from fa_registry.training.precision import Run, call
 
 
@@ -53,13 +54,16 @@ class OutputError:
     @classmethod
     def of(cls, logits: Tensor, labels: Tensor) -> OutputError:
         logits = logits.detach()
-        return cls(logits, output_error(logits, labels), target_rows(logits, labels), sample_losses(logits, labels))
+        targets = target_rows(logits, labels)
+        return cls(logits, predictions(logits, labels) - targets, targets, sample_losses(logits, labels))
 
     def sums(self, labels: Tensor, penalty: Tensor) -> StepSums:
         if is_regression(labels):
             return StepSums(self.losses.sum(), self.losses.new_zeros(()), penalty)
-        right = (self.logits.argmax(dim=1) == labels) & self.losses.isfinite()  # argmax of nan is class 0
-        return StepSums(self.losses.sum(), right.sum(), penalty)
+        right = (self.logits.argmax(dim=1) == labels) & (
+            self.losses < math.inf
+        )  # argmax of nan is class 0; nan < ∞ is false
+        return StepSums(self.losses.sum(), right.sum(dtype=self.losses.dtype), penalty)
 
 
 def exact_step(network: Network, images: Tensor, labels: Tensor, penalty: float, run: Run = call) -> StepSums:
@@ -155,7 +159,7 @@ def _backward(
     """Hand every branch, and the embedding, the gradient of its J."""
     count, outputs = len(embedded), [embedded, *branches]
     with torch.no_grad():
-        rows = [credit / (scales(credit, credit_norm) * count) for credit in credits]  # norm(c_l)/N
+        rows = normalised(credits, credit_norm, count)
         roots = [network.spread(row, output) for row, output in zip(rows, outputs, strict=True)]
         if penalty:
             roots[1:] = [
@@ -174,4 +178,5 @@ def learning(network: Network, branches: Sequence[Tensor]) -> list[Tensor]:
 
 def penalty_sum(branches: Sequence[Tensor], penalty: float, like: Tensor) -> Tensor:
     """Σ_l Σ_i λ||f_l||², what is added to the loss (a reported figure, not on the graph)."""
-    return penalty * sum((branch.detach().square().sum() for branch in branches), start=like.new_zeros(()))
+    total = like.new_zeros(())
+    return penalty * sum((branch.detach().square().sum() for branch in branches), start=total) if branches else total

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -59,7 +60,7 @@ class Trainer:
         self._run = runner(task.spec.precision, task.device)
         self._stream = torch.cuda.Stream(task.device) if on_gpu else None
         capture = capture or (cuda_capture(self.generators.values()) if on_gpu else None)
-        self.captured = CapturedStep(self._advance, recipe.batch_size, task.device, capture) if capture else None
+        self.captured = CapturedStep(task.device, capture) if capture else None
         self.initial = {name: weight.detach().clone() for name, weight in task.network.named_parameters()}
 
     @property
@@ -75,16 +76,16 @@ class Trainer:
     def begin_epoch(self) -> None:
         """Train one epoch. On a GPU the card is then at work and nothing has waited for it: others may begin theirs beside."""
         task = self.task
-        with (
-            self._on_own_stream()
-        ):  # made on another, its memory could be given away while this one still has to read it
+        # made on another stream, its memory could be given away while this one still has to read it
+        with self._on_own_stream():
             order = torch.randperm(len(task.splits.train_labels), generator=self.generators["data_order"])
             self.take(order.to(task.device).split(task.spec.recipe.batch_size))
         self.epoch += 1
 
     def take(self, batches: Iterable[Tensor]) -> None:
         """The steps of an epoch: train on each batch of indices, (batch,), at this epoch's learning rate."""
-        task, advance = self.task, self.captured or self._advance
+        task = self.task
+        advance = partial(self.captured, self._advance) if self.captured else self._advance
         train_mode(task.network)
         with self._on_own_stream(), noisy(task.network, self.generators["noise"]), products(task.spec.precision):
             for group in self.optimizer.param_groups:
@@ -112,14 +113,18 @@ class Trainer:
             return
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
-            yield
+            try:
+                yield
+            except BaseException:
+                self._stream.synchronize()  # a failed run's memory goes to others: nothing may still write into it
+                raise
 
     def _advance(self, batch: Tensor) -> None:
         """Train on the samples of these indices, (batch,), and add up what is reported."""
         splits = self.task.splits
         images = splits.augment(splits.train_images[batch], self.generators["augmentation"])
         sums = self.step(images, splits.train_labels[batch])
-        self._totals += torch.stack([sums.loss, sums.correct.to(sums.loss.dtype), sums.penalty])
+        self._totals += torch.stack([sums.loss, sums.correct, sums.penalty])
 
     def step(self, images: Tensor, labels: Tensor) -> StepSums:
         """One optimiser step on one batch."""

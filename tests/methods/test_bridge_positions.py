@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import architectures, methods
-from fa_registry.methods._bridge import all_sites, by_site, site_rows
+from fa_registry.methods._bridge import all_sites, by_site, site_rows, site_scales
 from fa_registry.positions import averaged, features, summed
 from fa_registry.terminal_loss import sample_losses
 from fa_registry.testing.cases import Case, Setting
@@ -166,6 +166,6 @@ def test_the_credit_bridge_matches_the_summed_gradient(architecture):
 def test_the_value_reads_states_in_units_of_their_averages(architecture):
     case = case_of("credit_bridge", architecture)
     inputs = case.inputs()
-    case.feedback.value.rescale(inputs.hidden)
+    case.feedback.value.scales.copy_(site_scales(inputs.hidden))
     expected = [averaged(state).square().mean().sqrt().item() for state in inputs.hidden]
     assert case.feedback.value.scales.tolist() == pytest.approx(expected, rel=1e-9)

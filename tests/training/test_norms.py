@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fa_registry.training.norms import scales
+from fa_registry.training.norms import normalised, scales
 
 
 def test_rms_norm_is_per_sample_and_over_features():
@@ -17,3 +17,14 @@ def test_rms_norm_is_per_sample_and_over_features():
 def test_rms_norm_of_a_map_is_over_all_its_entries():
     credit = torch.full((2, 3, 4, 5), 7.0)
     torch.testing.assert_close(credit / scales(credit, "rms"), torch.ones(2, 3, 4, 5))
+
+
+@pytest.mark.parametrize("kind", ["rms", "none"])
+@pytest.mark.parametrize("shapes", [[(6, 5)] * 3, [(6, 5), (6, 4)], [(6, 2, 3, 3)] * 2, [(6, 5), (6, 2, 5)], [(6, 5)]])
+def test_sites_together_are_bit_equal_to_one_by_one(kind, shapes):
+    draw = torch.Generator().manual_seed(0)
+    credits = [torch.randn(shape, generator=draw) for shape in shapes]
+    found = normalised(credits, kind, 6)
+    assert len(found) == len(credits)
+    for one, credit in zip(found, credits, strict=True):
+        assert torch.equal(one, credit / (scales(credit, kind) * 6))

@@ -48,6 +48,13 @@ def test_bf16_rounds_inside_the_parts_and_hands_out_float32():
     assert rounded(part, x).dtype == torch.float32 and 1e-4 < error < 1e-1
 
 
+def test_bf16_keeps_no_rounded_weight_from_call_to_call():
+    """In a CUDA graph it would be the graph's memory, and the next replay would overwrite it."""
+    found = []
+    runner("bf16", torch.device("cpu"))(lambda x: found.append(torch.is_autocast_cache_enabled()) or x, torch.ones(1))
+    assert found == [False]
+
+
 @pytest.mark.parametrize("method", ["bp", "dfa", "state_bridge"])
 def test_bf16_trains_nearly_as_fp32_does_with_float32_weights(method):
     rounded, exact = Trainer(tiny_task(method=method, precision="bf16")), Trainer(tiny_task(method=method))

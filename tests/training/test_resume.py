@@ -8,9 +8,10 @@ import torch
 from fa_registry.errors import IntegrityError, Interrupted
 from fa_registry.training.loop import EpochRow, train
 from fa_registry.training.resume import ResumeFile
+from fa_registry.training.task import prepare
 from fa_registry.training.trainer import Trainer
-from tests.helpers.nets import short_task
-from tests.helpers.small import Recorder, tiny_task, trained, weights_equal
+from tests.helpers.nets import of, short_task
+from tests.helpers.small import Recorder, tiny_spec, tiny_task, trained, weights_equal
 
 
 @pytest.mark.parametrize("method", ["bp", "fa", "dfa"])
@@ -79,6 +80,38 @@ def test_the_optimisers_moments_travel_along(tmp_path):
         name for name, draw in fresh.generators.items() if not torch.equal(draw.get_state(), unmoved[name].get_state())
     }
     assert moved == {"data_order", "augmentation"}  # dfa asks for no draw, resmlp has no noise
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        pytest.param(
+            "cuda",
+            marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")],
+        ),
+    ],
+)
+def test_moments_lie_in_memory_as_their_kernels_do(tmp_path, device):
+    """A GPU's kernels have channels last; its fused AdamW takes moments of the same strides and no others."""
+    spec = tiny_spec(**of("small_cnn", device=device))
+
+    def fresh():
+        task = prepare(spec, torch.device(device))
+        task.network.to(memory_format=torch.channels_last)
+        return Trainer(task)
+
+    first, again = fresh(), fresh()
+    first.run_epoch()
+    file = ResumeFile(tmp_path, "id")
+    file.write(first, [])
+    file.read_into(again)
+    for old, new in zip(first.parameters, again.parameters, strict=True):
+        for name in ("exp_avg", "exp_avg_sq"):
+            before, after = (trainer.optimizer.state[one][name] for trainer, one in ((first, old), (again, new)))
+            assert torch.equal(before, after) and before.stride() == after.stride() == new.stride()
+            assert not after.requires_grad
+    assert first.run_epoch()["loss_train"].value == pytest.approx(again.run_epoch()["loss_train"].value, rel=1e-6)
 
 
 def test_the_feedback_state_travels_along(tmp_path):

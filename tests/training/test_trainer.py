@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
@@ -39,3 +41,28 @@ def test_an_epoch_trains_with_process_noise_from_the_runs_own_stream():
     assert not drawn
     assert not torch.equal(still.blocks[0].a.weight, shaken.blocks[0].a.weight)
     assert kept or still is not shaken
+
+
+def test_a_run_that_fails_in_an_epoch_lets_the_card_finish_what_it_began(monkeypatch):
+    """Its memory is given to the runs beside it at once, and the card is still at work on the steps before."""
+
+    class Stream:
+        def __init__(self):
+            self.heard = []
+
+        def wait_stream(self, other):
+            self.heard.append("waits for the others")
+
+        def synchronize(self):
+            self.heard.append("finishes")
+
+    trainer = Trainer(tiny_task())
+    trainer._stream = Stream()
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    trainer.begin_epoch()
+    assert set(trainer._stream.heard) == {"waits for the others"}
+    monkeypatch.setattr(Trainer, "step", lambda self, images, labels: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        trainer.begin_epoch()
+    assert trainer._stream.heard[-1] == "finishes"
