@@ -12,7 +12,7 @@ help:
 	@echo "make test-long  the paper's pipeline on embedded data, which takes minutes"
 	@echo "make check  the linter and the fast tests"
 	@echo "make ui     MLflow's pages on http://127.0.0.1:5000"
-	@echo "make bench  measured comparisons, as ratios"
+	@echo "make bench  measured comparisons, as ratios, in some minutes"
 	@echo "make bench-gpu  the same on a CUDA device"
 	@echo "make clean  remove the environment and everything generated; runs and reports stay"
 

@@ -9,33 +9,23 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
 import json
 import multiprocessing
-import os
 import sys
-import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 
-import numpy as np
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
 
-from benchmarks.published_loop import PublishedLoop
-from benchmarks.timing import Spread, ratios
-from fa_registry.datasets import cifar10
-from fa_registry.datasets._torchvision import torchvision_datasets
+from benchmarks.published_epoch import WORKERS, PublishedEpoch
+from benchmarks.timing import Spread, by_the_clock, on_cores, ratios
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import Task, prepare
+from fa_registry.training.task import prepare
 from fa_registry.training.trainer import Trainer
 
-IMAGES, BATCH, WORKERS, CORES, ROUNDS = 5_000, 128, 2, 2, 5
+IMAGES, BATCH, CORES, ROUNDS = 5_000, 128, 2, 5
 STEPS = -(-IMAGES // BATCH)
 PUBLISHED, OURS, JOBS = f"published, {WORKERS} loader workers", "ours, one process", "ours, a process a core"
 SPEC = {"method": "dfa", "architecture": "resmlp", "dataset": f"cifar_shaped:{IMAGES}", "seed": 42, "epochs": 1}
@@ -54,33 +44,6 @@ class Throughput:
         return max(one.median for one in self.ratio.values()) >= TARGET
 
 
-class PilImages(Dataset):
-    """Random photographs as torchvision's CIFAR10 hands them out, through the published transform."""
-
-    def __init__(self):
-        torchvision_datasets()  # mends torchvision's import beside a CPU torch
-        transforms = importlib.import_module("torchvision.transforms")
-        size, transform = cifar10.CARD.image_shape[1], cifar10.PLUGIN.transform
-        self.to_image = importlib.import_module("PIL.Image").fromarray
-        self.transform = transforms.Compose(
-            [
-                transforms.RandomCrop(size, padding=transform.padding),
-                transforms.RandomHorizontalFlip(),
-                transforms.ToTensor(),
-                transforms.Normalize(transform.mean, transform.std),
-            ]
-        )
-        draw = np.random.default_rng(0)
-        self.pixels = draw.integers(256, size=(IMAGES, size, size, 3), dtype=np.uint8)
-        self.labels = draw.integers(cifar10.CARD.classes, size=IMAGES)
-
-    def __len__(self) -> int:
-        return IMAGES
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        return self.transform(self.to_image(self.pixels[index])), int(self.labels[index])
-
-
 def measure_throughput(rounds: int = ROUNDS) -> Throughput:
     """A tenth of an epoch of each in turns, the order changing; the first of each is not counted."""
     context = multiprocessing.get_context("spawn")
@@ -92,18 +55,13 @@ def measure_throughput(rounds: int = ROUNDS) -> Throughput:
                 epoch.result()
 
         epochs = {
-            PUBLISHED: (published_epoch(task), 1),
-            OURS: (Trainer(task).run_epoch, 1),
-            JOBS: (side_by_side, CORES),
+            PUBLISHED: PublishedEpoch(task, IMAGES).train_epoch,
+            OURS: Trainer(task).run_epoch,
+            JOBS: side_by_side,
         }
-        seconds: dict[str, list[float]] = {name: [] for name in epochs}
-        for turn in range(rounds + 1):
-            for name in sorted(epochs, reverse=bool(turn % 2)):
-                run, trained = epochs[name]
-                start = time.perf_counter()
-                run()
-                if turn:
-                    seconds[name].append((time.perf_counter() - start) / (trained * STEPS))
+        clock = by_the_clock(epochs, rounds)
+    trained = {PUBLISHED: STEPS, OURS: STEPS, JOBS: CORES * STEPS}
+    seconds = {name: [value / trained[name] for value in values] for name, values in clock.items()}
     return Throughput(
         {name: 1e3 * median(values) for name, values in seconds.items()},
         {name: ratios(seconds[PUBLISHED], seconds[name]) for name in (OURS, JOBS)},
@@ -120,32 +78,6 @@ def _begin() -> None:
 
 def _epoch() -> None:
     _worker["trainer"].run_epoch()
-
-
-@contextmanager
-def on_cores(count: int) -> Iterator[None]:
-    """Keep this process, and the workers it starts, on so many cores, where the system can (Linux)."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(before)[:count])
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-def published_epoch(task: Task) -> Callable[[], None]:
-    """Its workers stay alive from one epoch to the next, in its favour."""
-    loop = PublishedLoop(task)
-    loader = DataLoader(PilImages(), BATCH, shuffle=True, num_workers=WORKERS, persistent_workers=True)
-
-    def run() -> None:
-        for images, labels in loader:
-            loop.step(images, labels)
-
-    return run
 
 
 def throughput_lines(found: Throughput) -> list[str]:

@@ -1,93 +1,113 @@
 """A store of many finished runs without the training: each a copy of a run that was trained, under a specification of its own.
 
-What lies in it is what RunWriter would have written (files, digests, tags, params, latest metrics), so that every verb takes it for
-real; only measuring such a run again would find that its figures belong to another seed.
+What lies in it is what RunWriter would have written, row by row and file by file, so that every verb takes it for real; only
+measuring such a run again would find that its figures belong to another seed. Files that are alike are hard links, and the rows
+go into MLflow's tables by SQL: 7 ms a run instead of 100. Filling is python -m benchmarks.filled_store FOLDER RUNS.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
-import tempfile
+import sqlite3
+import sys
+import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from benchmarks.filled_study import study_text
 from fa_registry import jsonio
 from fa_registry.commands.study import run_study
 from fa_registry.records import RunSpec
 from fa_registry.studies.study import load_study
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import Point, StoredRun
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.writer import folder_digests
 from fa_registry.training.naming import run_name, setting_label
 
-PER_SEED = 5  # runs: four methods and their frozen control
-STUDY = """
-name = "filled"
-title = "A registry of many runs"
-edition = "2026-11"
-cost = "nothing: its runs are copies"
-
-[recipe]
-epochs = 3
-
-[[grid]]
-methods = ["bp", "fa", "dfa"]
-architectures = ["resmlp"]
-datasets = ["digits"]
-seeds = {seeds}
-architecture_options = {{ d_hidden = 16, num_blocks = 4 }}
-
-[[grid]]
-methods = ["dfa"]
-architectures = ["resmlp"]
-datasets = ["digits"]
-seeds = {seeds}
-penalties = [0.01]
-architecture_options = {{ d_hidden = 16, num_blocks = 4 }}
-"""
+TABLES = {name: "run_uuid" for name in ("runs", "tags", "params", "metrics", "latest_metrics")}
+TABLES |= {"inputs": "destination_id"}  # MLflow's tables: the column that names the run
 
 
 def fill(folder: Path, runs: int) -> str:
-    """Make folder/study.toml of so many runs (rounded up to whole seeds) and a store that holds them; returns its URI."""
-    uri, study = f"sqlite:///{folder / 'mlflow.db'}", folder / "study.toml"
-    study.write_text(STUDY.format(seeds=[0]), encoding="utf-8")
+    """Make folder/study.toml of so many runs and a store that holds them; returns its URI."""
+    database, study = folder / "mlflow.db", folder / "study.toml"
+    uri = f"sqlite:///{database}"
+    study.write_text(study_text(1), encoding="utf-8")
     run_study(str(study), {"device": "cpu"}, uri, jobs=1)
-    tracker = MlflowTracker(uri)
-    models = {run.tags["fa.method"]: run for run in tracker.search({schema.TAG_KIND: "run"})}
-    study.write_text(STUDY.format(seeds=list(range(-(-runs // PER_SEED)))), encoding="utf-8")
-    present = {run.tags[schema.TAG_SPEC] for run in models.values()}
-    for spec in load_study(str(study), {"device": "cpu"}).specs:
-        if spec.identity not in present:
-            _copy(tracker, models[spec.method_label], spec)
+    study.write_text(study_text(runs), encoding="utf-8")
+    trained = MlflowTracker(uri).search({schema.TAG_KIND: "run"})
+    present = {run.tags[schema.TAG_SPEC] for run in trained}
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.row_factory = sqlite3.Row
+        models = {run.tags[schema.TAG_METHOD]: Model.of(connection, run.run_id) for run in trained}
+        for spec in load_study(str(study), {"device": "cpu"}).specs:
+            if spec.identity not in present:
+                models[spec.method_label].copy(connection, spec)
     return uri
 
 
-def _copy(tracker: MlflowTracker, model: StoredRun, spec: RunSpec) -> None:
-    source = tracker.artifact(model.run_id, schema.SPEC).parent
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        shutil.copytree(source, folder, dirs_exist_ok=True)
-        (folder / schema.SPEC).write_text(jsonio.pretty(spec), encoding="utf-8")
-        provenance = json.loads((folder / schema.PROVENANCE).read_text(encoding="utf-8"))
-        (folder / schema.PROVENANCE).unlink()
-        provenance["digests"] = folder_digests(folder)
-        (folder / schema.PROVENANCE).write_text(jsonio.pretty(provenance), encoding="utf-8")
-        seal = jsonio.digest_of(folder_digests(folder))
-        tags = {
-            **schema.tags(spec, setting_label(spec), "filled"),
-            schema.TAG_STATUS: "complete",
-            schema.TAG_ARTIFACTS: seal,
+@dataclass(frozen=True)
+class Model:
+    """A run that was trained: its rows by table, its artifacts' folder, its provenance."""
+
+    run_id: str
+    rows: Mapping[str, list[dict[str, Any]]]
+    artifacts: Path
+    provenance: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, connection: sqlite3.Connection, run_id: str) -> Model:
+        rows = {
+            table: [dict(row) for row in connection.execute(f"SELECT * FROM {table} WHERE {column} = ?", (run_id,))]
+            for table, column in TABLES.items()
         }
-        run_id = tracker.create(run_name(spec), tags, schema.params(spec))
-        tracker.log(run_id, _points(folder))
-        tracker.upload(run_id, folder)
-        tracker.finish(run_id, "FINISHED")
+        artifacts = Path(rows["runs"][0]["artifact_uri"].removeprefix("file://"))
+        return cls(run_id, rows, artifacts, json.loads((artifacts / schema.PROVENANCE).read_text(encoding="utf-8")))
+
+    def copy(self, connection: sqlite3.Connection, spec: RunSpec) -> None:
+        """A run of this specification that has all that this one has."""
+        run_id, name = uuid.uuid4().hex, run_name(spec)
+        seal = self._copy_files(self.artifacts.parent.parent / run_id / self.artifacts.name, spec)
+        setting = {schema.TAG_SETTING: setting_label(spec), schema.TAG_SPEC: spec.identity}
+        values = {
+            "tags": {**setting, schema.TAG_ARTIFACTS: seal, "mlflow.runName": name},
+            "params": schema.params(spec),
+        }
+        place = self.rows["runs"][0]["artifact_uri"].replace(self.run_id, run_id)
+        for table, rows in self.rows.items():
+            changed = {TABLES[table]: run_id} | ({"name": name, "artifact_uri": place} if table == "runs" else {})
+            _insert(connection, table, [_with_value({**row, **changed}, values.get(table, {})) for row in rows])
+
+    def _copy_files(self, folder: Path, spec: RunSpec) -> str:
+        """Links to its files, with the specification and what seals it written anew; returns the seal."""
+        shutil.copytree(self.artifacts, folder, copy_function=os.link)
+        _replace(folder / schema.SPEC, jsonio.pretty(spec))
+        digests = {**self.provenance["digests"], schema.SPEC: jsonio.file_digest(folder / schema.SPEC)}
+        _replace(folder / schema.PROVENANCE, jsonio.pretty({**self.provenance, "digests": digests}))
+        return jsonio.digest_of({**digests, schema.PROVENANCE: jsonio.file_digest(folder / schema.PROVENANCE)})
 
 
-def _points(folder: Path) -> list[Point]:
-    """The metrics of the last epoch: as many keys as a run has."""
-    raw: Mapping = json.loads((folder / schema.MEASUREMENTS).read_text(encoding="utf-8"))
-    measured = jsonio.decode(schema.Measurements, raw, schema.MEASUREMENTS)
-    return [Point(key, reading.value, 3) for key, reading in schema.metrics(measured) if reading.value is not None]
+def _replace(path: Path, text: str) -> None:
+    path.unlink()  # it is a link: written to as it is, it would change in every run
+    path.write_text(text, encoding="utf-8")
+
+
+def _with_value(row: dict[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
+    """A tag or parameter with its value of this run, if it has one of its own."""
+    return {**row, "value": values[row["key"]]} if row.get("key") in values else row
+
+
+def _insert(connection: sqlite3.Connection, table: str, rows: list[dict[str, Any]]) -> None:
+    columns = ", ".join(f'"{name}"' for name in rows[0])
+    connection.executemany(
+        f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(rows[0]))})",
+        [tuple(row.values()) for row in rows],
+    )
+
+
+if __name__ == "__main__":
+    print(fill(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,8 +1,9 @@
 """python -m benchmarks.gpu [--json] [--record]: training on a CUDA device, alone, side by side, and beside the published loop.
 
 resmlp D = 256, L = 4 by dfa on 50,000 images of CIFAR's shape, 100 epochs with all that a run measures by epoch, trained once
-alone and eight times side by side; a step of every method beside bp's; the published loop re-written, its data on the card too
-(in its favour); and the limit: the step's products and convolutions alone, in a CUDA graph. About eight minutes.
+alone and eight times side by side; the ways to train replicas (benchmarks.replicas); a step of every method beside bp's; the
+published loop re-written, its data on the card too (in its favour); the limit: the step's products and convolutions alone, in
+a CUDA graph; and what the whole paper would take (benchmarks.projection). About a quarter of an hour.
 --record keeps the answers in docs/measured/gpu.json, from which docs/performance.md is made.
 """
 
@@ -21,7 +22,9 @@ import torch
 
 from benchmarks.clock import ratio, seconds
 from benchmarks.products import Limit, steps_of
+from benchmarks.projection import STUDY, Projection, project_study, projection_lines
 from benchmarks.published_loop import PublishedLoop
+from benchmarks.replicas import compare_ways, way_lines
 from benchmarks.timing import Spread
 from fa_registry import methods
 from fa_registry.datasets import cifar_shaped
@@ -36,12 +39,8 @@ from fa_registry.training.trainer import Trainer
 MEASURED = Path(__file__).resolve().parent.parent / "docs" / "measured" / "gpu.json"
 BASE = {"method": "dfa", "architecture": "resmlp", "dataset": cifar_shaped.PLUGIN.card.name, "seed": 42, "epochs": 100}
 REPLICAS, ROUNDS, STEPS = 8, 7, 50
-ALONE, BESIDE, METHOD, CONV = (
-    6.0,
-    2.0,
-    3.0,
-    0.40,
-)  # seconds a run, seconds a run, a method's step / bp's, share of the limit
+ALONE, BESIDE = 6.0, 2.0  # seconds a run of 100 epochs
+METHOD, CONV = 3.0, 0.40  # a method's step / bp's; share of its limit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +48,7 @@ class Gpu:
     """alone, side_by_side: seconds a run of 100 epochs. published: its step / ours. methods: step / bp's, by name.
 
     limit: share of its products' time that a step reaches, by network; stepping: how each method's steps were taken.
+    ways: to train replicas, microseconds a step of a run.
     """
 
     device: str
@@ -60,13 +60,17 @@ class Gpu:
     limit: dict[str, Spread]
     gflop: dict[str, float]
     stepping: dict[str, str]
+    ways: dict[str, Spread]
+    projection: Projection
 
     @classmethod
     def of(cls, measured: Mapping[str, Any]) -> Gpu:
         """From what --record kept."""
         fields = {field.name: measured[field.name] for field in dataclasses.fields(cls)}
-        spreads = {name: {key: Spread(**one) for key, one in fields[name].items()} for name in ("methods", "limit")}
-        return cls(**{**fields, **spreads, "published": Spread(**fields["published"])})
+        for name in ("methods", "limit", "ways"):
+            fields[name] = {key: Spread(**one) for key, one in fields[name].items()}
+        fields["projection"] = Projection.of(fields["projection"])
+        return cls(**{**fields, "published": Spread(**fields["published"])})
 
 
 class Silent:
@@ -76,24 +80,37 @@ class Silent:
         return None
 
 
-def measure_gpu(device: torch.device, base: dict = BASE, steps: int = STEPS, rounds: int = ROUNDS) -> Gpu:
-    """All of it. device: CUDA; a CPU only to see that it runs."""
-    task = _task(device, base)
-    limits = {name: Limit.of(_task(device, {**base, **change})) for name, change in NETWORKS.items()}
+def measure_gpu(
+    device: torch.device,
+    base: dict = BASE,
+    steps: int = STEPS,
+    rounds: int = ROUNDS,
+    replicas: int = REPLICAS,
+    study: str = STUDY,
+    **how: Any,
+) -> Gpu:
+    """All of it. device: CUDA; a CPU, with fewer of everything, only to see that it runs. how: see projection.project."""
+
+    def trainer(**change: Any) -> Trainer:
+        return Trainer(prepare(parse_spec({**base, **change, "device": device.type}), device))
+
+    limits = {name: Limit.of(trainer(**change).task) for name, change in NETWORKS.items()}
     names = [name for name in methods.CATALOG.names() if methods.CATALOG.get(name).card.supports(base["architecture"])]
-    trainers = {name: Trainer(_task(device, {**base, "method": name})) for name in names}
-    timed = {name: steps_of(trainer, steps) for name, trainer in trainers.items()}
+    trainers = {name: trainer(method=name) for name in names}
+    timed = {name: steps_of(one, steps) for name, one in trainers.items()}
     against_bp = {name: ratio(timed[name], timed["bp"], rounds, device) for name in names if name != "bp"}
     return Gpu(
         gpu_name(device) or "CPU",
         torch.__version__,
-        seconds(lambda: in_one_go(training(Trainer(task), Silent())), device),
-        _side_by_side(device, base) / REPLICAS,
-        ratio(_published(task, steps), timed["dfa"], rounds, device),
+        seconds(lambda: in_one_go(training(trainer(), Silent())), device),
+        _side_by_side([trainer(seed=seed) for seed in range(replicas)], device) / replicas,
+        ratio(_published(trainer().task, steps), timed["dfa"], rounds, device),
         against_bp,
         {name: limit.share(steps, rounds) for name, limit in limits.items()},
         {name: limit.flop / 1e9 for name, limit in limits.items()},
-        {name: trainer.stepping for name, trainer in trainers.items()},
+        {name: one.stepping for name, one in trainers.items()},
+        compare_ways(lambda seed: trainer(seed=seed), replicas, steps, rounds),
+        project_study(study, device, replicas=replicas, steps=steps, **how),
     )
 
 
@@ -103,10 +120,6 @@ NETWORKS = {
     "small_resnet, bp": {"architecture": "small_resnet", "method": "bp"},
     "vit_mini, dfa": {"architecture": "vit_mini"},
 }
-
-
-def _task(device: torch.device, fields: dict) -> Task:
-    return prepare(parse_spec({**fields, "device": device.type}), device)
 
 
 def _published(task: Task, count: int) -> Callable[[], None]:
@@ -120,8 +133,7 @@ def _published(task: Task, count: int) -> Callable[[], None]:
     return run
 
 
-def _side_by_side(device: torch.device, base: dict) -> float:
-    trainers = [Trainer(_task(device, {**base, "seed": seed})) for seed in range(REPLICAS)]
+def _side_by_side(trainers: list[Trainer], device: torch.device) -> float:
     failed: list[str] = []
 
     def hear(event: object) -> None:
@@ -131,7 +143,7 @@ def _side_by_side(device: torch.device, base: dict) -> float:
     def steps(trainer: Trainer, stop: Callable[[], bool], report: Callable[[object], None]) -> object:
         return training(trainer, Silent(), stop)
 
-    taken = seconds(lambda: run_side_by_side(trainers, steps, REPLICAS, lambda: False, hear), device)
+    taken = seconds(lambda: run_side_by_side(trainers, steps, len(trainers), lambda: False, hear), device)
     if failed:
         raise RuntimeError(failed[0])
     return taken
@@ -155,7 +167,7 @@ def gpu_lines(found: Gpu) -> list[str]:
     for name, spread in sorted(found.methods.items(), key=lambda item: item[1].median):
         verdict = "met" if spread.median <= METHOD else "MISSED"
         lines.append(f"  {name + ' / bp':<30}{_words(spread)}    aim ≤ {METHOD:g}: {verdict}; {found.stepping[name]}")
-    return lines
+    return [*lines, "", *way_lines(found.ways), "", *projection_lines(found.projection)]
 
 
 def _words(spread: Spread) -> str:

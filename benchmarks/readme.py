@@ -7,8 +7,6 @@ docs/measured/; without it the tables between README's markers are only written 
 from __future__ import annotations
 
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -17,13 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import end_to_end
+from benchmarks.recording import FOLDER, ROOT, recorded, stamp
 from benchmarks.tables import header, inserted, line, row
-from fa_registry import jsonio, provenance
+from fa_registry import jsonio
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import AuditReport
 
-ROOT = Path(__file__).resolve().parent.parent
-MEASURED = ROOT / "docs" / "measured" / "first_light.json"
+MEASURED = FOLDER / "first_light.json"
 BEGIN = "<!-- measured: python -m benchmarks.readme --record -->"
 REPEATS = 5
 RATIOS = {  # a recorded ratio: its words in README, and the aim
@@ -45,8 +44,7 @@ def record() -> dict[str, Any]:
         report = jsonio.decode(AuditReport, json.loads((work / "reports" / "audit.json").read_text()))
         bench = json.loads(_run([sys.executable, "-m", "benchmarks", "--json"], ROOT))
     return {
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": f"{provenance.hardware()['cpu']}, {os.cpu_count()} cores, {platform.system()}",
+        **stamp(),
         "seconds": {
             "environment": environment,
             "study, audit and report": study,
@@ -88,6 +86,7 @@ def render(measured: Mapping[str, Any]) -> str:
         lines.append(
             f"| data and step together, CIFAR-shaped, two cores, published / {name} | {spread} | ≥ 4 by either |"
         )
+    lines += _whole()
     for name, one in overheads.items():
         lines += [
             f"| measuring every epoch, whole test set included, {name}, of training "
@@ -96,6 +95,16 @@ def render(measured: Mapping[str, Any]) -> str:
             f"| tracking, {name}, of training | {one['tracking_share']:.1%} | ≤ 3 % |",
         ]
     return "\n".join(lines)
+
+
+def _whole() -> list[str]:
+    """Rows of whole epochs, which have a record of their own; none where there is none."""
+    kept, lines = recorded(end_to_end.MEASURED), []
+    for words, one in end_to_end.EndToEnd.of(kept).ratio.items() if kept else ():
+        least = end_to_end.COMPARED[words][2]
+        spread, aim = f"{one.median:.2f} ({one.low:.2f} to {one.high:.2f})", f"≥ {least:g} " if least else ""
+        lines.append(f"| CIFAR-shaped, two cores, {words} | {spread} | {aim}|")
+    return lines
 
 
 def _make_environment(folder: Path) -> None:

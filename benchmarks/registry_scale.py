@@ -1,6 +1,6 @@
 """Judging and rendering a registry of logged runs: seconds a record and peak memory, each size in a process of its own.
 
-python -m benchmarks.registry_scale [SIZE ...] [--json]: 125 runs in 17 settings, then 2,500 and 10,000.
+python -m benchmarks.registry_scale [SIZE ...] [--json] [--record]: 125 runs in 17 settings, then 2,500 and 10,000.
 The runs are made up (benchmarks/synthetic.py); reading them from a store is not timed.
 """
 
@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.recording import FOLDER, ROOT, add_options, tell
 from benchmarks.synthetic import registry
 from fa_registry.protocol.engine import judge_all, second_opinions
 from fa_registry.protocol.grouping import groups
@@ -28,7 +29,7 @@ SIZES = (125, 2500, 10000)
 LEADING, OTHERS = "2026-11", ("2026-05", "2026-04")
 SECONDS_TARGET, INDEX_TARGET = 5.0, 1_000_000  # for 125 runs: judging and rendering; bytes of index.html
 RATIO_TARGET, MEMORY_TARGET = 1.2, 1024.0  # of the two largest sizes' seconds a record; MiB
-ROOT = Path(__file__).parent.parent
+MEASURED = FOLDER / "registry_scale.json"
 
 
 @dataclass(frozen=True)
@@ -97,19 +98,24 @@ def scale_lines(found: Sequence[Scale]) -> list[str]:
     """The table people read, and whether the targets are met."""
     lines = [f"judging by {LEADING} with {len(OTHERS)} second opinions, and rendering; made-up runs, one process"]
     lines += [line for one in found for line in _size_lines(one)]
-    first, last = found[0], found[-1]
+    return lines + [f"  target {what}: {'met' if met else 'MISSED'} ({value})" for what, value, met in targets(found)]
+
+
+def targets(found: Sequence[Scale]) -> list[tuple[str, str, bool]]:
+    """(what is aimed at, what was found, whether it is met), as far as these sizes can tell."""
+    first, last, judged = found[0], found[-1], []
     if first.records == SIZES[0]:
         what = f"{first.records} runs ≤ {SECONDS_TARGET:g} s of CPU"
-        lines.append(_target(what, first.cpu <= SECONDS_TARGET, f"{first.cpu:.1f} s"))
+        judged.append((what, f"{first.cpu:.1f} s", first.cpu <= SECONDS_TARGET))
         what = f"index of {first.records} runs ≤ {INDEX_TARGET:,} bytes"
-        lines.append(_target(what, first.index_bytes <= INDEX_TARGET, f"{first.index_bytes:,}"))
+        judged.append((what, f"{first.index_bytes:,}", first.index_bytes <= INDEX_TARGET))
     if len(found) > 1:
         before = found[-2]
         ratio = last.milliseconds_a_record / before.milliseconds_a_record
         what = f"time a record, {last.records:,} / {before.records:,}, ≤ {RATIO_TARGET:g}"
-        lines.append(_target(what, ratio <= RATIO_TARGET, f"{ratio:.2f}"))
-    lines.append(_target(f"peak memory ≤ {MEMORY_TARGET:g} MiB", last.peak <= MEMORY_TARGET, f"{last.peak:.0f} MiB"))
-    return lines
+        judged.append((what, f"{ratio:.2f}", ratio <= RATIO_TARGET))
+    what = f"peak memory ≤ {MEMORY_TARGET:g} MiB"
+    return [*judged, (what, f"{last.peak:.0f} MiB", last.peak <= MEMORY_TARGET)]
 
 
 def _size_lines(one: Scale) -> list[str]:
@@ -121,21 +127,17 @@ def _size_lines(one: Scale) -> list[str]:
     ]
 
 
-def _target(what: str, met: bool, found: str) -> str:
-    return f"  target {what}: {'met' if met else 'MISSED'} ({found})"
-
-
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.registry_scale", description=__doc__)
     parser.add_argument("sizes", nargs="*", type=int, metavar="SIZE", help="how many runs, smallest first")
-    parser.add_argument("--json", action="store_true", help="print one JSON list instead of the table")
+    add_options(parser, MEASURED)
     parser.add_argument("--one", type=int, metavar="SIZE", help="measure one size in this process and print its JSON")
     options = parser.parse_args(arguments)
     if options.one:
         print(json.dumps(asdict(measure(options.one)), allow_nan=False))
         return
     found = measure_sizes(options.sizes or SIZES)
-    print(json.dumps([asdict(one) for one in found], indent=2) if options.json else "\n".join(scale_lines(found)))
+    tell({"sizes": [asdict(one) for one in found]}, scale_lines(found), options, MEASURED)
 
 
 if __name__ == "__main__":

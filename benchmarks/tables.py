@@ -48,6 +48,11 @@ def line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def verdict(met: bool) -> str:
+    """Of an aim, in a word."""
+    return "met" if met else "missed"
+
+
 def readings(group: Group, name: str) -> list[Reading]:
     """A scalar of every run."""
     return [run.record.measurements.scalars[name] for run in group.runs]

@@ -7,9 +7,11 @@ medians is the wrong figure here: the median of the rounds' ratios is the right 
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -50,6 +52,35 @@ def seconds_per_call(work: Callable[[], object], calls: int) -> float:
     return (time.process_time() - start) / calls
 
 
+def by_the_clock(candidates: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of wall clock, one figure a round, for work that is done in several processes; each runs once untimed first.
+
+    The order is reversed from round to round.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    for turn in range(rounds + 1):
+        for name in sorted(candidates, reverse=bool(turn % 2)):
+            start = time.perf_counter()
+            candidates[name]()
+            if turn:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
 def ratios(numerator: Sequence[float], denominator: Sequence[float]) -> Spread:
     """Spread of the ratios, round by round."""
     return Spread.of([above / below for above, below in zip(numerator, denominator, strict=True)])
+
+
+@contextmanager
+def on_cores(count: int) -> Iterator[None]:
+    """Keep this process, and the workers it starts, on so many cores, where the system can (Linux)."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

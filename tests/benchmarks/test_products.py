@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 
 import torch
 
-from benchmarks.gpu import Gpu, gpu_lines
 from benchmarks.products import Limit, StepProducts
-from benchmarks.timing import Spread
 from tests.helpers.small import tiny_task
 
 
@@ -31,13 +27,3 @@ def test_the_flop_of_a_dfa_step_are_counted_product_by_product():
     inputs, width, classes, batch = math.prod(task.card.image_shape), 16, 10, 128
     products = 2 * inputs * width + 2 * (6 * width * width) + 3 * width * classes + 3 * width * classes
     assert Limit.of(task).flop == 2 * batch * products
-
-
-def test_the_table_says_which_aims_are_missed():
-    spread = Spread(0.3, 0.2, 0.4)
-    limit, gflop, stepping = {"small_resnet, dfa": spread}, {"small_resnet, dfa": 1.0}, {"fa": "CUDA graph"}
-    found = Gpu("a card", "2", 7.0, 1.5, spread, {"fa": spread}, limit, gflop, stepping)
-    lines = gpu_lines(Gpu.of(json.loads(json.dumps(dataclasses.asdict(found)))))
-    assert "aim ≤ 6: MISSED" in lines[1] and "aim ≤ 2: met" in lines[2]
-    assert any("small_resnet" in line and "aim ≥ 40%: MISSED" in line for line in lines)
-    assert lines[-1].startswith("  fa / bp") and lines[-1].endswith("aim ≤ 3: met; CUDA graph")

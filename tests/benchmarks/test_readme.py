@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from benchmarks import end_to_end
 from benchmarks.overheads import MEASURING_TARGET, TRACKING_TARGET
 from benchmarks.readme import BEGIN, MEASURED, RATIOS, ROOT, render
 from benchmarks.step_time import FUSED, LAYER, TARGET
@@ -49,6 +50,16 @@ def test_every_ratio_is_shown_with_what_it_compares(rows):
         f"dfa / {LAYER}: the order of the work, and a fused AdamW",
         f"dfa / {FUSED}: the order of the work alone",
     ]
+
+
+def test_whole_epochs_stand_there_with_their_aim_once_they_are_recorded(monkeypatch, tmp_path):
+    measured, words = json.loads(MEASURED.read_text()), next(iter(end_to_end.COMPARED))
+    kept = tmp_path / "kept.json"
+    monkeypatch.setattr(end_to_end, "MEASURED", kept)
+    assert words not in render(measured)
+    ratio = dict.fromkeys(end_to_end.COMPARED, {"median": 6.5, "low": 6.0, "high": 7.0})
+    kept.write_text(json.dumps({"seconds": {}, "ratio": ratio}), encoding="utf-8")
+    assert f"| CIFAR-shaped, two cores, {words} | 6.50 (6.00 to 7.00) | ≥ 6 |" in render(measured)
 
 
 def test_the_aim_stands_at_all_of_measuring_and_its_part_has_none(rows):

@@ -1,0 +1,83 @@
+"""docs/performance.md on large registries: made-up records, stores that every verb reads, runs that are measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from benchmarks import audit_again, registry_scale, store_scale
+from benchmarks.recording import recorded, where
+from benchmarks.tables import line, verdict
+from benchmarks.verb_cost import Cost
+
+NOT_YET = "Not measured yet: `python -m {} --record`.\n"
+
+
+def stores() -> Iterator[str]:
+    """The section."""
+    yield "## Large registries\n"
+    yield "CPU seconds · seconds by the clock · peak memory of whole commands on two cores, imports and pages included.\n"
+    yield from _every_verb()
+    yield from _measured_again()
+    yield from _made_up()
+
+
+def _every_verb() -> Iterator[str]:
+    kept = recorded(store_scale.MEASURED)
+    if kept is None:
+        yield NOT_YET.format("benchmarks.store_scale")
+        return
+    found = [store_scale.StoreScale.of(one) for one in kept["sizes"]]
+    yield f"{where(kept, 'benchmarks.store_scale')}:"
+    yield "copies of runs that were trained, 25 seeds a setting.\n"
+    yield line(["command", *(f"{one.runs:,} runs" for one in found), "CPU, a further run"])
+    yield "|---|" + "---:|" * (len(found) + 1)
+    for words in store_scale.VERBS:
+        each = store_scale.slope(found, words)
+        further = f"{1e3 * each:.1f} ms" if each is not None else ""
+        yield line([words, *(_cost(one.costs[words]) for one in found), further])
+    yield ""
+    yield from _aims(store_scale.targets(found))
+
+
+def _measured_again() -> Iterator[str]:
+    kept = recorded(audit_again.MEASURED)
+    if kept is None:
+        yield NOT_YET.format("benchmarks.audit_again")
+        return
+    found = audit_again.AuditAgain.of(kept)
+    yield f"{where(kept, 'benchmarks.audit_again')}:"
+    yield "runs that were really trained, resmlp D = 256, L = 4 on digits.\n"
+    yield line(["command", f"{found.runs:,} runs"])
+    yield "|---|---:|"
+    for words, cost in found.costs.items():
+        yield line([words, _cost(cost)])
+    yield ""
+    yield from _aims(audit_again.targets(found))
+
+
+def _made_up() -> Iterator[str]:
+    kept = recorded(registry_scale.MEASURED)
+    if kept is None:
+        yield NOT_YET.format("benchmarks.registry_scale")
+        return
+    found = [registry_scale.Scale(**one) for one in kept["sizes"]]
+    yield f"{where(kept, 'benchmarks.registry_scale')}:"
+    yield "judging and rendering made-up records alone, in one process.\n"
+    yield line(["records", "settings", "forms", "CPU", "CPU a record", "peak memory", "index", "all pages"])
+    yield "|---:|" + "---:|" * 7
+    for one in found:
+        counts = [f"{one.records:,}", f"{one.settings:,}", f"{one.forms:,}", f"{one.cpu:.1f} s"]
+        sizes = [f"{one.peak:.0f} MiB", f"{one.index_bytes / 1e6:.2f} MB", f"{one.bytes_written / 1e6:.0f} MB"]
+        yield line([*counts, f"{one.milliseconds_a_record:.1f} ms", *sizes])
+    yield ""
+    yield from _aims(registry_scale.targets(found))
+
+
+def _cost(cost: Cost) -> str:
+    return f"{cost.cpu:.1f} · {cost.wall:.1f} s · {cost.peak:.0f} MiB"
+
+
+def _aims(targets: Iterable[tuple[str, str, bool]]) -> Iterator[str]:
+    for what, value, met in targets:
+        yield f"- Aim, {what}: {value}, {verdict(met)}."
+    yield ""

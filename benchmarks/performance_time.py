@@ -1,0 +1,86 @@
+"""docs/performance.md on where the time goes: shares of what was measured, and what they come from in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchmarks import audit_again, store_scale
+from benchmarks.recording import recorded
+from benchmarks.tables import line
+from benchmarks.tasks import EPOCHS
+
+WORDS = """
+- **A step** is bound by its matrix products. The rest are LayerNorm, GELU, the credits' normalisation and the launch of some
+  eighty operations. oneDNN multiplies where the processor has AVX-512, torch's own library elsewhere
+  ([decision 0010](decisions/0010-onednn-linear.md)).
+- **Against the published loop** the step saves a second forward pass, an optimizer a block and a host read a step; the data
+  path saves PIL images one by one. Processes of one thread beat threads: `--jobs` defaults to one process a core.
+- **Measuring** costs a forward pass over the whole test set, each epoch. On digits an epoch is 12 steps, and no way of
+  measuring is cheap beside that ([decision 0009](decisions/0009-what-measuring-may-cost.md)).
+- **A large store** is read in pages of a thousand runs: no verb asks once a run for anything but the files of the runs that it
+  audits. Most of an audit of logged figures is drawing and writing pages; importing torch and MLflow takes seconds of every
+  command that needs them.
+- **A GPU** step is captured in a CUDA graph, and eight runs share the card in turns of one thread
+  ([decision 0028](decisions/0028-one-card-many-runs.md)). Nothing inside a step is read on the host, which a test holds for
+  every method and architecture. ep and predictive_coding relax their states for twenty steps a batch: no way of launching
+  them makes them cost three times bp.
+"""
+
+
+def where_the_time_goes(measured: Mapping[str, Any]) -> Iterator[str]:
+    """The section. measured: by benchmarks.readme."""
+    yield "## Where the time goes\n"
+    yield line(["of", "part", "share"])
+    yield "|---|---|---:|"
+    rows = [*_step(measured["bench"]["step"]["limit"])]
+    for one in measured["bench"]["overheads"]:
+        rows += _epoch(one)
+    for row in (*rows, *_stores(), *_again()):
+        yield line(row)
+    yield WORDS
+
+
+def _step(limit: Mapping[str, Any]) -> Iterator[list[str]]:
+    """By its limit: what the products and the optimizer would take alone, and all the rest."""
+    reached = limit["share"]["median"]
+    products = limit["flop"] / limit["gemm_rate"] / limit["floor"] * reached
+    yield ["a dfa step", "its products, at the rate they reach alone", f"{products:.0%}"]
+    yield ["", "AdamW's traffic, at the rate of a copy", f"{reached - products:.0%}"]
+    yield ["", "everything else", f"{1 - reached:.0%}"]
+
+
+def _epoch(one: Mapping[str, Any]) -> Iterator[list[str]]:
+    tracking = one["tracking"]["seconds_per_epoch"] + one["tracking"]["seconds_per_run"] / EPOCHS
+    parts = {
+        "steps": one["training"],
+        "accuracy on the whole test set": one["accuracy"],
+        "diagnostics: passes in float32 and float64": one["float32"] + one["float64"],
+        "diagnostics: arithmetic": one["arithmetic"],
+        "tracking": tracking,
+    }
+    whole = sum(parts.values())
+    for index, (part, seconds) in enumerate(parts.items()):
+        yield [f"an epoch of {one['steps']} steps, {one['name']}" if not index else "", part, f"{seconds / whole:.1%}"]
+
+
+def _stores() -> Iterator[list[str]]:
+    """Of the largest store's audit: what each run adds, and what comes before any run."""
+    kept = recorded(store_scale.MEASURED)
+    if kept is None or len(kept["sizes"]) < 2:
+        return
+    found = [store_scale.StoreScale.of(one) for one in kept["sizes"]]
+    runs, cost = found[0].runs, found[0].costs[store_scale.AUDIT].cpu
+    own = runs * store_scale.slope(found, store_scale.AUDIT) / cost
+    yield [f"an audit of {runs:,} logged runs", "reading, judging, drawing and logging, by run", f"{own:.0%}"]
+    yield ["", "imports and whatever does not grow with the runs", f"{1 - own:.0%}"]
+
+
+def _again() -> Iterator[list[str]]:
+    kept = recorded(audit_again.MEASURED)
+    if kept is None:
+        return
+    found = audit_again.AuditAgain.of(kept)
+    own = 1 - found.costs[audit_again.LOGGED].cpu / found.costs[audit_again.AGAIN].cpu
+    yield [f"an audit that measures {found.runs:,} runs again", "measuring, and the processes that do it", f"{own:.0%}"]
+    yield ["", "all that an audit of logged figures does too", f"{1 - own:.0%}"]

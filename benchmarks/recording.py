@@ -1,0 +1,48 @@
+"""What was measured, kept in docs/measured/ with machine, versions and date; the pages are made from there."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fa_registry import provenance
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "measured"
+
+
+def stamp() -> dict[str, Any]:
+    """When and on what."""
+    machine = f"{provenance.hardware()['cpu']}, {os.cpu_count()} cores, {platform.system()}"
+    return {"date": time.strftime("%Y-%m-%d"), "machine": machine, "versions": provenance.versions()}
+
+
+def add_options(parser: argparse.ArgumentParser, path: Path) -> None:
+    """--json and --record, which every recorded benchmark has."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
+    parser.add_argument("--record", action="store_true", help=f"keep the answers in docs/measured/{path.name}")
+
+
+def tell(found: Mapping[str, Any], lines: Sequence[str], options: argparse.Namespace, path: Path) -> None:
+    """Print what was found as asked, and keep it if asked."""
+    plain = {**stamp(), **found}
+    if options.record:
+        path.write_text(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    print(json.dumps(plain, indent=2, allow_nan=False) if options.json else "\n".join(lines))
+
+
+def recorded(path: Path) -> dict[str, Any] | None:
+    """What was kept; None where nothing was."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def where(kept: Mapping[str, Any], command: str) -> str:
+    """The line under a heading: machine, versions, date, command."""
+    versions = ", ".join(f"{name} {kept['versions'][name]}" for name in ("torch", "mlflow", "numpy"))
+    return f"{kept['machine']}, {versions}, {kept['date']}, `python -m {command} --record`"

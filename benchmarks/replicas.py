@@ -1,0 +1,94 @@
+"""Ways to train R replicas on one card, beside one alone: which wins, in microseconds a step of a run.
+
+in turns: what `study` does, a CUDA graph and a stream a run, launched by one thread. stacked: benchmarks.stacked. unrolled:
+one run, so many steps in one graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import torch
+
+from benchmarks.clock import Work, seconds
+from benchmarks.products import steps_of
+from benchmarks.stacked import StackedDfa
+from benchmarks.timing import Spread
+from fa_registry.training.captured import CapturedStep, cuda_capture
+from fa_registry.training.trainer import Trainer
+
+UNROLLED = 8  # steps in one graph
+ALONE, TURNS, STACKED, EPOCH = "alone", "in turns", "stacked", f"alone, {UNROLLED} steps a graph"
+
+
+def compare_ways(make: Callable[[int], Trainer], count: int, steps: int, rounds: int) -> dict[str, Spread]:
+    """Way → microseconds a step of a run. make: seed → a fresh trainer of dfa on resmlp. steps: a round, of every run."""
+    alone, unrolled = make(0), Unrolled(make(0), UNROLLED)
+    turns, stacked = [make(seed) for seed in range(count)], StackedDfa([make(seed) for seed in range(count)])
+    device, blocks = alone.task.device, max(1, steps // UNROLLED)
+    rows = count * stacked.size
+    order = (torch.arange(steps * rows) % len(stacked.splits.train_labels)).to(device)
+    ways: dict[str, tuple[Work, int]] = {
+        ALONE: (steps_of(alone, steps), steps),
+        EPOCH: (unrolled.steps(blocks), blocks * UNROLLED),
+        TURNS: (in_turns(turns, steps), steps * count),
+        STACKED: (partial(stacked.take, order.split(rows)), steps * count),
+    }
+    return microseconds(ways, rounds, device)
+
+
+def microseconds(ways: Mapping[str, tuple[Work, int]], rounds: int, device: torch.device) -> dict[str, Spread]:
+    """Name → microseconds a step, of (work, its steps); a first round, in which graphs are captured, is not counted."""
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for work, _ in ways.values():
+        work()
+    for _ in range(rounds):
+        for name, (work, steps) in ways.items():
+            found[name].append(1e6 * seconds(work, device) / steps)
+    return {name: Spread.of(values) for name, values in found.items()}
+
+
+def in_turns(trainers: Sequence[Trainer], steps: int) -> Work:
+    """So many steps of each, none waiting for another, as the epochs of a study's runs."""
+    each = [steps_of(trainer, steps) for trainer in trainers]
+
+    def run() -> None:
+        for work in each:
+            work()
+
+    return run
+
+
+class Unrolled:
+    """A trainer that takes `count` steps at once, in one graph where there is a GPU."""
+
+    def __init__(self, trainer: Trainer, count: int):
+        self.trainer, self.count = trainer, count
+        self.size = trainer.task.spec.recipe.batch_size
+        self._advance = trainer._advance
+        trainer._advance = self._many
+        if trainer.captured:
+            capture = cuda_capture(trainer.generators.values())
+            trainer.captured = CapturedStep(trainer.task.device, capture)
+
+    def steps(self, turns: int) -> Work:
+        """`count` steps, so many times."""
+        rows = self.count * self.size
+        order = (torch.arange(turns * rows) % len(self.trainer.task.splits.train_labels)).to(self.trainer.task.device)
+        return lambda: self.trainer.take(order.split(rows))
+
+    def _many(self, batch: torch.Tensor) -> None:
+        for part in batch.split(self.size):
+            self._advance(part)
+
+
+def way_lines(found: Mapping[str, Spread]) -> list[str]:
+    """The table people read."""
+    first = found[ALONE].median
+    lines = ["replicas of resmlp by dfa, microseconds a step of a run, and of that alone"]
+    for name, spread in sorted(found.items(), key=lambda item: item[1].median):
+        lines.append(
+            f"  {name:<30}{spread.median:8.1f} ({spread.low:.1f} to {spread.high:.1f}) {spread.median / first:8.2f}"
+        )
+    return lines

@@ -1,0 +1,51 @@
+"""What a verb costs: CPU seconds, seconds by the clock and peak memory of a whole command, imports and pages included.
+
+python -m benchmarks.verb_cost VERB [ARGUMENT …]: runs it in the current folder and prints one JSON object. The command is started
+from a process that has imported next to nothing: Linux counts what its parent held at that moment as a process's own peak.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Cost:
+    """cpu: seconds of all its processes. wall: seconds by the clock. peak: MiB of its largest process."""
+
+    cpu: float
+    wall: float
+    peak: float
+
+
+def cost_of(arguments: Sequence[str], folder: Path) -> Cost:
+    """Of `fa-registry ARGUMENTS` in this folder and its own store; SystemExit where it fails."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
+    environment = {**kept, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    command = [sys.executable, "-m", "benchmarks.verb_cost", *arguments]
+    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    if ended.returncode:
+        raise SystemExit(f"fa-registry {' '.join(arguments)}: exit {ended.returncode}\n{ended.stderr}")
+    return Cost(**json.loads(ended.stdout))
+
+
+def main(arguments: Sequence[str]) -> int:
+    start = time.perf_counter()
+    code = subprocess.call([sys.executable, "-m", "fa_registry", *arguments], stdout=subprocess.DEVNULL)
+    wall, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(json.dumps(asdict(Cost(used.ru_utime + used.ru_stime, wall, used.ru_maxrss / 1024))))  # Linux counts in KiB
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,41 @@
+"""The audit that measures again: its study trains 125 runs, and only of so many is the aim."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.audit_again import AGAIN, LOGGED, RUNS, VERBS, WIDTH, AuditAgain, again_lines
+from benchmarks.filled_study import study_text
+from benchmarks.verb_cost import Cost
+from fa_registry.cli import main
+from fa_registry.studies.study import load_study
+
+
+def made(runs: int, wall: float) -> AuditAgain:
+    return AuditAgain(runs, dict.fromkeys(VERBS, Cost(90.0, wall, 500.0)))
+
+
+def test_the_study_is_125_runs_of_one_epoch_on_the_digits_study_s_network(tmp_path):
+    (tmp_path / "study.toml").write_text(study_text(RUNS, epochs=1, width=WIDTH), encoding="utf-8")
+    study = load_study(str(tmp_path / "study.toml"))
+    assert len(study.specs) == RUNS == 125 and {spec.epochs for spec in study.specs} == {1}
+    assert {spec.architecture_options["d_hidden"] for spec in study.specs} == {256}
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+def test_every_verb_takes_the_options_it_is_given(verb):
+    assert CliRunner().invoke(main, [*verb, "--help"]).exit_code == 0
+
+
+def test_one_audit_measures_again_and_the_other_does_not():
+    assert "--trust-logged" in VERBS[LOGGED] and "--trust-logged" not in VERBS[AGAIN]
+
+
+@pytest.mark.parametrize(("wall", "words"), [(59.9, "met (59.9 s)"), (60.1, "MISSED (60.1 s)")])
+def test_the_aim_is_said_met_or_missed(wall, words):
+    assert again_lines(made(RUNS, wall))[-1].endswith(words)
+
+
+def test_fewer_runs_meet_no_aim():
+    assert "target" not in "\n".join(again_lines(made(10, 1.0)))
