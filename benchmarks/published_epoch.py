@@ -75,6 +75,8 @@ def layers(network: nn.Module, feedback: Sequence[Tensor], images: Tensor, label
     for layer, (state, gradient) in enumerate(zip(hidden, gradients, strict=True)):
         gamma = None
         if layer:
-            gamma = nn.functional.cosine_similarity(error @ feedback[layer - 1].T, gradient).mean().item()
-        found.append(Layer(state.norm(dim=1).median().item(), gradient.norm(dim=1).median().item(), gamma))
+            credit = error @ feedback[layer - 1].T
+            gamma = nn.functional.cosine_similarity(credit, gradient).mean().item()  # fa: ok FA002 as published
+        length = gradient.norm(dim=1).median().item()  # fa: ok FA008 as published
+        found.append(Layer(state.norm(dim=1).median().item(), length, gamma))
     return found
