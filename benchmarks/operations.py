@@ -1,23 +1,30 @@
-"""python -m benchmarks.operations: how many operations a training step of every method hands to the device.
+"""python -m benchmarks.operations [--json] [--record]: how many operations a training step of every method hands to the device.
 
 Views and allocations are not counted: on a GPU they launch nothing. A step in a CUDA graph takes about a microsecond or two for
 each of the others, however small, so for small networks this is what bounds it there. Counted on a CPU: resmlp D = 256, L = 4.
+--record keeps the counts in docs/measured/operations.json, from which docs/performance.md is made.
 """
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.recording import FOLDER, add_options, tell
 from benchmarks.step_time import BATCH
 from benchmarks.tasks import cifar_task
 from fa_registry import methods
 from fa_registry.training.controls import train_mode
 from fa_registry.training.trainer import Trainer
 
+MEASURED = FOLDER / "operations.json"
+TARGET = 3.0  # times bp's
 FREE = {
     "_record_function_enter_new",
     "_record_function_exit",
@@ -59,7 +66,19 @@ def every_method() -> dict[str, int]:
     return {name: operations(Trainer(cifar_task(name, BATCH, BATCH))).total() for name in names}
 
 
-if __name__ == "__main__":
+def operation_lines(found: Mapping[str, int]) -> list[str]:
+    """The table people read, least first."""
+    ordered = sorted(found.items(), key=lambda item: item[1])
+    return [f"  {name:<24}{count:6}{count / found['bp']:8.2f} × bp" for name, count in ordered]
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.operations", description=__doc__.split("\n\n")[0])
+    add_options(parser, MEASURED)
+    options = parser.parse_args(arguments)
     found = every_method()
-    for name, count in sorted(found.items(), key=lambda item: item[1]):
-        print(f"  {name:<24}{count:6}{count / found['bp']:8.2f} × bp")
+    tell({"counts": found}, operation_lines(found), options, MEASURED)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -12,7 +12,7 @@ from benchmarks.tasks import EPOCHS
 
 WORDS = """
 - **A step** is bound by its matrix products. The rest are LayerNorm, GELU, the credits' normalisation and the launch of some
-  eighty operations. oneDNN multiplies where the processor has AVX-512, torch's own library elsewhere
+  hundred operations. oneDNN multiplies where the processor has AVX-512, torch's own library elsewhere
   ([decision 0010](decisions/0010-onednn-linear.md)).
 - **Against the published loop** the step saves a second forward pass, an optimizer a block and a host read a step; the data
   path saves PIL images one by one. Processes of one thread beat threads: `--jobs` defaults to one process a core.

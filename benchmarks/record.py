@@ -12,6 +12,7 @@ import time
 from benchmarks.recording import ROOT
 
 COMMANDS = (
+    ("benchmarks.operations", "--record"),
     ("benchmarks.end_to_end", "--record"),
     ("benchmarks.readme", "--record"),  # README shows the figures above too
     ("benchmarks.audit_again", "--record"),

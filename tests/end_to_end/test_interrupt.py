@@ -33,7 +33,7 @@ def start(command, workplace, epochs):
 
 
 def test_a_study_can_be_stopped_and_goes_on(command, workplace):
-    process, tracker, arguments = start(command, workplace, epochs=40)
+    process, tracker, arguments = start(command, workplace, epochs=20)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors

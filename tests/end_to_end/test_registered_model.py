@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import shutil
 
 import pytest
 
@@ -13,6 +13,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.models import ModelRegistry
 from fa_registry.training.checkpoint import load_tensors
 from tests.end_to_end.browser import chromium
+from tests.end_to_end.conftest import commands_in
 from tests.end_to_end.server import mlflow_server
 
 TRAIN = "train --method dfa --seed 7 --epochs 1 --set architecture.d_hidden=16,architecture.num_blocks=2 --device cpu"
@@ -20,17 +21,17 @@ REASON = "shown in a tutorial <i>on purpose</i>"
 SECONDS = 90
 
 
-@pytest.fixture
-def server(workplace):
-    """A server on a free loopback port that keeps artifacts itself, so that nothing of a run lies where its client is."""
-    with mlflow_server(f"sqlite:///{workplace / 'mlflow.db'}", workplace / "kept") as address:
-        yield address
+@pytest.fixture(scope="module")
+def registered(tmp_path_factory, empty_store):
+    """(address, run, version) of a run trained, audited and promoted through a server on a free loopback port, which keeps
+    artifacts itself, so that nothing of a run lies where its client is."""
+    folder = tmp_path_factory.mktemp("registered")
+    shutil.copy(empty_store, folder / "mlflow.db")
+    with mlflow_server(f"sqlite:///{folder / 'mlflow.db'}", folder / "kept") as server:
+        yield _registered(server, commands_in(folder))
 
 
-@pytest.fixture
-def registered(server, command):
-    """(address, run, version) of a run trained, audited and promoted through the server."""
-
+def _registered(server, command):
     def call(*arguments: str) -> None:
         done = command("fa-registry", *arguments, "--store", server)
         assert done.returncode == 0, done.stderr
@@ -54,7 +55,7 @@ def test_a_server_takes_the_version_and_gives_it_back(registered):
 
 
 @pytest.mark.browser
-def test_the_version_shows_its_card_its_tags_and_its_alias(registered, workplace):
+def test_the_version_shows_its_card_its_tags_and_its_alias(registered, tmp_path):
     server, run, version = registered
     with chromium() as browser:
         page = browser.new_page(viewport={"width": 1400, "height": 1600})
@@ -63,4 +64,4 @@ def test_the_version_shows_its_card_its_tags_and_its_alias(registered, workplace
         page.get_by_text(version.tags[models.TAG_WEIGHTS]).first.wait_for(timeout=60_000)
         for shown in (f"by A. Nother: {REASON}", models.TAG_WEIGHTS, "fa.verdict.2026-05", run.name, "champion"):
             assert page.get_by_text(shown).count() >= 1, shown
-        page.screenshot(path=os.environ.get("FA_REGISTRY_SCREENSHOT", str(Path(workplace) / "version.png")))
+        page.screenshot(path=os.environ.get("FA_REGISTRY_SCREENSHOT", str(tmp_path / "version.png")))
