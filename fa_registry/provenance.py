@@ -50,7 +50,7 @@ def hardware(gpu: str = "") -> dict[str, Any]:
 def collect(threads: int, gpu: str = "") -> dict[str, Any]:
     """Everything above in one mapping, as it goes into provenance.json."""
     head, dirty = commit()
-    return {"commit": head, "dirty": dirty, "versions": versions(), "hardware": hardware(gpu), "threads": threads}
+    return {"commit": head, "dirty": dirty, "versions": dict(versions()), "hardware": hardware(gpu), "threads": threads}
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -28,11 +28,7 @@ def target_rows(outputs: Tensor, labels: Tensor) -> Tensor:
     return torch.zeros_like(outputs).scatter_(1, labels.unsqueeze(1), 1.0)
 
 
-def predictions(outputs: Tensor, labels: Tensor) -> Tensor:
-    """What the target row is subtracted from, (N, C): softmax(z), or z itself."""
-    return outputs if is_regression(labels) else outputs.softmax(dim=1)
-
-
-def output_error(outputs: Tensor, labels: Tensor) -> Tensor:
-    """e = ∂ℓ_i/∂z_i, (N, C): softmax(z) − onehot(y), or z − y."""
-    return predictions(outputs, labels) - target_rows(outputs, labels)
+def output_error(outputs: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
+    """e = ∂ℓ_i/∂z_i, (N, C): softmax(z) − onehot(y), or z − y. targets: target_rows, from whoever has them."""
+    predicted = outputs if is_regression(labels) else outputs.softmax(dim=1)
+    return predicted - (target_rows(outputs, labels) if targets is None else targets)

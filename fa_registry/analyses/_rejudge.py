@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from fa_registry.analyses._methods import Method, trained
 from fa_registry.protocol.cases import Case
@@ -67,6 +67,7 @@ class Unit:
     limit: Limit
     edition: Edition
     waivers: tuple[Waiver, ...]
+    _kept: dict[float, tuple[Verdict, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def shown(self) -> tuple[Reading, ...]:
@@ -92,12 +93,13 @@ class Unit:
         """The only thresholds at which anything can change, sorted."""
         return tuple(sorted({reading.value for reading in self.shown if reading.value is not None}))
 
-    @cached_property
-    def verdicts(self) -> Callable[[float], tuple[Verdict, ...]]:
-        """(threshold) → one a run. Kept, for labels and outcomes are looked at one after the other."""
-        return cache(self._verdicts)
+    def verdicts(self, threshold: float) -> tuple[Verdict, ...]:
+        """One a run. Kept, for labels and outcomes are looked at one after the other."""
+        if threshold not in self._kept:
+            self._kept[threshold] = self._judged(threshold)
+        return self._kept[threshold]
 
-    def _verdicts(self, threshold: float) -> tuple[Verdict, ...]:
+    def _judged(self, threshold: float) -> tuple[Verdict, ...]:
         """With the limit at `threshold` and every other finding as it is."""
         rule = self.limit.rule
         single = dataclasses.replace(self.edition, rules=(rule,), fail_if=(), strict=False)

@@ -11,9 +11,8 @@ import click
 from fa_registry.cli import adopting, analysing, auditing, comparing, data, promoting, tools, training
 from fa_registry.errors import RegistryError
 
-# New objects between two searches for cycles. Python's 700 makes it look through modules that stay, and records that stay,
-# again and again: a seventh of an audit.
-OBJECTS = 20_000
+# Python's 700 makes it look for cycles through modules and records that stay, again and again
+NEW_OBJECTS_BETWEEN_COLLECTIONS = 20_000
 
 
 class Verbs(click.Group):
@@ -31,7 +30,7 @@ class Verbs(click.Group):
 @click.version_option(package_name="fa_registry")
 def main() -> None:
     """Feedback-alignment experiments: train, track in MLflow, audit by protocol, report."""
-    gc.set_threshold(OBJECTS)
+    gc.set_threshold(NEW_OBJECTS_BETWEEN_COLLECTIONS)
 
 
 for verbs in (training, adopting, auditing, comparing, promoting, analysing, data, tools):

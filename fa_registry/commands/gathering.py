@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from fa_registry.errors import IntegrityError, Interrupted
 from fa_registry.records import RunRecord
 from fa_registry.studies.executors.local import JobEvent, run_jobs, stop_on_signal
 from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.training.devices import usable_cores
 
 RUNS_A_PROCESS = 8  # starting a process takes 5 s of a core, measuring a run of the digits study again 1 s
 
@@ -108,4 +108,4 @@ def _default_processes(runs: int) -> int:
     """One on a GPU, as for training."""
     if torch.cuda.is_available():
         return 1
-    return max(1, min(os.cpu_count() or 1, runs // RUNS_A_PROCESS))
+    return max(1, min(usable_cores(), runs // RUNS_A_PROCESS))

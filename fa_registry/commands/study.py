@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.attempts import runs_by_spec
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import process_tag
-from fa_registry.training.devices import pinned_threads
+from fa_registry.training.devices import pinned_threads, usable_cores
 from fa_registry.training.naming import run_name
 from fa_registry.training.specs import whole_number
 
@@ -204,7 +203,7 @@ def _study_tags(study: Study) -> dict[str, str]:
 
 def default_processes(specs: Sequence[RunSpec]) -> int:
     """One process a core; on a GPU as many runs side by side in one process."""
-    return SIDE_BY_SIDE if on_gpu(specs) else os.cpu_count() or 1
+    return SIDE_BY_SIDE if on_gpu(specs) else usable_cores()
 
 
 def on_gpu(specs: Iterable[RunSpec]) -> bool:

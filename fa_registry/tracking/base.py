@@ -32,7 +32,7 @@ class DatasetReference:
 class StoredRun:
     """A run as the store knows it. state: the store's own word (RUNNING, FINISHED, FAILED, KILLED). started: ms since 1970.
 
-    metrics: the newest value of each.
+    metrics: the value of each at its last step.
     """
 
     run_id: str

@@ -38,12 +38,10 @@ class MemoryTracker(Tracker):
         return run_id
 
     def log(self, run_id: str, points: Iterable[Point] = (), tags: Mapping[str, str] | None = None) -> None:
-        run, more = self.get(run_id), list(points)
-        self.points[run_id].extend(more)
-        newest = {point.key: point.value for point in sorted(more, key=lambda point: point.step)}
-        self.runs[run_id] = dataclasses.replace(
-            run, tags={**run.tags, **(tags or {})}, metrics={**run.metrics, **newest}
-        )
+        run = self.get(run_id)
+        self.points[run_id].extend(points)
+        newest = {point.key: point.value for point in sorted(self.points[run_id], key=lambda point: point.step)}
+        self.runs[run_id] = dataclasses.replace(run, tags={**run.tags, **(tags or {})}, metrics=newest)
 
     def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
         self.datasets[run_id].append(dataset)

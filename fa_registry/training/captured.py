@@ -29,21 +29,28 @@ Advance = Callable[[Tensor], None]
 class CapturedStep:
     """Calls advance(batch), captured once warm: a graph for each size of batch, of which an epoch has two, the last one's too.
 
-    capture: see cuda_capture. how: in words, what this does now; with the reason where the step cannot be captured.
+    capture: see cuda_capture. refused: why the step cannot be captured; empty where it can, as far as is known.
     """
 
     def __init__(self, device: torch.device, capture: Capture):
         self._device = device
         self._capture = capture
         self._sizes: dict[int, _Size] = {}
-        self.how = PLAIN
+        self.refused = ""
+
+    @property
+    def how(self) -> str:
+        """In words, what this does now."""
+        if self.refused:
+            return f"{PLAIN}: the step cannot be captured: {self.refused}"
+        return CAPTURED if any(one.replay for one in self._sizes.values()) else PLAIN
 
     def __call__(self, advance: Advance, batch: Tensor) -> None:
         """advance: trains on the samples of a batch of indices (batch,); the same at every call. Reads and writes only
         tensors that stay where they are. It is not kept: its owner keeps this, and a cycle of the two would hold a card's
         memory until Python looks for cycles.
         """
-        if self.how.startswith(f"{PLAIN}:"):
+        if self.refused:
             advance(batch)
             return
         one = self._sizes.get(len(batch))
@@ -54,12 +61,12 @@ class CapturedStep:
         def work() -> None:
             advance(one.batch)
 
-        if one.replay is None and one.warm == WARM_UP:
-            one.replay = self._captured(work)
-        if one.replay is not None:
-            one.replay()
-        else:
+        if one.warm < WARM_UP:
             self._warm_up(one, work)
+            return
+        if one.replay is None:
+            one.replay = self._captured(work)
+        (one.replay or work)()
 
     def _warm_up(self, one: _Size, work: Work) -> None:
         one.warm += 1
@@ -68,18 +75,16 @@ class CapturedStep:
         elif waits := rehearsed(work, self._device):
             self._refuse(waits)
 
-    def _captured(self, work: Work) -> Work:
+    def _captured(self, work: Work) -> Work | None:
         try:
-            replay = self._capture(work)
+            return self._capture(work)
         except RuntimeError as error:
             # where CUDA ends a broken capture it raises again, of the breaking-off and no more of what broke it
             self._refuse(str(error.__context__ or error).splitlines()[0])
-            return work
-        self.how = CAPTURED
-        return replay
+            return None
 
     def _refuse(self, reason: str) -> None:
-        self.how = f"{PLAIN}: the step cannot be captured: {reason}"
+        self.refused = reason
         self._sizes.clear()
 
 
@@ -105,7 +110,10 @@ def rehearsed(work: Work, device: torch.device) -> str:
             work()
         finally:
             torch.cuda.set_sync_debug_mode(before)
-    waits = (one for one in heard if WAITING in str(one.message))
+    waits = [one for one in heard if WAITING in str(one.message)]
+    for one in heard:
+        if one not in waits:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno, source=one.source)
     return next((f"it waits for the card in {Path(one.filename).name}, line {one.lineno}" for one in waits), "")
 
 

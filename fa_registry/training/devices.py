@@ -1,7 +1,8 @@
-"""Which device trains (auto prefers CUDA, cuda without one is an error), and with how many threads."""
+"""Which device trains (auto prefers CUDA, cuda without one is an error), on how many cores and with how many threads."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,6 +25,13 @@ def resolve(name: str) -> str:
 def gpu_name(device: torch.device) -> str:
     """The card's name, empty on a CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+
+
+def usable_cores() -> int:
+    """Those that this process may run on, where the system can say (taskset, a batch system's share); else all of them."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextmanager

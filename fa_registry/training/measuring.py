@@ -63,7 +63,7 @@ def with_final(
 ) -> Measurements:
     """A run's final measurements: those of its last epoch, the costlier diagnostics, and how they were all taken.
 
-    Training, measuring again and adopting all end here, so that the same weights give the same figures.
+    Measuring again takes both moments at one look (training.recompute), and finds the same figures.
     """
     final = measure(task, no_feedback, ("final",), initial)
     together = _sorted(

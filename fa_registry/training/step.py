@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from fa_registry.architectures.base import Network
 from fa_registry.methods._replaced import backward_through
 from fa_registry.methods.base import CreditInputs, Method, ReplacesWeights
-from fa_registry.terminal_loss import is_regression, predictions, sample_losses, target_rows
+from fa_registry.terminal_loss import is_regression, output_error, sample_losses, target_rows
 from fa_registry.training.asking import credits_of, teach
 from fa_registry.training.chained import chained_backward, top_credit
 from fa_registry.training.controls import learns
@@ -55,14 +55,13 @@ class OutputError:
     def of(cls, logits: Tensor, labels: Tensor) -> OutputError:
         logits = logits.detach()
         targets = target_rows(logits, labels)
-        return cls(logits, predictions(logits, labels) - targets, targets, sample_losses(logits, labels))
+        return cls(logits, output_error(logits, labels, targets), targets, sample_losses(logits, labels))
 
     def sums(self, labels: Tensor, penalty: Tensor) -> StepSums:
         if is_regression(labels):
             return StepSums(self.losses.sum(), self.losses.new_zeros(()), penalty)
-        right = (self.logits.argmax(dim=1) == labels) & (
-            self.losses < math.inf
-        )  # argmax of nan is class 0; nan < ∞ is false
+        # argmax of nan is class 0; nan < ∞ is false
+        right = (self.logits.argmax(dim=1) == labels) & (self.losses < math.inf)
         return StepSums(self.losses.sum(), right.sum(dtype=self.losses.dtype), penalty)
 
 

@@ -64,7 +64,8 @@ def _splits(dataset: Dataset, device: torch.device, root: Path | None, seed: int
     return dataset.load(device, root, seed)
 
 
-@lru_cache(maxsize=1)  # nothing writes into splits, and a study or an audit seldom changes its data set
+# Nothing writes into splits, and a study or an audit seldom changes its data set. The last one stays while the process does.
+@lru_cache(maxsize=1)
 def _shared(dataset: Dataset, device: torch.device, root: Path) -> Splits:
     return dataset.load(device, root, 0)
 

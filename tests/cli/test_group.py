@@ -7,7 +7,7 @@ import gc
 import pytest
 from click.testing import CliRunner
 
-from fa_registry.cli import OBJECTS, main
+from fa_registry.cli import NEW_OBJECTS_BETWEEN_COLLECTIONS, main
 
 
 @pytest.fixture
@@ -20,4 +20,4 @@ def collector():
 def test_a_verb_is_not_held_up_by_searches_for_cycles(collector):
     gc.set_threshold(700)
     assert CliRunner().invoke(main, ["diff", "none.json", "none.json"]).exit_code == 2
-    assert gc.get_threshold()[0] == OBJECTS
+    assert gc.get_threshold()[0] == NEW_OBJECTS_BETWEEN_COLLECTIONS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 
@@ -165,7 +164,7 @@ def test_an_audit_that_is_stopped_judges_nothing(trained, workplace, monkeypatch
 
 @pytest.mark.parametrize(("runs", "cores", "expected"), [(15, 8, 1), (16, 8, 2), (100, 2, 2), (100, 8, 8), (0, 8, 1)])
 def test_processes_are_started_where_they_pay(monkeypatch, runs, cores, expected):
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(gathering, "usable_cores", lambda: cores)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert gathering._default_processes(runs) == expected
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)

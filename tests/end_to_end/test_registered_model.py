@@ -18,7 +18,6 @@ from tests.end_to_end.server import mlflow_server
 
 TRAIN = "train --method dfa --seed 7 --epochs 1 --set architecture.d_hidden=16,architecture.num_blocks=2 --device cpu"
 REASON = "shown in a tutorial <i>on purpose</i>"
-SECONDS = 90
 
 
 @pytest.fixture(scope="module")

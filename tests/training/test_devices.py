@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
-from fa_registry.training.devices import gpu_name, resolve
+from fa_registry.training.devices import gpu_name, resolve, usable_cores
 
 
 @pytest.fixture(params=[False, True])
@@ -33,3 +35,11 @@ def test_an_unknown_device_is_refused():
 
 def test_a_cpu_has_no_gpu_name():
     assert gpu_name(torch.device("cpu")) == ""
+
+
+def test_cores_are_those_that_this_process_may_use(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    assert usable_cores() == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert usable_cores() == 64

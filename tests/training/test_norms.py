@@ -28,3 +28,11 @@ def test_sites_together_are_bit_equal_to_one_by_one(kind, shapes):
     assert len(found) == len(credits)
     for one, credit in zip(found, credits, strict=True):
         assert torch.equal(one, credit / (scales(credit, kind) * 6))
+
+
+@pytest.mark.parametrize("width", [10, 16, 33, 256])
+def test_a_credit_that_lies_transposed_is_summed_as_it_lies(width):
+    draw = torch.Generator().manual_seed(0)
+    credits = [torch.randn(width, 6, generator=draw).T, torch.randn(6, width, generator=draw)]
+    for one, credit in zip(normalised(credits, "rms", 6), credits, strict=True):
+        assert torch.equal(one, credit / (scales(credit, "rms") * 6))

@@ -7,11 +7,13 @@ import dataclasses
 import pytest
 import torch
 
-from fa_registry import datasets
+from fa_registry import datasets, methods
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.seeding import generator
+from fa_registry.training.measuring import measure
 from fa_registry.training.task import build_network, eval_digest, network_shape, prepare
+from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import of
 from tests.helpers.small import CPU, SEED, tiny_spec, tiny_task, weights_equal
 
@@ -152,3 +154,13 @@ def test_labels_that_cannot_be_measured_on_are_refused_before_training(monkeypat
     with pytest.raises(InvalidFields) as refused:
         prepare(spec, torch.device("cpu"))
     assert list(refused.value.problems) == messages
+
+
+@pytest.mark.parametrize("method", methods.CATALOG.names())
+def test_nothing_writes_into_splits_which_runs_share(method):
+    task = tiny_task(method=method)
+    shared = [task.splits.train_images, task.splits.train_labels, task.splits.test_images, task.splits.test_labels]
+    before = [(tensor._version, tensor.requires_grad) for tensor in shared]
+    Trainer(task).run_epoch()
+    measure(task)
+    assert [(tensor._version, tensor.requires_grad) for tensor in shared] == before
