@@ -1,7 +1,9 @@
 """python -m benchmarks.end_to_end [--json] [--record]: whole epochs on two cores by the clock, and what a second process brings.
 
-Published: benchmarks/published_epoch.py. Ours: a run as a study trains it, which measures every epoch, watches its rules and tracks
-into a sqlite store. All train dfa on resmlp D = 256, L = 4 on a tenth of CIFAR's images, an epoch at a time in turns.
+Published: benchmarks/published_epoch.py, with two threads, as torch starts on two cores, and with one, which leaves room for its
+loaders' workers and is faster. Ours: a run as a study trains it, which measures every epoch, watches the edition's rules and
+tracks into a sqlite store; two at a time, as `--jobs` runs them, and alone. All train dfa on resmlp D = 256, L = 4 on a tenth of
+CIFAR's images, an epoch at a time in turns.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import dataclasses
 import multiprocessing
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,26 +22,46 @@ from typing import Any
 
 import torch
 
-from benchmarks.data_path import CORES
-from benchmarks.published_epoch import PublishedEpoch
+from benchmarks.published_epoch import WORKERS, PublishedEpoch
 from benchmarks.recording import FOLDER, add_options, tell
 from benchmarks.timing import Spread, by_the_clock, on_cores, ratios
+from fa_registry.commands.monitor import Watch
 from fa_registry.commands.training import TrainingJob, training_steps
+from fa_registry.protocol.rules import load_edition
+from fa_registry.records import RunSpec
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.task import prepare
 
 MEASURED = FOLDER / "end_to_end.json"
-IMAGES, ROUNDS = 5_000, 5
-PUBLISHED, JOBS = "published, in Python", f"ours, {CORES} processes of one thread"
+CORES, IMAGES, ROUNDS = 2, 5_000, 5
+EDITION = "2026-11"
+PUBLISHED = {
+    1: f"published, one thread beside {WORKERS} loader workers",
+    CORES: f"published, {CORES} threads beside {WORKERS} loader workers",
+}  # by threads that compute
+FASTER = "published, the faster"
+JOBS = f"ours, {CORES} runs in {CORES} processes of one thread"
 ONE, THREADED = "ours, one process of one thread", f"ours, one process of {CORES} threads"
-RUNS = {PUBLISHED: 1, JOBS: CORES, ONE: 1, THREADED: 1}  # trained at a time
-COMPARED = {  # words → time a run of the first / of the second, and what the issue asks for
-    "end to end, published / ours, a process a core": (PUBLISHED, JOBS, 6.0),
-    f"end to end, published / ours, one process of {CORES} threads": (PUBLISHED, THREADED, None),
-    f"runs a second, {CORES} processes / one process": (ONE, JOBS, 1.8),
-    f"runs a second, one process of {CORES} threads / of one thread": (ONE, THREADED, None),
+BY_JOBS = f"runs a second, {CORES} processes / one process"
+BY_THREADS = f"runs a second, one process of {CORES} threads / of one thread"
+LEAST = 6.0  # times the published pipeline, which the issue asks for
+COMPARED = {  # words → time a run of the first / of the second, and the aim
+    f"throughput: published as torch starts it, {CORES} threads / ours, {CORES} runs at a time": (
+        PUBLISHED[CORES],
+        JOBS,
+        LEAST,
+    ),
+    f"throughput: published, the faster / ours, {CORES} runs at a time": (FASTER, JOBS, LEAST),
+    f"one run: published / ours, one process of {CORES} threads": (FASTER, THREADED, LEAST),
+    "one run: published / ours, one process of one thread": (FASTER, ONE, LEAST),
+    BY_JOBS: (ONE, JOBS, 1.8),
+    BY_THREADS: (ONE, THREADED, None),
 }
+NOTE = (
+    f"Published, where not said otherwise, is the faster of its two rows. Throughput: {CORES} runs of ours at a time in {CORES} processes, counted by\n"
+    "the run, against one published run; one run against one run is in the rows below it."
+)
 
 
 @dataclass(frozen=True)
@@ -51,8 +73,17 @@ class EndToEnd:
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> EndToEnd:
-        """From what --record kept."""
-        return cls(kept["seconds"], {words: Spread(**one) for words, one in kept["ratio"].items()})
+        """From what --record kept; a ratio that is no longer compared is left out."""
+        return cls(kept["seconds"], {words: Spread(**one) for words, one in kept["ratio"].items() if words in COMPARED})
+
+    @classmethod
+    def timed(cls, clock: Mapping[str, Sequence[float]]) -> EndToEnd:
+        """From seconds of every round in which JOBS trained CORES runs and all others one."""
+        seconds = {name: [value / (CORES if name == JOBS else 1) for value in values] for name, values in clock.items()}
+        medians = {name: median(values) for name, values in seconds.items()}
+        seconds[FASTER] = seconds[min(PUBLISHED.values(), key=medians.__getitem__)]
+        pairs = {words: (seconds[above], seconds[below]) for words, (above, below, _) in COMPARED.items()}
+        return cls(medians, {words: ratios(*pair) for words, pair in pairs.items()})
 
 
 def measure_end_to_end(rounds: int = ROUNDS, images: int = IMAGES) -> EndToEnd:
@@ -61,24 +92,28 @@ def measure_end_to_end(rounds: int = ROUNDS, images: int = IMAGES) -> EndToEnd:
     specs = [parse_spec({**base, "seed": seed}) for seed in range(CORES + 1)]
     with ExitStack() as stack:
         stack.enter_context(on_cores(CORES))
-        stack.enter_context(pinned_threads(CORES))
         store = f"sqlite:///{stack.enter_context(tempfile.TemporaryDirectory())}/mlflow.db"
         published = PublishedEpoch(prepare(specs[0], torch.device("cpu")), images)
-        jobs = [TrainingJob(spec, store) for spec in specs[:CORES]]
-        jobs.append(TrainingJob(specs[CORES], store, threads=CORES))
+        jobs = [study_job(spec, store) for spec in specs[:CORES]]
+        jobs.append(study_job(specs[CORES], store, threads=CORES))
         *single, threaded = [stack.enter_context(_at_work(job)) for job in jobs]
-        epochs = {
-            PUBLISHED: published.run,
+        epochs = {name: lambda threads=threads: _published(published, threads) for threads, name in PUBLISHED.items()}
+        epochs |= {
             JOBS: lambda: _epoch_of(*single),
             ONE: lambda: _epoch_of(single[0]),
             THREADED: lambda: _epoch_of(threaded),
         }
-        clock = by_the_clock(epochs, rounds)
-    seconds = {name: [value / RUNS[name] for value in values] for name, values in clock.items()}
-    return EndToEnd(
-        {name: median(values) for name, values in seconds.items()},
-        {words: ratios(seconds[above], seconds[below]) for words, (above, below, _) in COMPARED.items()},
-    )
+        return EndToEnd.timed(by_the_clock(epochs, rounds))
+
+
+def study_job(spec: RunSpec, store: str, threads: int = 1) -> TrainingJob:
+    """As a study trains it: watched by the rules of its edition, none of which ends it."""
+    return TrainingJob(spec, store, threads=threads, watch=Watch(load_edition(EDITION)))
+
+
+def _published(epoch: PublishedEpoch, threads: int) -> None:
+    with pinned_threads(threads):
+        epoch.run()
 
 
 @contextmanager
@@ -115,11 +150,12 @@ def _end() -> None:
 def end_to_end_lines(found: EndToEnd) -> list[str]:
     """The table people read."""
     lines = ["end to end: an epoch of CIFAR's shape, data, steps, measuring and tracking, on two cores, by the clock"]
-    lines += [f"  {name:<42}{value:8.2f} s a run" for name, value in found.seconds.items()]
+    lines += [f"  {name:<46}{value:8.2f} s a run" for name, value in found.seconds.items()]
+    lines += [f"  {line}" for line in NOTE.splitlines()]
     for words, one in found.ratio.items():
         aim = COMPARED[words][2]
         verdict = f"  target ≥ {aim:g}: {'met' if one.median >= aim else 'MISSED'}" if aim else ""
-        lines.append(f"  {words:<60}{one.median:8.2f}  ({one.low:.2f} to {one.high:.2f}){verdict}")
+        lines.append(f"  {words:<74}{one.median:8.2f}  ({one.low:.2f} to {one.high:.2f}){verdict}")
     return lines
 
 

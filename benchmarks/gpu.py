@@ -1,9 +1,10 @@
 """python -m benchmarks.gpu [--json] [--record]: training on a CUDA device, alone, side by side, and beside the published loop.
 
 resmlp D = 256, L = 4 by dfa on 50,000 images of CIFAR's shape, 100 epochs with all that a run measures by epoch, trained once
-alone and eight times side by side; the ways to train replicas (benchmarks.replicas); a step of every method beside bp's; the
-published loop re-written, its data on the card too (in its favour); the limit: the step's products and convolutions alone, in
-a CUDA graph; and what the whole paper would take (benchmarks.projection). About a quarter of an hour.
+alone and eight times side by side; the ways to train replicas (benchmarks.replicas); a step of every method beside bp's; a step
+and an epoch of the published loop re-written, its data on the card too (in its favour); the limits: the step's products and
+convolutions alone, in a CUDA graph, and its counted work at the card's best rates (benchmarks.card); and what the whole paper
+would take (benchmarks.projection). How long all this takes is not known: it was not yet run on a card.
 --record keeps the answers in docs/measured/gpu.json, from which docs/performance.md is made.
 """
 
@@ -11,32 +12,32 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
-import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.clock import ratio, seconds
+from benchmarks import published_card
+from benchmarks.card import SIDE, Card, card_lines, measure_card
+from benchmarks.clock import Work, ratio, seconds
 from benchmarks.products import Limit, steps_of
 from benchmarks.projection import STUDY, Projection, project_study, projection_lines
-from benchmarks.published_loop import PublishedLoop
+from benchmarks.recording import FOLDER, add_options, tell
 from benchmarks.replicas import compare_ways, way_lines
+from benchmarks.run_cost import Silent
 from benchmarks.timing import Spread
 from fa_registry import methods
 from fa_registry.datasets import cifar_shaped
-from fa_registry.provenance import collect
 from fa_registry.studies.executors.side_by_side import run_side_by_side
 from fa_registry.training.devices import gpu_name
 from fa_registry.training.loop import in_one_go, training
+from fa_registry.training.measuring import measure
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.task import Task, prepare
+from fa_registry.training.task import prepare
 from fa_registry.training.trainer import Trainer
 
-MEASURED = Path(__file__).resolve().parent.parent / "docs" / "measured" / "gpu.json"
+MEASURED = FOLDER / "gpu.json"
 BASE = {"method": "dfa", "architecture": "resmlp", "dataset": cifar_shaped.PLUGIN.card.name, "seed": 42, "epochs": 100}
 REPLICAS, ROUNDS, STEPS = 8, 7, 50
 ALONE, BESIDE = 6.0, 2.0  # seconds a run of 100 epochs
@@ -45,17 +46,19 @@ METHOD, CONV = 3.0, 0.40  # a method's step / bp's; share of its limit
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
-    """alone, side_by_side: seconds a run of 100 epochs. published: its step / ours. methods: step / bp's, by name.
+    """card: at its best. alone, side_by_side: seconds a run of 100 epochs. methods: step / bp's, by name.
 
+    published, published_epoch: its step / ours, its epoch / ours, each with all that is looked at after one.
     limit: share of its products' time that a step reaches, by network; stepping: how each method's steps were taken.
     ways: to train replicas, microseconds a step of a run.
     """
 
     device: str
-    torch: str
+    card: Card
     alone: float
     side_by_side: float
     published: Spread
+    published_epoch: Spread
     methods: dict[str, Spread]
     limit: dict[str, Spread]
     gflop: dict[str, float]
@@ -69,15 +72,10 @@ class Gpu:
         fields = {field.name: measured[field.name] for field in dataclasses.fields(cls)}
         for name in ("methods", "limit", "ways"):
             fields[name] = {key: Spread(**one) for key, one in fields[name].items()}
+        for name in ("published", "published_epoch"):
+            fields[name] = Spread(**fields[name])
         fields["projection"] = Projection.of(fields["projection"])
-        return cls(**{**fields, "published": Spread(**fields["published"])})
-
-
-class Silent:
-    """An observer that keeps nothing."""
-
-    def on_epoch(self, row: object, trainer: Trainer) -> None:
-        return None
+        return cls(**{**fields, "card": Card.of(fields["card"])})
 
 
 def measure_gpu(
@@ -87,9 +85,10 @@ def measure_gpu(
     rounds: int = ROUNDS,
     replicas: int = REPLICAS,
     study: str = STUDY,
+    side: int = SIDE,
     **how: Any,
 ) -> Gpu:
-    """All of it. device: CUDA; a CPU, with fewer of everything, only to see that it runs. how: see projection.project."""
+    """All of it. device: CUDA; a CPU, with fewer of everything, only to see that it runs. side: see Card. how: of project."""
 
     def trainer(**change: Any) -> Trainer:
         return Trainer(prepare(parse_spec({**base, **change, "device": device.type}), device))
@@ -101,10 +100,11 @@ def measure_gpu(
     against_bp = {name: ratio(timed[name], timed["bp"], rounds, device) for name in names if name != "bp"}
     return Gpu(
         gpu_name(device) or "CPU",
-        torch.__version__,
+        measure_card(trainer(), steps, rounds, side),
         seconds(lambda: in_one_go(training(trainer(), Silent())), device),
         _side_by_side([trainer(seed=seed) for seed in range(replicas)], device) / replicas,
-        ratio(_published(trainer().task, steps), timed["dfa"], rounds, device),
+        ratio(published_card.steps(trainer().task, steps), timed["dfa"], rounds, device),
+        ratio(published_card.epoch(trainer().task), _epoch(trainer()), rounds, device),
         against_bp,
         {name: limit.share(steps, rounds) for name, limit in limits.items()},
         {name: limit.flop / 1e9 for name, limit in limits.items()},
@@ -122,13 +122,12 @@ NETWORKS = {
 }
 
 
-def _published(task: Task, count: int) -> Callable[[], None]:
-    loop, size = PublishedLoop(task), task.spec.recipe.batch_size
-    images = task.splits.augment(task.splits.train_images[:size], torch.Generator(task.device))
+def _epoch(trainer: Trainer) -> Work:
+    """As a run has it, but for the tracking."""
 
     def run() -> None:
-        for _ in range(count):
-            loop.step(images, task.splits.train_labels[:size])
+        trainer.run_epoch()
+        measure(trainer.task)
 
     return run
 
@@ -151,12 +150,12 @@ def _side_by_side(trainers: list[Trainer], device: torch.device) -> float:
 
 def gpu_lines(found: Gpu) -> list[str]:
     """The table people read."""
-    lines = [
-        f"{found.device}, torch {found.torch}: resmlp D = 256, L = 4, dfa, 100 epochs of 50,000, measured by epoch"
-    ]
-    for what, value, aim in (("alone", found.alone, ALONE), (f"{REPLICAS} side by side", found.side_by_side, BESIDE)):
+    lines = [f"{found.device}: resmlp D = 256, L = 4, dfa, 100 epochs of 50,000, measured by epoch"]
+    beside = f"{found.projection.replicas} side by side"
+    for what, value, aim in (("alone", found.alone, ALONE), (beside, found.side_by_side, BESIDE)):
         lines.append(f"  {what:<30}{value:8.2f} s a run    aim ≤ {aim:g}: {'met' if value <= aim else 'MISSED'}")
     lines.append(f"  {'published step / ours':<30}{_words(found.published)}")
+    lines.append(f"  {'published epoch / ours':<30}{_words(found.published_epoch)}")
     for name, share in found.limit.items():
         aim = (
             f"    aim ≥ {CONV:.0%}: {'met' if share.median >= CONV else 'MISSED'}"
@@ -167,7 +166,7 @@ def gpu_lines(found: Gpu) -> list[str]:
     for name, spread in sorted(found.methods.items(), key=lambda item: item[1].median):
         verdict = "met" if spread.median <= METHOD else "MISSED"
         lines.append(f"  {name + ' / bp':<30}{_words(spread)}    aim ≤ {METHOD:g}: {verdict}; {found.stepping[name]}")
-    return [*lines, "", *way_lines(found.ways), "", *projection_lines(found.projection)]
+    return [*lines, "", *card_lines(found.card), "", *way_lines(found.ways), "", *projection_lines(found.projection)]
 
 
 def _words(spread: Spread) -> str:
@@ -176,17 +175,13 @@ def _words(spread: Spread) -> str:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
-    parser.add_argument("--record", action="store_true", help=f"keep the answers in {MEASURED.name}")
+    add_options(parser, MEASURED)
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available():
         print("benchmarks.gpu: torch sees no CUDA device; there is nothing to measure here", file=sys.stderr)
         return 2
     found = measure_gpu(torch.device("cuda"))
-    plain = {**dataclasses.asdict(found), "date": time.strftime("%Y-%m-%d"), "provenance": collect(1, found.device)}
-    if options.record:
-        MEASURED.write_text(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    print(json.dumps(plain, indent=2, allow_nan=False) if options.json else "\n".join(gpu_lines(found)))
+    tell(dataclasses.asdict(found), gpu_lines(found), options, MEASURED, found.device)
     return 0
 
 

@@ -1,24 +1,28 @@
 """What the machine allows: the time a training step cannot go below, from measured rates and counted work.
 
-A step's floor is its matrix products at the rate this machine multiplies these very shapes, plus what a fused AdamW
-moves (reads parameter, gradient, two moments; writes all but the gradient) at the rate it copies a block of that size.
+A step's floor is its matrix products at a measured rate, plus what a fused AdamW moves (reads parameter, gradient, two
+moments; writes all but the gradient) at the rate the machine copies a block of that size. There are two such floors: at the
+rate of these very shapes, and at that of one large square product, which says nothing of the shapes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from benchmarks.timing import Spread, ratios
-from fa_registry.architectures._linear import product
+from fa_registry.architectures._linear import WORTHWHILE, matmul, product
 
 ADAMW_HELD = 4  # floats a parameter: itself, its gradient, two moments
 ADAMW_TRANSFERS = 7  # of them: 4 read, 3 written
 FLOAT_BYTES = 4
+SQUARE = 1024  # rows, inner and columns of the large product; larger ones reach the same rate within a few per cent
+MULTIPLY = product if WORTHWHILE else matmul  # as the step's linear layers do
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Limit:
     """flop: of one step's products. gemm_rate: flop/s. optimizer_bytes: moved by AdamW. bandwidth: bytes/s.
 
     floor: seconds, median over the rounds. share: of the limit that a step reaches, floor / time round by round.
+    square_rate, square_floor, square_share: the same at the rate of one large square product; None in older records.
     """
 
     flop: int
@@ -46,6 +51,20 @@ class Limit:
     bandwidth: float
     floor: float
     share: Spread
+    square_rate: float | None = None
+    square_floor: float | None = None
+    square_share: Spread | None = None
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Limit:
+        """From what was recorded."""
+        return cls(**{name: Spread(**value) if name.endswith("share") else value for name, value in kept.items()})
+
+    def by_rate(self) -> Iterator[tuple[str, float, float, Spread]]:
+        """(what was multiplied, flop/s, floor, share) of either floor."""
+        yield "these very shapes", self.gemm_rate, self.floor, self.share
+        if self.square_share:
+            yield f"one product {SQUARE} × {SQUARE} × {SQUARE}", self.square_rate, self.square_floor, self.square_share
 
 
 def products(shape: Shape) -> list[tuple[int, int, int, int]]:
@@ -67,14 +86,16 @@ def products(shape: Shape) -> list[tuple[int, int, int, int]]:
 
 
 def floor_work(shape: Shape) -> dict[str, Callable[[], object]]:
-    """What is timed beside a step: all its products ("gemm"), and one copy of as many bytes as AdamW holds ("copy")."""
+    """What is timed beside a step: all its products ("gemm"), one large square product ("square"), and one copy of as many
+    bytes as AdamW holds ("copy")."""
     pairs = [
         (torch.randn(rows, inner), torch.randn(columns, inner), times)
         for rows, inner, columns, times in products(shape)
     ]
     held = torch.randn(ADAMW_HELD * shape.parameters)
     target = torch.empty_like(held)
-    return {"gemm": _all_products(pairs), "copy": lambda: target.copy_(held)}
+    square = [(torch.randn(SQUARE, SQUARE), torch.randn(SQUARE, SQUARE), 1)]
+    return {"gemm": _all_products(pairs), "square": _all_products(square), "copy": lambda: target.copy_(held)}
 
 
 def limit_of(shape: Shape, seconds: Mapping[str, Sequence[float]], step: str) -> Limit:
@@ -82,15 +103,27 @@ def limit_of(shape: Shape, seconds: Mapping[str, Sequence[float]], step: str) ->
     flop = sum(2 * rows * inner * columns * times for rows, inner, columns, times in products(shape))
     copied = 2 * ADAMW_HELD * FLOAT_BYTES * shape.parameters  # read and written
     moved = ADAMW_TRANSFERS * FLOAT_BYTES * shape.parameters
-    floors = [gemm + copying * moved / copied for gemm, copying in zip(seconds["gemm"], seconds["copy"], strict=True)]
-    rates = flop / median(seconds["gemm"]), copied / median(seconds["copy"])
-    return Limit(flop, rates[0], moved, rates[1], floor=median(floors), share=ratios(floors, seconds[step]))
+    moving = [copying * moved / copied for copying in seconds["copy"]]
+    floors = [gemm + move for gemm, move in zip(seconds["gemm"], moving, strict=True)]
+    part = flop / (2 * SQUARE**3)  # of the square product's operations
+    squares = [part * square + move for square, move in zip(seconds["square"], moving, strict=True)]
+    return Limit(
+        flop,
+        gemm_rate=flop / median(seconds["gemm"]),
+        optimizer_bytes=moved,
+        bandwidth=copied / median(seconds["copy"]),
+        floor=median(floors),
+        share=ratios(floors, seconds[step]),
+        square_rate=2 * SQUARE**3 / median(seconds["square"]),
+        square_floor=median(squares),
+        square_share=ratios(squares, seconds[step]),
+    )
 
 
 def _all_products(pairs: list[tuple[Tensor, Tensor, int]]) -> Callable[[], None]:
     def multiply() -> None:
         for left, right, times in pairs:
             for _ in range(times):
-                product(left, right)
+                MULTIPLY(left, right)
 
     return multiply

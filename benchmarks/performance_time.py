@@ -5,27 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks import audit_again, store_scale
+from benchmarks import audit_again, end_to_end, operations, store_scale
 from benchmarks.recording import recorded
 from benchmarks.tables import line
 from benchmarks.tasks import EPOCHS
 
 WORDS = """
-- **A step** is bound by its matrix products. The rest are LayerNorm, GELU, the credits' normalisation and the launch of some
-  hundred operations. oneDNN multiplies where the processor has AVX-512, torch's own library elsewhere
+- **A step**: its products stand in the table above. The rest are LayerNorm, GELU, the credits' normalisation and the launch of
+  operations, counted under "On a GPU". oneDNN multiplies where the processor has AVX-512, torch's own library elsewhere
   ([decision 0010](decisions/0010-onednn-linear.md)).
 - **Against the published loop** the step saves a second forward pass, an optimizer a block and a host read a step; the data
-  path saves PIL images one by one. Processes of one thread beat threads: `--jobs` defaults to one process a core.
+  path saves PIL images one by one.{jobs}
 - **Measuring** costs a forward pass over the whole test set, each epoch. On digits an epoch is 12 steps, and no way of
   measuring is cheap beside that ([decision 0009](decisions/0009-what-measuring-may-cost.md)).
 - **A large store** is read in pages of a thousand runs: no verb asks once a run for anything but the files of the runs that it
-  audits. Most of an audit of logged figures is drawing and writing pages; importing torch and MLflow takes seconds of every
-  command that needs them.
+  audits.
 - **A GPU** step is captured in a CUDA graph, and eight runs share the card in turns of one thread
   ([decision 0028](decisions/0028-one-card-many-runs.md)). Nothing inside a step is read on the host, which a test holds for
-  every method and architecture. ep and predictive_coding relax their states for twenty steps a batch: no way of launching
-  them makes them cost three times bp.
+  every method and architecture.{costly}
 """
+WHY = {  # a method over the aim → why; one that is not in here has to be explained first
+    "ep": "twenty relaxation steps a batch",
+    "predictive_coding": "twenty relaxation steps a batch",
+    "credit_bridge": "four passes through its value net, one of them differentiated twice",
+}
 
 
 def where_the_time_goes(measured: Mapping[str, Any]) -> Iterator[str]:
@@ -38,7 +41,30 @@ def where_the_time_goes(measured: Mapping[str, Any]) -> Iterator[str]:
         rows += _epoch(one)
     for row in (*rows, *_stores(), *_again()):
         yield line(row)
-    yield WORDS
+    yield WORDS.format(jobs=_jobs(), costly=_costly())
+
+
+def _jobs() -> str:
+    """Why `--jobs` defaults to a process a core; nothing where it was not measured."""
+    kept = recorded(end_to_end.MEASURED)
+    ratio = end_to_end.EndToEnd.of(kept).ratio if kept else {}
+    if not {end_to_end.BY_JOBS, end_to_end.BY_THREADS} <= set(ratio):
+        return ""
+    jobs, threads = ratio[end_to_end.BY_JOBS].median, ratio[end_to_end.BY_THREADS].median
+    return (
+        f" A second process brings {jobs:.2f} times the runs a second,\n  a second thread {threads:.2f} times "
+        "(`python -m benchmarks.end_to_end`): `--jobs` defaults to one process a core."
+    )
+
+
+def _costly() -> str:
+    """The methods whose step hands over more operations than is aimed at, most first, and why."""
+    kept = recorded(operations.MEASURED)
+    counts = kept["counts"] if kept else {}
+    times = {name: counts[name] / counts["bp"] for name in sorted(counts, key=lambda name: -counts[name])}
+    over = [f"{name} {ratio:.1f} ({WHY[name]})" for name, ratio in times.items() if ratio > operations.TARGET]
+    aim = f" A step's operations, in times of bp's, exceed the aim of {operations.TARGET:g} for"
+    return aim + "\n  " + ",\n  ".join(over) + "." if over else ""
 
 
 def _step(limit: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -70,7 +96,7 @@ def _stores() -> Iterator[list[str]]:
     if kept is None or len(kept["sizes"]) < 2:
         return
     found = [store_scale.StoreScale.of(one) for one in kept["sizes"]]
-    runs, cost = found[0].runs, found[0].costs[store_scale.AUDIT].cpu
+    runs, cost = found[-1].runs, found[-1].costs[store_scale.AUDIT].cpu
     own = runs * store_scale.slope(found, store_scale.AUDIT) / cost
     yield [f"an audit of {runs:,} logged runs", "reading, judging, drawing and logging, by run", f"{own:.0%}"]
     yield ["", "imports and whatever does not grow with the runs", f"{1 - own:.0%}"]

@@ -1,8 +1,9 @@
 """python -m benchmarks.projection [--study paper-full] [--device cuda] [--settings N]: what a whole study would take on one card.
 
 Every kind of run in it (method, network, data, control, penalty or none) is trained for a few steps, as many side by side as
-`study` trains, and measured once as after an epoch and once as at the end. These seconds are measured; their product with the
-study's epochs, steps and runs is a projection. Image files are not needed: random pixels of CIFAR's shape take as long.
+`study` trains, and measured once as after an epoch and once as at the end; what a run takes besides is timed once
+(benchmarks.run_cost). These seconds are measured; their product with the study's epochs, steps and runs is a projection.
+Image files are not needed: random pixels of CIFAR's shape take as long.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import argparse
 import dataclasses
 import math
 import sys
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 
 from benchmarks.clock import seconds
 from benchmarks.replicas import in_turns
+from benchmarks.run_cost import run_cost
 from fa_registry import datasets
 from fa_registry.datasets.base import DatasetCard, Splits
 from fa_registry.records import RunSpec
@@ -62,18 +64,24 @@ class Kind:
 
 @dataclasses.dataclass(frozen=True)
 class Projection:
-    """kinds: those that were timed; of `known` kinds that the study has."""
+    """kinds: those that were timed; of `known` kinds that the study has. besides: seconds of a run, see run_cost."""
 
     study: str
     device: str
     replicas: int
     known: int
     kinds: tuple[Kind, ...]
+    besides: float
+
+    @property
+    def runs(self) -> int:
+        """Of the kinds that were timed."""
+        return sum(kind.runs for kind in self.kinds)
 
     @property
     def minutes(self) -> float:
         """Projected, of the kinds that were timed."""
-        return sum(kind.training + kind.measuring for kind in self.kinds) / 60
+        return (sum(kind.training + kind.measuring for kind in self.kinds) + self.runs * self.besides) / 60
 
     @classmethod
     def of(cls, measured: Mapping[str, Any]) -> Projection:
@@ -91,15 +99,17 @@ def project(
     pixels: str = PIXELS,
 ) -> Projection:
     """Time the first `settings` kinds of these specs (all without), `steps` steps each. pixels: stands in for image sets."""
-    kinds = {kind.identity: kind for kind in map(_kind, specs)}
-    runs, load = Counter(_kind(spec).identity for spec in specs), _loader(device, Twin(pixels))
-    timed = [_time(kind, runs[key], load, replicas, steps) for key, kind in list(kinds.items())[:settings]]
-    return Projection(study, gpu_name(device) or "CPU", replicas, len(kinds), tuple(timed))
+    kinds, load = defaultdict(list), _loader(device, Twin(pixels))
+    for spec in specs:
+        kinds[_kind(spec)].append(spec)
+    timed = [_time(same[0], len(same), load, replicas, steps) for same in list(kinds.values())[:settings]]
+    besides = run_cost(device, max(spec.epochs for spec in specs))
+    return Projection(study, gpu_name(device) or "CPU", replicas, len(kinds), tuple(timed), besides)
 
 
-def _kind(spec: RunSpec) -> RunSpec:
+def _kind(spec: RunSpec) -> str:
     """What decides how long a run takes: neither its seed nor how strong its penalty is."""
-    return dataclasses.replace(spec, seed=0, penalty=float(spec.penalty > 0))
+    return dataclasses.replace(spec, seed=0, penalty=float(spec.penalty > 0)).identity
 
 
 def _loader(device: torch.device, twin: Twin) -> Callable[[RunSpec], Task]:
@@ -152,8 +162,11 @@ def projection_lines(found: Projection) -> list[str]:
             f"{1e3 * kind.final_measuring:>8.1f}{kind.training:>10.1f}{kind.measuring:>13.1f}  {kind.name}"
         )
     aim = f"; aim ≤ {AIM_MINUTES}: {'met' if found.minutes <= AIM_MINUTES else 'MISSED'}" if not part else ""
-    runs = sum(kind.runs for kind in found.kinds)
-    return [*lines, f"  projected, {runs} runs: {found.minutes:.1f} minutes{aim} (published: {PUBLISHED})"]
+    return [
+        *lines,
+        f"  starting, tracking and closing a run: {1e3 * found.besides:.0f} ms, of all {found.runs * found.besides:.1f} s",
+        f"  projected, {found.runs} runs: {found.minutes:.1f} minutes{aim} (published: {PUBLISHED})",
+    ]
 
 
 def project_study(name: str, device: torch.device, **how: Any) -> Projection:

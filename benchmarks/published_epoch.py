@@ -6,7 +6,7 @@ its favour. The diagnostics are of one batch, layer by layer in plain Python, on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -56,7 +56,7 @@ def _loader(images: PilImages, size: int, shuffle: bool = False) -> DataLoader:
     return DataLoader(images, size, shuffle=shuffle, num_workers=WORKERS, persistent_workers=True)
 
 
-def accuracy(network: nn.Module, loader: DataLoader) -> float:
+def accuracy(network: nn.Module, loader: Iterable[tuple[Tensor, Tensor]]) -> float:
     """Share of the test images classified rightly, counted batch by batch on the host."""
     right = seen = 0
     with torch.no_grad():

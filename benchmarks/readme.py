@@ -1,7 +1,8 @@
 """python -m benchmarks.readme [--record]: the figures in README.
 
---record measures them (about ten minutes: a fresh environment, the digits study, the benchmarks) and writes them to
-docs/measured/; without it the tables between README's markers are only written again from there.
+--record measures them (about ten minutes: a fresh environment, the digits study, a step and its overheads) and writes them to
+docs/measured/; whole epochs have a record of their own (benchmarks.end_to_end --record). Without it the tables between README's
+markers are only written again from there.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def record() -> dict[str, Any]:
         environment = _seconds(lambda: _make_environment(work / "venv"))
         study = _seconds(lambda: _run([_tool("fa-registry"), "run", "digits", "--out", "reports"], work))
         report = jsonio.decode(AuditReport, json.loads((work / "reports" / "audit.json").read_text()))
-        bench = json.loads(_run([sys.executable, "-m", "benchmarks", "--json"], ROOT))
+        bench = json.loads(_run([sys.executable, "-m", "benchmarks", "--one-thread", "--json"], ROOT))
     return {
         **stamp(),
         "seconds": {
@@ -81,11 +82,6 @@ def render(measured: Mapping[str, Any]) -> str:
         ratio = step["ratio"][compared]
         spread = f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
         lines.append(f"| DFA step, CIFAR-shaped, {words} | {spread} | {aim}{' ' if aim else ''}|")
-    for name, ratio in measured["bench"]["epoch"]["ratio"].items():
-        spread = f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
-        lines.append(
-            f"| data and step together, CIFAR-shaped, two cores, published / {name} | {spread} | ≥ 4 by either |"
-        )
     lines += _whole()
     for name, one in overheads.items():
         lines += [

@@ -17,9 +17,10 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "measured"
 
 
-def stamp() -> dict[str, Any]:
-    """When and on what."""
-    machine = f"{provenance.hardware()['cpu']}, {os.cpu_count()} cores, {platform.system()}"
+def stamp(card: str = "") -> dict[str, Any]:
+    """When and on what. card: a GPU's name, where one did the work."""
+    parts = (card, provenance.hardware()["cpu"], f"{os.cpu_count()} cores", platform.system())
+    machine = ", ".join(part for part in parts if part)
     return {"date": time.strftime("%Y-%m-%d"), "machine": machine, "versions": provenance.versions()}
 
 
@@ -29,9 +30,11 @@ def add_options(parser: argparse.ArgumentParser, path: Path) -> None:
     parser.add_argument("--record", action="store_true", help=f"keep the answers in docs/measured/{path.name}")
 
 
-def tell(found: Mapping[str, Any], lines: Sequence[str], options: argparse.Namespace, path: Path) -> None:
-    """Print what was found as asked, and keep it if asked."""
-    plain = {**stamp(), **found}
+def tell(
+    found: Mapping[str, Any], lines: Sequence[str], options: argparse.Namespace, path: Path, card: str = ""
+) -> None:
+    """Print what was found as asked, and keep it if asked. card: see stamp."""
+    plain = {**stamp(card), **found}
     if options.record:
         path.write_text(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     print(json.dumps(plain, indent=2, allow_nan=False) if options.json else "\n".join(lines))
@@ -44,5 +47,6 @@ def recorded(path: Path) -> dict[str, Any] | None:
 
 def where(kept: Mapping[str, Any], command: str) -> str:
     """The line under a heading: machine, versions, date, command."""
-    versions = ", ".join(f"{name} {kept['versions'][name]}" for name in ("torch", "mlflow", "numpy"))
-    return f"{kept['machine']}, {versions}, {kept['date']}, `python -m {command} --record`"
+    versions = kept.get("versions", {})  # older records have none
+    known = [f"{name} {versions[name]}" for name in ("torch", "mlflow", "numpy") if name in versions]
+    return f"{', '.join([kept['machine'], *known, kept['date']])}, `python -m {command} --record`"

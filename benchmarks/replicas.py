@@ -11,27 +11,26 @@ from functools import partial
 
 import torch
 
-from benchmarks.clock import Work, seconds
+from benchmarks.clock import Work, in_rounds
 from benchmarks.products import steps_of
 from benchmarks.stacked import StackedDfa
 from benchmarks.timing import Spread
-from fa_registry.training.captured import CapturedStep, cuda_capture
 from fa_registry.training.trainer import Trainer
 
-UNROLLED = 8  # steps in one graph
-ALONE, TURNS, STACKED, EPOCH = "alone", "in turns", "stacked", f"alone, {UNROLLED} steps a graph"
+STEPS_A_GRAPH = 8
+ALONE, TURNS, STACKED, UNROLLED = "alone", "in turns", "stacked", f"alone, {STEPS_A_GRAPH} steps a graph"
 
 
 def compare_ways(make: Callable[[int], Trainer], count: int, steps: int, rounds: int) -> dict[str, Spread]:
     """Way → microseconds a step of a run. make: seed → a fresh trainer of dfa on resmlp. steps: a round, of every run."""
-    alone, unrolled = make(0), Unrolled(make(0), UNROLLED)
+    alone, unrolled = make(0), Unrolled(make(0), STEPS_A_GRAPH)
     turns, stacked = [make(seed) for seed in range(count)], StackedDfa([make(seed) for seed in range(count)])
-    device, blocks = alone.task.device, max(1, steps // UNROLLED)
+    device, blocks = alone.task.device, max(1, steps // STEPS_A_GRAPH)
     rows = count * stacked.size
     order = (torch.arange(steps * rows) % len(stacked.splits.train_labels)).to(device)
     ways: dict[str, tuple[Work, int]] = {
         ALONE: (steps_of(alone, steps), steps),
-        EPOCH: (unrolled.steps(blocks), blocks * UNROLLED),
+        UNROLLED: (unrolled.steps(blocks), blocks * STEPS_A_GRAPH),
         TURNS: (in_turns(turns, steps), steps * count),
         STACKED: (partial(stacked.take, order.split(rows)), steps * count),
     }
@@ -39,14 +38,9 @@ def compare_ways(make: Callable[[int], Trainer], count: int, steps: int, rounds:
 
 
 def microseconds(ways: Mapping[str, tuple[Work, int]], rounds: int, device: torch.device) -> dict[str, Spread]:
-    """Name → microseconds a step, of (work, its steps); a first round, in which graphs are captured, is not counted."""
-    found: dict[str, list[float]] = {name: [] for name in ways}
-    for work, _ in ways.values():
-        work()
-    for _ in range(rounds):
-        for name, (work, steps) in ways.items():
-            found[name].append(1e6 * seconds(work, device) / steps)
-    return {name: Spread.of(values) for name, values in found.items()}
+    """Name → microseconds a step, of (work, its steps); see in_rounds."""
+    taken = in_rounds({name: work for name, (work, _) in ways.items()}, rounds, device)
+    return {name: Spread.of([1e6 * one / steps for one in taken[name]]) for name, (_, steps) in ways.items()}
 
 
 def in_turns(trainers: Sequence[Trainer], steps: int) -> Work:
@@ -68,9 +62,6 @@ class Unrolled:
         self.size = trainer.task.spec.recipe.batch_size
         self._advance = trainer._advance
         trainer._advance = self._many
-        if trainer.captured:
-            capture = cuda_capture(trainer.generators.values())
-            trainer.captured = CapturedStep(trainer.task.device, capture)
 
     def steps(self, turns: int) -> Work:
         """`count` steps, so many times."""

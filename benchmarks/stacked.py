@@ -46,6 +46,8 @@ class StackedDfa:
 
     def take(self, orders: Sequence[Tensor]) -> None:
         """A step for each of these rows of indices, (R · batch,), replica after replica."""
+        if self._stream:  # weights, data and indices are the other stream's work
+            self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):  # None: where it is
             for rows in orders:
                 if self.captured:

@@ -19,6 +19,7 @@ from fa_registry.training.trainer import Trainer
 BATCH = 128
 ROUNDS, CALLS = 15, 8
 TARGET = 0.5  # ours / published
+LIMIT_TARGET = 0.7  # of its limit that a step is to reach
 LAYER = "published on our layer"
 FUSED = "published on our layer, fused AdamW"
 COMPARED = (("dfa", "published"), ("dfa", LAYER), ("dfa", FUSED), ("dfa", "bp"), ("fa", "bp"))
@@ -82,14 +83,18 @@ def our_step(trainer: Trainer, images: torch.Tensor, labels: torch.Tensor) -> Ca
 
 def step_lines(times: StepTimes) -> list[str]:
     """The table people read."""
-    limit, share = times.limit, times.limit.share
+    limit = times.limit
     lines = ["step: batch 128, 3072 inputs, D = 256, L = 4, one thread"]
     lines += [f"  {name:<42}{value:8.2f} ms" for name, value in times.milliseconds.items()]
     lines += [f"  {name:<42}{one.median:8.3f}  ({one.low:.3f} to {one.high:.3f})" for name, one in times.ratio.items()]
     lines += [
         f"  target dfa / published ≤ {TARGET}: {'met' if times.target_met else 'MISSED'}",
-        f"  limit {1e3 * limit.floor:.2f} ms = {limit.flop / 1e9:.2f} GFLOP at {limit.gemm_rate / 1e9:.0f} GFLOP/s"
-        f" + {limit.optimizer_bytes / 1e6:.0f} MB at {limit.bandwidth / 1e9:.0f} GB/s;"
-        f" dfa reaches {share.median:.0%} of it ({share.low:.0%} to {share.high:.0%})",
+        f"  limit: {limit.flop / 1e9:.2f} GFLOP + {limit.optimizer_bytes / 1e6:.0f} MB at {limit.bandwidth / 1e9:.0f} GB/s",
     ]
+    for what, rate, floor, share in limit.by_rate():
+        lines.append(
+            f"  at the {rate / 1e9:.0f} GFLOP/s of {what}: {1e3 * floor:.2f} ms, of which dfa reaches {share.median:.1%}"
+            f" ({share.low:.1%} to {share.high:.1%})  target ≥ {LIMIT_TARGET:.0%}:"
+            f" {'met' if share.median >= LIMIT_TARGET else 'MISSED'}"
+        )
     return lines

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+
 import pytest
 
-from benchmarks.limit import Shape, limit_of, products
+from benchmarks.limit import SQUARE, Limit, Shape, limit_of, products
 from benchmarks.overheads import Overhead, overhead_lines
 from benchmarks.step_time import COMPARED, measure_steps, step_lines
 from benchmarks.timing import Spread, interleaved, ratios
@@ -35,15 +38,23 @@ def test_a_step_multiplies_as_often_as_counted_by_hand():
 
 
 def test_the_limit_is_products_and_optimizer_traffic():
-    limit = limit_of(SHAPE, {"gemm": [0.010] * 3, "copy": [0.008] * 3, "dfa": [0.034] * 3}, "dfa")
+    flop = sum(2 * rows * inner * columns * times for rows, inner, columns, times in products(SHAPE))
+    square = 0.003 * 2 * SQUARE**3 / flop  # seconds of the large product, at a rate at which the step's would take 3 ms
+    seconds = {"gemm": [0.010] * 3, "square": [square] * 3, "copy": [0.008] * 3, "dfa": [0.034] * 3}
+    limit = limit_of(SHAPE, seconds, "dfa")
     assert limit.floor == pytest.approx(0.010 + 0.008 * 7 / 8)
     assert limit.share.median == pytest.approx(0.5)
+    assert limit.gemm_rate == pytest.approx(flop / 0.010) and limit.square_rate == pytest.approx(flop / 0.003)
+    assert limit.square_floor == pytest.approx(0.003 + 0.008 * 7 / 8)
+    assert limit.square_share.median == pytest.approx(10 / 34)
+    assert Limit.of(json.loads(json.dumps(dataclasses.asdict(limit)))) == limit
+    assert [share for *_, share in limit.by_rate()] == [limit.share, limit.square_share]
 
 
 def test_measuring_steps_runs_and_prints_every_ratio():
     text = "\n".join(step_lines(measure_steps(rounds=1, calls=1)))
     assert all(f"{above} / {below}" in text for above, below in COMPARED)
-    assert "of it" in text and "target dfa / published" in text
+    assert "target dfa / published" in text and text.count("of which dfa reaches") == text.count("target ≥ 70%: ") == 2
 
 
 def test_a_missed_target_is_said():

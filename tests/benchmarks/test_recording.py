@@ -27,6 +27,7 @@ def test_one_command_records_every_figure_of_a_processor():
     assert kept == {
         "first_light.json",
         "end_to_end.json",
+        "operations.json",
         "audit_again.json",
         "registry_scale.json",
         "store_scale.json",
