@@ -59,8 +59,8 @@ COMPARED = {  # words → time a run of the first / of the second, and the aim
     BY_THREADS: (ONE, THREADED, None),
 }
 NOTE = (
-    f"Published, where not said otherwise, is the faster of its two rows. Throughput: {CORES} runs of ours at a time in {CORES} processes, counted by\n"
-    "the run, against one published run; one run against one run is in the rows below it."
+    f"Published is the faster of its two rows where not said otherwise. Throughput: {CORES} runs of ours at a time in {CORES}\n"
+    "processes, counted by the run, against one published run; one run against one run is in the rows below it."
 )
 
 
