@@ -18,6 +18,8 @@ WORDS = """
   path saves PIL images one by one.{jobs}
 - **Measuring** costs a forward pass over the whole test set, each epoch. On digits an epoch is 12 steps, and no way of
   measuring is cheap beside that ([decision 0009](decisions/0009-what-measuring-may-cost.md)).
+- **Measuring a run again** is mostly ρ, which takes 32 directions of every sample at every site, at two lengths, through the rest of
+  the network in float64: products at half of float32's rate, which no order of the work makes fewer.
 - **A large store** is read in pages of a thousand runs: no verb asks once a run for anything but the files of the runs that it
   audits.
 - **A GPU** step is captured in a CUDA graph, and eight runs share the card in turns of one thread
