@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import torch
@@ -23,7 +24,9 @@ def test_the_flop_of_a_dfa_step_are_counted_product_by_product():
     task = tiny_task()
     task.network.double()
     task.feedback.double()
-    object.__setattr__(task.splits, "train_images", task.splits.train_images.double())
+    task = dataclasses.replace(
+        task, splits=dataclasses.replace(task.splits, train_images=task.splits.train_images.double())
+    )
     inputs, width, classes, batch = math.prod(task.card.image_shape), 16, 10, 128
     products = 2 * inputs * width + 2 * (6 * width * width) + 3 * width * classes + 3 * width * classes
     assert Limit.of(task).flop == 2 * batch * products
