@@ -14,9 +14,9 @@ NORM_EPS = 1e-6  # the paper's recipe: c / (rms over features + 1e-6)
 def normalised(credits: Sequence[Tensor], kind: str, count: int) -> Sequence[Tensor]:
     """norm(c_l)/count of every site's credit. Sites of one shape go through each operation together: a GPU waits for launches.
 
-    Not where a credit lies transposed in memory: joined to the others it would be summed in another order.
+    Not where a sample's credit lies transposed in memory: joined to the others it would be summed in another order.
     """
-    if len({credit.shape for credit in credits}) > 1 or not all(credit.is_contiguous() for credit in credits):
+    if len({credit.shape for credit in credits}) > 1 or not all(credit[0].is_contiguous() for credit in credits):
         return [credit / (scales(credit, kind) * count) for credit in credits]
     together = torch.cat(tuple(credits))  # (sites · batch, …)
     return (together / (scales(together, kind) * count)).chunk(len(credits))

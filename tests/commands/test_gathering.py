@@ -40,7 +40,7 @@ def test_a_changed_file_is_told_from_whatever_else_broke(job, monkeypatch, error
 @pytest.mark.parametrize(("runs", "cores", "processes"), [(7, 4, 1), (16, 4, 2), (99, 4, 4), (0, 4, 1)])
 def test_processes_are_started_where_they_pay(monkeypatch, runs, cores, processes):
     monkeypatch.setattr(gathering.torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(gathering.os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(gathering, "usable_cores", lambda: cores)
     assert gathering._default_processes(runs) == processes
     monkeypatch.setattr(gathering.torch.cuda, "is_available", lambda: True)
     assert gathering._default_processes(runs) == 1

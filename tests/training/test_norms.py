@@ -34,5 +34,6 @@ def test_sites_together_are_bit_equal_to_one_by_one(kind, shapes):
 def test_a_credit_that_lies_transposed_is_summed_as_it_lies(width):
     draw = torch.Generator().manual_seed(0)
     credits = [torch.randn(width, 6, generator=draw).T, torch.randn(6, width, generator=draw)]
+    credits.append(torch.randn(6, width + 3, generator=draw)[:, :width])  # as a narrower site's rows of a bridge lie
     for one, credit in zip(normalised(credits, "rms", 6), credits, strict=True):
         assert torch.equal(one, credit / (scales(credit, "rms") * 6))
