@@ -11,14 +11,13 @@ import argparse
 import dataclasses
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks.filled_study import study_text
 from benchmarks.recording import FOLDER, add_options, tell
 from benchmarks.timing import on_cores
-from benchmarks.verb_cost import Cost, cost_of
+from benchmarks.verb_cost import Costs, cost_of
 
 MEASURED = FOLDER / "audit_again.json"
 RUNS, CORES, WIDTH = 125, 2, 256
@@ -32,28 +31,15 @@ VERBS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class AuditAgain:
-    """costs: by what was done."""
-
-    runs: int
-    costs: Mapping[str, Cost]
-
-    @classmethod
-    def of(cls, measured: Mapping[str, Any]) -> AuditAgain:
-        """From what --record kept."""
-        return cls(measured["runs"], {words: Cost(**one) for words, one in measured["costs"].items()})
-
-
-def measure(runs: int = RUNS) -> AuditAgain:
+def measure(runs: int = RUNS) -> Costs:
     """Train the runs, and audit them twice."""
     with tempfile.TemporaryDirectory(prefix="fa_registry-again-") as name, on_cores(CORES):
         folder = Path(name)
         (folder / "study.toml").write_text(study_text(runs, epochs=1, width=WIDTH), encoding="utf-8")
-        return AuditAgain(runs, {words: cost_of(verb, folder) for words, verb in VERBS.items()})
+        return Costs(runs, {words: cost_of(verb, folder) for words, verb in VERBS.items()})
 
 
-def again_lines(found: AuditAgain) -> list[str]:
+def again_lines(found: Costs) -> list[str]:
     """The table people read."""
     lines = [f"{found.runs} trained runs on two cores: CPU seconds, seconds by the clock, peak memory"]
     lines += [
@@ -62,7 +48,7 @@ def again_lines(found: AuditAgain) -> list[str]:
     return lines + [f"  target {what}: {'met' if met else 'MISSED'} ({value})" for what, value, met in targets(found)]
 
 
-def targets(found: AuditAgain) -> list[tuple[str, str, bool]]:
+def targets(found: Costs) -> list[tuple[str, str, bool]]:
     """(what is aimed at, what was found, whether it is met); nothing of fewer runs than the aim is about."""
     wall = found.costs[AGAIN].wall
     what = f"{AGAIN}: {RUNS} runs ≤ {TARGET:g} s by the clock"

@@ -125,7 +125,7 @@ def _launches() -> Iterator[str]:
 def _row(what: str, found: Spread, least: float | None = None, most: float | None = None) -> str:
     aim = f"≥ {least:g}: {verdict(found.median >= least)}" if least else ""
     aim = f"≤ {most:g}: {verdict(found.median <= most)}" if most else aim
-    return line([what, *(f"{value:.2f}" for value in (found.median, found.low, found.high)), aim])
+    return line([what, *(f"{value:.3g}" for value in (found.median, found.low, found.high)), aim])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from benchmarks import audit_again, registry_scale, store_scale
 from benchmarks.recording import recorded, where
 from benchmarks.tables import line, verdict
-from benchmarks.verb_cost import Cost
+from benchmarks.verb_cost import Cost, Costs
 
 NOT_YET = "Not measured yet: `python -m {} --record`.\n"
 
@@ -26,7 +26,7 @@ def _every_verb() -> Iterator[str]:
     if kept is None:
         yield NOT_YET.format("benchmarks.store_scale")
         return
-    found = [store_scale.StoreScale.of(one) for one in kept["sizes"]]
+    found = [Costs.of(one) for one in kept["sizes"]]
     yield f"{where(kept, 'benchmarks.store_scale')}:"
     yield "copies of runs that were trained, 25 seeds a setting.\n"
     yield line(["command", *(f"{one.runs:,} runs" for one in found), "CPU, a further run"])
@@ -44,7 +44,7 @@ def _measured_again() -> Iterator[str]:
     if kept is None:
         yield NOT_YET.format("benchmarks.audit_again")
         return
-    found = audit_again.AuditAgain.of(kept)
+    found = Costs.of(kept)
     yield f"{where(kept, 'benchmarks.audit_again')}:"
     yield "runs that were really trained, resmlp D = 256, L = 4 on digits.\n"
     yield line(["command", f"{found.runs:,} runs"])

@@ -9,6 +9,7 @@ from benchmarks import audit_again, end_to_end, operations, store_scale
 from benchmarks.recording import recorded
 from benchmarks.tables import line
 from benchmarks.tasks import EPOCHS
+from benchmarks.verb_cost import Costs
 
 OPENING = "optimize"  # of store_scale.VERBS: it does hardly anything else
 WORDS = """
@@ -98,7 +99,7 @@ def _stores() -> Iterator[list[str]]:
     kept = recorded(store_scale.MEASURED)
     if kept is None or len(kept["sizes"]) < 2:
         return
-    found = [store_scale.StoreScale.of(one) for one in kept["sizes"]]
+    found = [Costs.of(one) for one in kept["sizes"]]
     each = store_scale.slope(found, store_scale.AUDIT)
     for store in (found[0], found[-1]):
         cost = store.costs[store_scale.AUDIT].cpu
@@ -112,7 +113,7 @@ def _again() -> Iterator[list[str]]:
     kept = recorded(audit_again.MEASURED)
     if kept is None:
         return
-    found = audit_again.AuditAgain.of(kept)
+    found = Costs.of(kept)
     own = 1 - found.costs[audit_again.LOGGED].cpu / found.costs[audit_again.AGAIN].cpu
     yield [f"an audit that measures {found.runs:,} runs again", "measuring, and the processes that do it", f"{own:.0%}"]
     yield ["", "all that an audit of logged figures does too", f"{1 - own:.0%}"]

@@ -1,6 +1,6 @@
 """python -m benchmarks.record: all figures of a processor that README and docs/performance.md show, measured and kept.
 
-It takes about an hour, most of it for 10,000 runs; nothing else should run on the machine meanwhile.
+It takes three quarters of an hour here, half of it for 10,000 runs; nothing else should run on the machine meanwhile.
 """
 
 from __future__ import annotations

@@ -15,14 +15,13 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks.filled_study import RATE
 from benchmarks.recording import FOLDER, ROOT, add_options, tell
 from benchmarks.timing import on_cores
-from benchmarks.verb_cost import Cost, cost_of
+from benchmarks.verb_cost import Cost, Costs, cost_of
 
 MEASURED = FOLDER / "store_scale.json"
 SIZES, CORES = (125, 2000, 10000), 2
@@ -48,20 +47,7 @@ VERBS = {
 LOGGED_TARGET, LINEAR_TARGET = 5.0, 1.2  # seconds by the clock for SIZES[0] runs; of the two largest stores' CPU a run
 
 
-@dataclasses.dataclass(frozen=True)
-class StoreScale:
-    """costs: by what was done."""
-
-    runs: int
-    costs: Mapping[str, Cost]
-
-    @classmethod
-    def of(cls, measured: Mapping[str, Any]) -> StoreScale:
-        """From what --record kept."""
-        return cls(measured["runs"], {words: Cost(**one) for words, one in measured["costs"].items()})
-
-
-def measure(runs: int) -> StoreScale:
+def measure(runs: int) -> Costs:
     """Fill a store and go through the verbs, one after another."""
     with tempfile.TemporaryDirectory(prefix="fa_registry-store-") as name, on_cores(CORES):
         folder = Path(name)
@@ -71,7 +57,7 @@ def measure(runs: int) -> StoreScale:
         costs = {
             words: cost_of([one if word == RUN else word for word in verb], folder) for words, verb in VERBS.items()
         }
-        return StoreScale(runs, costs)
+        return Costs(runs, costs)
 
 
 def _a_run(folder: Path) -> str:
@@ -80,7 +66,7 @@ def _a_run(folder: Path) -> str:
         return connection.execute("SELECT substr(run_uuid, 1, 8) FROM runs ORDER BY name LIMIT 1").fetchone()[0]
 
 
-def scale_lines(found: Sequence[StoreScale]) -> list[str]:
+def scale_lines(found: Sequence[Costs]) -> list[str]:
     """The table people read; the last column is what every run beyond the smallest store's adds."""
     lines = ["whole commands on a sqlite store, two cores: CPU seconds, seconds by the clock, peak memory"]
     lines.append(f"  {'':<46}" + "".join(f"{one.runs:>20,} runs" for one in found) + "   a further run")
@@ -92,7 +78,7 @@ def scale_lines(found: Sequence[StoreScale]) -> list[str]:
     return lines + [f"  target {what}: {'met' if met else 'MISSED'} ({value})" for what, value, met in targets(found)]
 
 
-def targets(found: Sequence[StoreScale]) -> list[tuple[str, str, bool]]:
+def targets(found: Sequence[Costs]) -> list[tuple[str, str, bool]]:
     """(what is aimed at, what was found, whether it is met), as far as these sizes can tell."""
     judged = []
     if found[0].runs == SIZES[0]:
@@ -107,14 +93,14 @@ def targets(found: Sequence[StoreScale]) -> list[tuple[str, str, bool]]:
     return judged
 
 
-def slope(found: Sequence[StoreScale], words: str) -> float | None:
+def slope(found: Sequence[Costs], words: str) -> float | None:
     """CPU seconds a further run, from the smallest to the largest store; None where there is one size."""
     low, high = _row(found, words)[0], _row(found, words)[-1]
     more = found[-1].runs - found[0].runs
     return (high.cpu - low.cpu) / more if more > 0 else None
 
 
-def _row(found: Sequence[StoreScale], words: str) -> list[Cost]:
+def _row(found: Sequence[Costs], words: str) -> list[Cost]:
     return [one.costs[words] for one in found]
 
 

@@ -12,9 +12,10 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -26,6 +27,19 @@ class Cost:
     cpu: float
     wall: float
     peak: float
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Of several commands in a store of so many runs, by what was done."""
+
+    runs: int
+    costs: Mapping[str, Cost]
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Costs:
+        """From what --record kept."""
+        return cls(kept["runs"], {words: Cost(**one) for words, one in kept["costs"].items()})
 
 
 def cost_of(arguments: Sequence[str], folder: Path) -> Cost:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.audit_again import AGAIN, LOGGED, RUNS, VERBS, WIDTH, AuditAgain, again_lines
+from benchmarks.audit_again import AGAIN, LOGGED, RUNS, VERBS, WIDTH, again_lines
 from benchmarks.filled_study import study_text
-from benchmarks.verb_cost import Cost
+from benchmarks.verb_cost import Cost, Costs
 from fa_registry.cli import main
 from fa_registry.studies.study import load_study
 
 
-def made(runs: int, wall: float) -> AuditAgain:
-    return AuditAgain(runs, dict.fromkeys(VERBS, Cost(90.0, wall, 500.0)))
+def made(runs: int, wall: float) -> Costs:
+    return Costs(runs, dict.fromkeys(VERBS, Cost(90.0, wall, 500.0)))
 
 
 def test_the_study_is_as_many_runs_as_said_of_one_epoch_on_the_digits_study_s_network(tmp_path):

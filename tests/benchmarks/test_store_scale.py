@@ -7,13 +7,13 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.store_scale import AUDIT, SIZES, VERBS, StoreScale, scale_lines, slope, targets
-from benchmarks.verb_cost import Cost, cost_of
+from benchmarks.store_scale import AUDIT, SIZES, VERBS, scale_lines, slope, targets
+from benchmarks.verb_cost import Cost, Costs, cost_of
 from fa_registry.cli import main
 
 
-def made(runs: int, cpu: float, wall: float = 1.0) -> StoreScale:
-    return StoreScale(runs, dict.fromkeys(VERBS, Cost(cpu, wall, 100.0)))
+def made(runs: int, cpu: float, wall: float = 1.0) -> Costs:
+    return Costs(runs, dict.fromkeys(VERBS, Cost(cpu, wall, 100.0)))
 
 
 def test_what_a_whole_command_costs_is_counted(tmp_path):
@@ -53,4 +53,4 @@ def test_an_audit_is_linear_where_a_run_of_the_largest_store_costs_no_more_than_
 def test_what_was_kept_is_what_was_found():
     found = made(125, 3.0)
     kept = json.loads(json.dumps({"runs": 125, "costs": {words: vars(cost) for words, cost in found.costs.items()}}))
-    assert StoreScale.of(kept) == found
+    assert Costs.of(kept) == found

@@ -162,15 +162,6 @@ def test_an_audit_that_is_stopped_judges_nothing(trained, workplace, monkeypatch
     assert not (workplace / "reports").exists()
 
 
-@pytest.mark.parametrize(("runs", "cores", "expected"), [(15, 8, 1), (16, 8, 2), (100, 2, 2), (100, 8, 8), (0, 8, 1)])
-def test_processes_are_started_where_they_pay(monkeypatch, runs, cores, expected):
-    monkeypatch.setattr(gathering, "usable_cores", lambda: cores)
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert gathering._default_processes(runs) == expected
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert gathering._default_processes(runs) == 1
-
-
 def test_progress_names_every_run_and_how_it_went(trained):
     spoil("fa", schema.FINAL, lambda path: path.unlink())
     result = trained(*AUDIT)

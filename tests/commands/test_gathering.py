@@ -37,7 +37,7 @@ def test_a_changed_file_is_told_from_whatever_else_broke(job, monkeypatch, error
     assert bool(found.failure) != tampered  # a traceback of what is a bug or a machine's, none of what is evidence
 
 
-@pytest.mark.parametrize(("runs", "cores", "processes"), [(7, 4, 1), (16, 4, 2), (99, 4, 4), (0, 4, 1)])
+@pytest.mark.parametrize(("runs", "cores", "processes"), [(7, 4, 1), (15, 8, 1), (16, 4, 2), (99, 4, 4), (0, 4, 1)])
 def test_processes_are_started_where_they_pay(monkeypatch, runs, cores, processes):
     monkeypatch.setattr(gathering.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(gathering, "usable_cores", lambda: cores)
