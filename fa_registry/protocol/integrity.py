@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from fa_registry.records import Integrity, Measurements, Reading
+from fa_registry.records import Check, Integrity, Measurements, Reading
 
 TOLERANCE = 1e-6  # where one of SAME_MACHINE differs; otherwise figures must be bit-equal
 SAME_MACHINE = ("threads", "device", "torch", "processor")
@@ -42,6 +42,14 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
     if absent:
         return Integrity("unverifiable", tuple(_shortened(absent)))
     return Integrity("verified", (f"every recomputed figure agrees, {how}",))
+
+
+def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
+    """The integrity after further checks: one that differs makes it a mismatch, which is told before what was found earlier."""
+    found = tuple(f"{check.subject}: {check.detail}" for check in checks if check.outcome == "differs")
+    earlier = integrity.details if not found or integrity.state == "mismatch" else ()
+    state = "mismatch" if found else integrity.state
+    return Integrity(state, (*found, *earlier), (*integrity.checks, *checks))
 
 
 def merged(logged: Measurements, recomputed: Measurements) -> Measurements:

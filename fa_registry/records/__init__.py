@@ -30,14 +30,27 @@ from fa_registry.records.reproduction import (
     ReferenceSetting,
     Reproduction,
 )
-from fa_registry.records.runs import SCHEMA, Integrity, Measurements, Recipe, RunRecord, RunSpec, Scalar, SiteSeries
+from fa_registry.records.runs import (
+    CHECK_OUTCOMES,
+    SCHEMA,
+    Check,
+    Integrity,
+    Measurements,
+    Recipe,
+    RunRecord,
+    RunSpec,
+    Scalar,
+    SiteSeries,
+)
 
 __all__ = [
+    "CHECK_OUTCOMES",
     "NOT_FINITE",
     "OUTCOMES",
     "REPRODUCTION_OUTCOMES",
     "SCHEMA",
     "AuditReport",
+    "Check",
     "Choice",
     "EditionReference",
     "Exclusion",

@@ -102,12 +102,31 @@ class SiteSeries:
     sites: tuple[Series, ...]
 
 
+CHECK_OUTCOMES = ("agrees", "differs", "not possible")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing an audit held against what is sealed with a run. outcome: one of CHECK_OUTCOMES; detail: what was found, in words.
+
+    subject: what was looked at: "figures", "initial weights", "feedback", "first steps", "final weights", "tables", "code", …
+    """
+
+    subject: str
+    outcome: str
+    detail: str = ""
+
+
 @dataclass(frozen=True)
 class Integrity:
-    """Whether a run's logged figures stand: verified, mismatch, unverifiable, or trusted (not recomputed)."""
+    """Whether a run's logged figures stand: verified, mismatch, unverifiable, or trusted (not recomputed).
+
+    checks: what else was held against the sealed files; one that differs makes the state a mismatch. None in older reports.
+    """
 
     state: str
     details: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,7 @@ MEANINGS = {
 CHOICES = {
     "Finding.outcome": OUTCOMES,
     "Verdict.outcome": SEVERITY,
+    "Check.outcome": ("agrees", "differs", "not possible"),
     "Integrity.state": ("verified", "trusted", "unverifiable", "mismatch"),
     "RunRecord.status": ("complete", "diverged", "failed"),
     "FigureVerdict.outcome": REPRODUCTION_OUTCOMES,

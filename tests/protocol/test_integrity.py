@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from fa_registry.protocol.integrity import compare, merged
-from fa_registry.records import Reading
+from fa_registry.protocol.integrity import compare, merged, with_checks
+from fa_registry.records import Check, Integrity, Reading
 from tests.builders import measurements
 
 HERE = {"threads": 1, "device": "cpu", "torch": "2.13.0", "processor": "EPYC, AVX2"}
@@ -83,3 +83,13 @@ def test_elsewhere_what_passes_through_zero_may_lie_apart_by_so_much(name, apart
         for where, value in ((HERE, 0.001), ({**HERE, "threads": 2}, 0.001 + apart))
     )
     assert compare(before, after).state == state
+
+
+def test_a_check_that_differs_makes_a_mismatch_and_is_told_first():
+    before = Integrity("verified", ("every recomputed figure agrees, bit-equal",))
+    after = with_checks(
+        before, (Check("figures", "agrees"), Check("feedback", "differs", "B_01 is no draw of seed 42"))
+    )
+    assert (after.state, after.details) == ("mismatch", ("feedback: B_01 is no draw of seed 42",))
+    assert with_checks(before, (Check("feedback", "not possible", "not given"),)).state == "verified"
+    assert [check.subject for check in after.checks] == ["figures", "feedback"]

@@ -1,0 +1,67 @@
+"""What an attacker who owns the store can do: edit its tables, edit a run's files, and seal them again as the writer does.
+
+Each attack of this folder goes through here and never through the registry's own code, except for the digests of a seal.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from fa_registry import jsonio
+from fa_registry.tracking import schema
+
+
+@dataclass(frozen=True)
+class Store:
+    """A working folder with mlflow.db and mlartifacts in it, and a study file `tiny/study.toml`."""
+
+    folder: Path
+
+    def sql(self, statement: str, *values: Any) -> list[tuple]:
+        """One statement on the database, committed; returns its rows."""
+        with sqlite3.connect(self.folder / "mlflow.db") as database:
+            return database.execute(statement, values).fetchall()
+
+    def run_ids(self, **spec: Any) -> list[str]:
+        """Ids of the training runs whose spec.json has these top-level values, e.g. method="dfa", seed=1."""
+        rows = self.sql("SELECT run_uuid FROM tags WHERE key = 'fa.kind' AND value = 'run'")
+        return [run_id for (run_id,) in rows if spec.items() <= self.json(run_id, schema.SPEC).items()]
+
+    def run_id(self, **spec: Any) -> str:
+        """The one training run with these values."""
+        (found,) = self.run_ids(**spec)
+        return found
+
+    def artifacts(self, run_id: str) -> Path:
+        ((uri,),) = self.sql("SELECT artifact_uri FROM runs WHERE run_uuid = ?", run_id)
+        return Path(unquote(uri.removeprefix("file://")))
+
+    def json(self, run_id: str, name: str) -> dict[str, Any]:
+        return json.loads((self.artifacts(run_id) / name).read_text(encoding="utf-8"))
+
+    def tags(self, run_id: str) -> dict[str, str]:
+        return dict(self.sql("SELECT key, value FROM tags WHERE run_uuid = ?", run_id))
+
+    def set_tag(self, run_id: str, name: str, value: str) -> None:
+        self.sql("INSERT OR REPLACE INTO tags (key, value, run_uuid) VALUES (?, ?, ?)", name, value, run_id)
+
+    def change_json(self, run_id: str, name: str, change: Callable[[dict[str, Any]], None]) -> None:
+        """Let `change` edit a JSON artifact in place; seal it again to make it count."""
+        held = self.json(run_id, name)
+        change(held)
+        (self.artifacts(run_id) / name).write_text(jsonio.pretty(held), encoding="utf-8")
+
+    def seal(self, run_id: str) -> None:
+        """The seal anew over the run's files as they are now: digests in provenance.json, their digest in the tag."""
+        folder = self.artifacts(run_id)
+        provenance = self.json(run_id, schema.PROVENANCE)
+        provenance["digests"] = {name: jsonio.file_digest(folder / name) for name in provenance["digests"]}
+        (folder / schema.PROVENANCE).write_text(jsonio.pretty(provenance), encoding="utf-8")
+        sealed = {**provenance["digests"], schema.PROVENANCE: jsonio.file_digest(folder / schema.PROVENANCE)}
+        self.set_tag(run_id, schema.TAG_ARTIFACTS, jsonio.digest_of(sealed))

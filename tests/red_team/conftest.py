@@ -1,0 +1,87 @@
+"""An honest store that every attack gets a copy of, trained once a worker; and the verbs, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fa_registry import jsonio
+from fa_registry.cli import main
+from fa_registry.records import AuditReport, RunAudit
+from tests.red_team.attacks import Store
+
+STUDY = """
+name = "tiny"
+title = "Three methods, three seeds"
+edition = "2026-11"
+cost = "seconds"
+
+[recipe]
+epochs = 4
+
+[controls]
+frozen = true
+
+[[grid]]
+methods = ["bp", "fa", "dfa"]
+architectures = ["resmlp"]
+datasets = ["digits"]
+seeds = [1, 2, 3]
+architecture_options = { d_hidden = 16, num_blocks = 2 }
+"""
+
+
+def call(*arguments: str):
+    """The command line in this process: click's result."""
+    return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+
+@pytest.fixture(scope="session")
+def honest(tmp_path_factory, empty_store) -> Path:
+    """The folder of a store whose twelve runs nobody has touched."""
+    folder = tmp_path_factory.mktemp("honest")
+    shutil.copy(empty_store, folder / "mlflow.db")
+    (folder / "tiny").mkdir()
+    (folder / "tiny" / "study.toml").write_text(STUDY, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        result = call("study", "tiny", "--jobs", "1", "--device", "cpu")
+        assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture
+def store(honest, tmp_path, monkeypatch) -> Store:
+    """A copy of the honest store in a working folder of its own; the addresses in its database lead to its own files."""
+    folder = tmp_path / "store"
+    shutil.copytree(honest, folder)
+    with sqlite3.connect(folder / "mlflow.db") as database:
+        for table, column in (("runs", "artifact_uri"), ("experiments", "artifact_location")):
+            database.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (str(honest), str(folder)))
+    monkeypatch.chdir(folder)
+    return Store(folder)
+
+
+@pytest.fixture
+def audit(store):
+    """audit(*arguments): audit the tiny study (or what the arguments choose); returns (exit code, report)."""
+
+    def audited(*arguments: str) -> tuple[int, AuditReport]:
+        chosen = arguments if {"--study", "--run", "--experiment"} & set(arguments) else ("--study", "tiny", *arguments)
+        result = call("audit", *chosen, "--out", "pages")
+        assert (store.folder / "pages" / "audit.json").is_file(), result.output
+        text = (store.folder / "pages" / "audit.json").read_text(encoding="utf-8")
+        return result.exit_code, jsonio.decode(AuditReport, json.loads(text))
+
+    return audited
+
+
+def judged(report: AuditReport, **spec: object) -> list[RunAudit]:
+    """The judged runs whose specification has these values, e.g. method="bp", control="none"."""
+    return [run for run in report.runs if all(getattr(run.record.spec, name) == value for name, value in spec.items())]
