@@ -10,6 +10,7 @@ from fa_registry.records import Option
 
 GAMMA_REFERENCES = ("bp", "gauss_newton", "informational", "none")
 EXACT_SITES = ("none", "last", "all")
+CREDIT_SCALES = ("sum", "mean")
 REQUIRED = ("name", "rule", "citation", "bibtex", "equations", "architectures", "feedback")
 
 
@@ -21,6 +22,9 @@ class MethodCard:
     the others are refused, a sentence. gamma_reference: what Γ compares the credit with and means. exact_sites: sites whose credit
     is exact by construction: none, last (site L), all. feedback: the distribution of the feedback state, in words. learned: the
     feedback learns, so that a fresh draw of it is an untrained net and no other feedback.
+    credit_scale: of which loss the source holds its credit when it normalises it, of the samples' sum (an error e without 1/N) or
+    of their mean. Credits here are always of the sum; what the word decides is the unit of norm(c)'s ε, 1e-6 or N·1e-6.
+    credit_scale_source: where that is known from.
     """
 
     name: str
@@ -37,6 +41,8 @@ class MethodCard:
     options: Mapping[str, Option] = field(default_factory=dict)
     unsupported: str = ""
     learned: bool = False
+    credit_scale: str = "sum"
+    credit_scale_source: str = ""
 
     def __post_init__(self):
         problems = [name for name in REQUIRED if not getattr(self, name)]
@@ -44,6 +50,8 @@ class MethodCard:
             problems.append(f"gamma_reference (one of {', '.join(GAMMA_REFERENCES)})")
         if self.exact_sites not in EXACT_SITES:
             problems.append(f"exact_sites (one of {', '.join(EXACT_SITES)})")
+        if self.credit_scale not in CREDIT_SCALES:
+            problems.append(f"credit_scale (one of {', '.join(CREDIT_SCALES)})")
         if self.architectures and "any" not in self.architectures and not self.unsupported:
             problems.append("unsupported (why other architectures are refused)")
         if problems:

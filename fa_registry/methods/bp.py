@@ -30,6 +30,7 @@ class Backpropagation(Method):
         exact_sites="all",
         feedback="none: the transposed Jacobians of the network itself",
         properties=("exact",),
+        credit_scale_source="nothing is normalised: it trains end to end on the mean cross entropy",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -33,6 +33,7 @@ class DirectFeedbackAlignment(Method):
         exact_sites="none",
         feedback="B_l (D, C) with independent entries N(0, 1/C), fixed",
         properties=("feedback_fixed", "output_jacobian_gives_bp"),
+        credit_scale_source="arXiv 2606.21126's code: the error is softmax − onehot, without 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

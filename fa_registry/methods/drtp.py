@@ -39,6 +39,7 @@ class DirectRandomTargetProjection(Method):
         exact_sites="none",
         feedback="B_l (D, C) with independent entries N(0, 1/C), fixed",
         properties=("feedback_fixed", "drtp_ignores_error", "output_jacobian_gives_target_slope"),
+        credit_scale_source="Frenkel et al. 2021: the target itself is projected, without 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -64,6 +64,7 @@ class DifferenceTargetPropagation(Method, LearnsByLoss):
             "hidden": Option(256, "width of the inverse's hidden layer", "chosen here", least=1),
             "skip": Option(False, "inv_l(h) = h + net(h) where the two widths agree", "chosen here"),
         },
+        credit_scale_source="Lee et al. 2015 normalise nothing and tune η̂, which a 1/N would be part of",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -55,6 +55,7 @@ class EquilibriumPropagation(Method):
             "steps": Option(20, "steps of the nudged phase", "arXiv 2606.21126", least=1),
             "step_size": Option(0.1, "of the descent on the energy", "unpublished; chosen here", above=0),
         },
+        credit_scale_source="Scellier & Bengio 2017: the energy, and with it a state's shift, is a sample's own, without 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

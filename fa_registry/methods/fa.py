@@ -31,6 +31,8 @@ class BlockFeedbackAlignment(Method):
         exact_sites="last",
         feedback="B_l (D, D) with independent entries N(0, 1/D), fixed",
         properties=("feedback_fixed", "block_jacobian_gives_bp"),
+        credit_scale="mean",
+        credit_scale_source="arXiv 2606.21126's code starts from g_L of the mean cross entropy and normalises what follows from it",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -48,6 +48,7 @@ class ForwardForward(Method):
         options={
             "threshold": Option(1.0, "θ, the goodness to pass", "Hinton 2022: number of units, of a sum", above=0)
         },
+        credit_scale_source="Hinton 2022: a sample's own goodness and its slope; no loss over the batch is differentiated",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -55,6 +55,7 @@ class ErrorDrivenInputModulation(Method):
         options={
             "scale": Option(0.05, "F is drawn from U(±scale·√(6/inputs))", "published code, mean-zero F", above=0)
         },
+        credit_scale_source="Dellaferrera & Kreiman 2022: the difference of a sample's two passes, the error in it without 1/N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -40,6 +40,7 @@ class StateBridge(Method, LearnsByLoss):
         options={"conditioning": _bridge.conditioning_option("error", "arXiv 2606.21126: s = sg(e)")},
         properties=("feedback_learns",),
         learned=True,
+        credit_scale_source="arXiv 2606.21126's equation is of one sample's loss; no code was at hand that would say otherwise",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

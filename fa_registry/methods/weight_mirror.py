@@ -63,6 +63,7 @@ class WeightMirror(Method, ReplacesWeights, UpdatesFeedback):
             ),
         },
         learned=True,
+        credit_scale_source="Akrout et al. 2019's code: the error is p − y without 1/N, the batch size divides the update alone",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:

@@ -68,16 +68,21 @@ def _local_objective(case: Case, penalty: float, credit_norm: str) -> Tensor:
         losses=nn.functional.cross_entropy(logits.detach(), case.labels, reduction="none"),
         network=case.network,
     )
-    credits = [_norm(credit, credit_norm) for credit in credits_of(case.method, case.feedback, inputs)]
+    held = (
+        len(case.labels) if case.method.card.credit_scale == "mean" else 1
+    )  # the source has c/held where c is handed over here
+    credits = [_norm(credit, credit_norm, held) for credit in credits_of(case.method, case.feedback, inputs)]
     pairs = zip([states[0], *branches], credits, strict=True)
     local = sum(_mean_inner(value, case.network.spread(credit, value)) for value, credit in pairs)
     return local + penalty * sum(map(_mean_square, branches)) + loss_sum / len(case.labels)
 
 
-def _norm(credit: Tensor, kind: str) -> Tensor:
-    features = tuple(range(1, credit.dim()))
-    rms = credit.pow(2).mean(dim=features, keepdim=True).sqrt()
-    return credit / (rms + 1e-6) if kind == "rms" else credit
+def _norm(credit: Tensor, kind: str, held: int) -> Tensor:
+    """norm(c/held), as the source has it; c itself for "none"."""
+    if kind == "none":
+        return credit
+    published, features = credit / held, tuple(range(1, credit.dim()))
+    return published / (published.pow(2).mean(dim=features, keepdim=True).sqrt() + 1e-6)
 
 
 def _mean_inner(value: Tensor, credit: Tensor) -> Tensor:

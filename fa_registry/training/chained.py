@@ -24,15 +24,17 @@ def chained_backward(
     top_credit: Tensor,
     penalty: float,
     credit_norm: str,
+    eps: float,
 ) -> None:
     """Fill every block's and the embedding's .grad, from the top down.
 
     states: h_0..h_{L−1} (N, …), leaves that require grad; branches f_l of states[l−1], built under `backward_through`.
-    top_credit: c_L (N, …). The gradients are those of local_step with c_{l−1} = c_l (skip) + what c_l leaves through the branch.
+    top_credit: c_L (N, …). eps: see norms.norm_eps. The gradients are those of local_step with c_{l−1} = c_l (skip) + what c_l
+    leaves through the branch.
     """
     count, credit = len(embedded), top_credit
     for block, state, branch in zip(reversed(network.blocks), reversed(states), reversed(branches), strict=True):
-        scale = scales(credit, credit_norm) * count  # (batch, 1, …): norm(c)/N = c / scale
+        scale = scales(credit, credit_norm, eps) * count  # (batch, 1, …): norm(c)/N = c / scale
         root = credit / scale
         if penalty or couples_samples(
             block
@@ -44,7 +46,7 @@ def chained_backward(
             below = state.grad * _rows(scale, state)
         credit = below + credit if network.residual else below
     if embedded.requires_grad:
-        torch.autograd.backward(embedded, credit / (scales(credit, credit_norm) * count))
+        torch.autograd.backward(embedded, credit / (scales(credit, credit_norm, eps) * count))
 
 
 def couples_samples(block: nn.Module) -> bool:

@@ -25,7 +25,7 @@ from fa_registry.terminal_loss import is_regression, output_error, sample_losses
 from fa_registry.training.asking import credits_of, teach
 from fa_registry.training.chained import chained_backward, top_credit
 from fa_registry.training.controls import learns
-from fa_registry.training.norms import normalised
+from fa_registry.training.norms import norm_eps, normalised
 from fa_registry.training.precision import Run, call
 
 
@@ -122,11 +122,12 @@ def local_step(
         network=network,
         progress=progress,
     )
+    eps = norm_eps(method.card.credit_scale, count)
     if matrices:
         highest = top_credit(network, matrices, top, output.error)
-        chained_backward(network, states[:-1], embedded, branches, highest, penalty, credit_norm)
+        chained_backward(network, states[:-1], embedded, branches, highest, penalty, credit_norm, eps)
     else:
-        _backward(network, embedded, branches, credits_of(method, feedback, inputs), penalty, credit_norm)
+        _backward(network, embedded, branches, credits_of(method, feedback, inputs), penalty, credit_norm, eps)
     teach(method, feedback, inputs)
     sums = output.sums(labels, penalty_sum(learning(network, branches) if penalty else [], penalty, logits))
     return dataclasses.replace(sums, seen=inputs)
@@ -154,11 +155,12 @@ def _backward(
     credits: Sequence[Tensor],
     penalty: float,
     credit_norm: str,
+    eps: float,
 ) -> None:
     """Hand every branch, and the embedding, the gradient of its J."""
     count, outputs = len(embedded), [embedded, *branches]
     with torch.no_grad():
-        rows = normalised(credits, credit_norm, count)
+        rows = normalised(credits, credit_norm, count, eps)
         roots = [network.spread(row, output) for row, output in zip(rows, outputs, strict=True)]
         if penalty:
             roots[1:] = [

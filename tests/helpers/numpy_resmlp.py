@@ -78,20 +78,25 @@ def head_back(w: Arrays, grads: Arrays, top: np.ndarray, error: np.ndarray) -> n
     )
 
 
-def norm(c: np.ndarray, kind: str) -> np.ndarray:
-    return c / (np.sqrt((c * c).mean(axis=1, keepdims=True)) + 1e-6) if kind == "rms" else c
+def norm(c: np.ndarray, kind: str, held: int = 1) -> np.ndarray:
+    """held: N where the source normalises c/N, the credit of the mean loss, and 1 where it normalises c."""
+    if kind == "none":
+        return c
+    return c / held / (np.sqrt((c * c).mean(axis=1, keepdims=True)) / held + 1e-6)
 
 
 CreditTwin = Callable[[list[np.ndarray], np.ndarray, np.ndarray], list[np.ndarray]]  # (states, error, g_L) -> c_0..c_L
 
 
-def local_gradients(w: Arrays, x: np.ndarray, y: np.ndarray, credit: CreditTwin, penalty: float, kind: str) -> Arrays:
-    """∂(Σ_l J_l + mean CE of the head)/∂w of credit.md §2."""
+def local_gradients(
+    w: Arrays, x: np.ndarray, y: np.ndarray, credit: CreditTwin, penalty: float, kind: str, held: int = 1
+) -> Arrays:
+    """∂(Σ_l J_l + mean CE of the head)/∂w of credit.md §2; held: see norm."""
     states, branches, error = forward(w, x, y)
     grads: Arrays = {}
     head_back(w, grads, states[-1], error / len(x))
     top_gradient = head_back(w, {}, states[-1], error)
-    credits = [norm(c, kind) / len(x) for c in credit(states, error, top_gradient)]
+    credits = [norm(c, kind, held) / len(x) for c in credit(states, error, top_gradient)]
     for block, f in enumerate(branches, start=1):
         branch_back(w, grads, block, states[block - 1], credits[block] + 2 * penalty * f / len(x))
     linear_back(w, grads, "embed", x.reshape(len(x), -1), credits[0])

@@ -13,7 +13,7 @@ from tests.helpers.numpy_resmlp import Arrays, local_gradients
 
 
 def fa_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
-    """c_L = g_L, c_{l-1} = c_l B_l."""
+    """c_L = g_L, c_{l-1} = c_l B_l, normalised as those of the mean loss."""
 
     def credit(states, error, top_gradient):
         credits = [top_gradient]
@@ -21,7 +21,7 @@ def fa_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: 
             credits.insert(0, credits[0] @ feedback[f"B_{block:02d}"])
         return credits
 
-    return local_gradients(w, x, y, credit, penalty, kind)
+    return local_gradients(w, x, y, credit, penalty, kind, held=len(x))
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fa_registry.training.norms import normalised, scales
+from fa_registry.training.norms import norm_eps, normalised, scales
 
 
 def test_rms_norm_is_per_sample_and_over_features():
@@ -12,6 +12,22 @@ def test_rms_norm_is_per_sample_and_over_features():
     assert scales(credit, "rms").flatten().tolist() == pytest.approx([rms + 1e-6, 1e-6, 10 * rms + 1e-6], rel=1e-12)
     assert (credit / scales(credit, "rms"))[1].tolist() == [0.0, 0.0]
     assert scales(credit, "none") == 1
+
+
+@pytest.mark.parametrize("count", [1, 6, 128])
+@pytest.mark.parametrize(("credit_scale", "held"), [("sum", lambda count: 1), ("mean", lambda count: count)])
+def test_eps_acts_where_the_source_holds_its_credit(credit_scale, held, count):
+    """norm(c) here is norm(c/N) there, ε = 1e-6 in both: of credits about as small as ε, where it decides."""
+    credit = torch.randn(count, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 1e-5
+    published = credit / held(count)
+    expected = published / (published.square().mean(dim=1, keepdim=True).sqrt() + 1e-6) / count
+    (found,) = normalised([credit], "rms", count, norm_eps(credit_scale, count))
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=0)
+
+
+def test_without_a_norm_there_is_no_eps():
+    credit = torch.tensor([[3e-6, 4e-6]])
+    assert torch.equal(normalised([credit], "none", 1, norm_eps("mean", 128))[0], credit)
 
 
 def test_rms_norm_of_a_map_is_over_all_its_entries():
