@@ -14,7 +14,7 @@ from torch import nn
 from fa_registry.architectures._conv import Conv
 from fa_registry.architectures._linear import Linear
 
-Layer = TypeVar("Layer", Linear, Conv)
+Layer = TypeVar("Layer", Linear, Conv, nn.Conv2d)
 
 
 def linear(features_in: int, features_out: int, generator: torch.Generator, flatten: bool = False) -> Linear:
@@ -25,6 +25,12 @@ def linear(features_in: int, features_out: int, generator: torch.Generator, flat
 def conv(channels_in: int, channels_out: int, generator: torch.Generator, bias: bool = True) -> Conv:
     """A 3×3 Conv with weight and bias ~ U(±1/√(9 · channels_in)), as its default constructor draws them."""
     return _drawn(nn.utils.skip_init(Conv, channels_in, channels_out, bias), generator)
+
+
+def patches(channels_in: int, channels_out: int, edge: int, generator: torch.Generator) -> nn.Conv2d:
+    """A Conv2d over squares of `edge` pixels side by side, with weight and bias ~ U(±1/√(edge² · channels_in)), as its default
+    constructor draws them. No error passes below an embedding, so it is torch's own layer."""
+    return _drawn(nn.utils.skip_init(nn.Conv2d, channels_in, channels_out, edge, stride=edge), generator)
 
 
 def _drawn(layer: Layer, generator: torch.Generator) -> Layer:

@@ -32,14 +32,17 @@ class Linear(nn.Linear):
         self.flatten = flatten
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.flatten:
-            x = x.flatten(1)
-        plain = x.device.type == "cpu" and x.dtype == self.weight.dtype == torch.float32 and x.dim() == 2
-        fast = WORTHWHILE and plain and not torch.is_autocast_enabled("cpu")
-        if fast or self.backward_weight is not None:
-            back = self.weight if self.backward_weight is None else self.backward_weight
-            return _LinearFunction.apply(x, self.weight, self.bias, back, product if fast else matmul)
-        return super().forward(x)
+        return affine(x.flatten(1) if self.flatten else x, self.weight, self.bias, self.backward_weight)
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor, backward_weight: Tensor | None) -> Tensor:
+    """x Wᵀ + b, (…, in) → (…, out), whose error goes back through `backward_weight`, or through W where that is None."""
+    plain = x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and x.dim() == 2
+    fast = WORTHWHILE and plain and not torch.is_autocast_enabled("cpu")
+    if fast or backward_weight is not None:
+        back = weight if backward_weight is None else backward_weight
+        return _LinearFunction.apply(x, weight, bias, back, product if fast else matmul)
+    return nn.functional.linear(x, weight, bias)
 
 
 class _LinearFunction(torch.autograd.Function):

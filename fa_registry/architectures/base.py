@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from fa_registry.positions import spread
 from fa_registry.records import Option, Scalar
 
+READOUT = ("out_ln", "out_head")
+
 
 @dataclass(frozen=True)
 class ArchitectureCard:
@@ -35,12 +37,14 @@ def identity(state: Tensor) -> Tensor:
 class Network(nn.Module):
     """embed, blocks, out_ln, out_head around one stream; attribute names are those of the published reference code.
 
-    residual: whether h_l = h_{l-1} + f_l(h_{l-1}). pool: state → (batch, features) before out_ln.
+    embed: None in a subclass that defines it as a method, over layers of its own: where the published code has no module of that
+    name, its checkpoints' names stand at the top of the state dict. residual: whether h_l = h_{l-1} + f_l(h_{l-1}).
+    pool: state → (batch, features) before out_ln.
     """
 
     def __init__(
         self,
-        embed: nn.Module,
+        embed: nn.Module | None,
         blocks: list[nn.Module],
         out_ln: nn.Module | None,
         out_head: nn.Module,
@@ -48,7 +52,8 @@ class Network(nn.Module):
         pool: Callable[[Tensor], Tensor] = identity,
     ):
         super().__init__()
-        self.embed = embed
+        if embed is not None:
+            self.embed = embed
         self.blocks = nn.ModuleList(blocks)
         self.out_ln = out_ln
         self.out_head = out_head
@@ -86,6 +91,14 @@ class Network(nn.Module):
         states = self.hidden(x)
         logits = self.readout(states[-1])
         return (logits, states) if return_hidden else logits
+
+
+def part_of(name: str) -> str:
+    """Where a module or tensor of this name stands in a Network: "blocks.N", "readout", or "embed", whatever that is made of."""
+    first, *rest = name.split(".")
+    if first == "blocks":
+        return ".".join([first, *rest[:1]])
+    return "readout" if first in READOUT else "embed"
 
 
 class Noisy(nn.Module):

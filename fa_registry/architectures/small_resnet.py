@@ -1,4 +1,7 @@
-"""small_resnet: a narrow post-activation ResNet without strides, states of maps (N, width, H, W)."""
+"""small_resnet: a narrow post-activation ResNet without strides, states of maps (N, width, H, W).
+
+Names and initial distributions are those of the published code (torch's own: kaiming uniform with a = √5, which is U(±1/√fan_in)).
+"""
 
 from __future__ import annotations
 
@@ -33,27 +36,38 @@ class BasicBlock(nn.Module):
         return self.relu(state + inner) - state
 
 
+class ResNet(Network):
+    """Its embedding is stem_conv → stem_bn → ReLU, two layers that stand at the top of the state dict, as published."""
+
+    def __init__(self, stem_conv: nn.Conv2d, blocks: list[nn.Module], out_head: nn.Module):
+        super().__init__(None, blocks, out_ln=None, out_head=out_head, pool=averaged)
+        self.stem_conv = stem_conv
+        self.stem_bn = nn.BatchNorm2d(stem_conv.out_channels)
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Images (N, C, H, W) → h_0 (N, width, H, W)."""
+        return self.stem_bn(self.stem_conv(x)).relu()
+
+
 class SmallResNet(Architecture):
     card = ArchitectureCard(
         name="small_resnet",
-        line="3×3 stem, BN, ReLU → L post-activation basic blocks (no stride) → global average pool → Linear",
+        line="3×3 convolution, BN, ReLU → L post-activation basic blocks (no stride) → global average pool → Linear",
         options={
             "width": Option(64, "channels of the stream", least=1),
             "num_blocks": Option(4, "number of basic blocks L; 0 is the shallow control", least=0),
         },
-        source="arXiv 2606.21126, ResNet setting; layers' initialisation is unpublished, torch's default here",
+        source="arXiv 2606.21126, ResNet setting: the published names, and torch's own initialisation of every layer",
     )
 
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
         width = int(options["width"])
-        return Network(
-            embed=nn.Sequential(conv(image_shape[0], width, generator, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
+        return ResNet(
+            stem_conv=conv(image_shape[0], width, generator, bias=False),
             blocks=[BasicBlock(width, generator) for _ in range(int(options["num_blocks"]))],
-            out_ln=None,
             out_head=linear(width, classes, generator),
-            pool=averaged,
         )
 
 

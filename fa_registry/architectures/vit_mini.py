@@ -1,4 +1,7 @@
-"""vit_mini: a small vision transformer, states of tokens (N, 1 + patches, D)."""
+"""vit_mini: a small vision transformer, states of tokens (N, 1 + patches, D).
+
+Names and initial distributions are those of the published code: torch's own of every layer, nn.MultiheadAttention's of attention.
+"""
 
 from __future__ import annotations
 
@@ -7,46 +10,45 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fa_registry.architectures._initialise import linear
+from fa_registry.architectures._initialise import linear, patches
+from fa_registry.architectures._linear import affine
 from fa_registry.architectures.base import Architecture, ArchitectureCard, Network
 from fa_registry.records import Option, Scalar
 
 MLP_RATIO = 4
-POSITION_STD = 0.02
-
-
-class Patches(nn.Module):
-    """Images (N, C, H, W) → tokens (N, 1 + patches, D): a class token, then one token a patch, plus learned positions."""
-
-    def __init__(self, image_shape: tuple[int, ...], patch: int, width: int, generator: torch.Generator):
-        super().__init__()
-        channels, height, breadth = image_shape
-        self.patch = patch
-        self.proj = linear(channels * patch * patch, width, generator)
-        count = (height // patch) * (breadth // patch)
-        self.cls_token = nn.Parameter(_positions(1, width, generator))
-        self.pos_embed = nn.Parameter(_positions(1 + count, width, generator))
-
-    def forward(self, x: Tensor) -> Tensor:
-        pieces = nn.functional.unfold(x, self.patch, stride=self.patch)  # (N, C · patch², patches)
-        tokens = self.proj(pieces.transpose(1, 2))  # (N, patches, D)
-        return torch.cat([self.cls_token.expand(len(x), -1, -1), tokens], dim=1) + self.pos_embed
+POSITION_STD, POSITION_BOUND = 0.02, 2.0
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention over tokens (N, T, D)."""
+    """Multi-head self-attention over tokens (N, T, D), with nn.MultiheadAttention's names and initialisation.
+
+    backward_weight: as in Linear, (3D, D), of the projection to queries, keys and values. It is no layer of its own there, so
+    this module stands for it wherever a replaceable layer's weight is asked for.
+    """
+
+    backward_weight: Tensor | None = None
 
     def __init__(self, width: int, heads: int, generator: torch.Generator):
         super().__init__()
         self.heads = heads
-        self.qkv = linear(width, 3 * width, generator)
-        self.proj = linear(width, width, generator)
+        self.in_proj_weight = nn.Parameter(torch.empty(3 * width, width))
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * width))
+        # one matrix of all three: the bound is √(6/(3D + D)), below that of three square ones
+        nn.init.xavier_uniform_(self.in_proj_weight, generator=generator)
+        self.out_proj = linear(width, width, generator)
+        nn.init.zeros_(self.out_proj.bias)
+
+    @property
+    def weight(self) -> nn.Parameter:
+        """in_proj_weight, which `backward_weight` stands in for."""
+        return self.in_proj_weight
 
     def forward(self, tokens: Tensor) -> Tensor:
         N, T, D = tokens.shape
-        query, key, value = self.qkv(tokens).view(N, T, 3, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
+        projected = affine(tokens, self.in_proj_weight, self.in_proj_bias, self.backward_weight)  # (N, T, 3D)
+        query, key, value = projected.view(N, T, 3, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
         mixed = nn.functional.scaled_dot_product_attention(query, key, value)  # (N, heads, T, D / heads)
-        return self.proj(mixed.transpose(1, 2).reshape(N, T, D))
+        return self.out_proj(mixed.transpose(1, 2).reshape(N, T, D))
 
 
 class TransformerBranch(nn.Module):
@@ -57,19 +59,44 @@ class TransformerBranch(nn.Module):
         self.ln1 = nn.LayerNorm(width)
         self.attn = Attention(width, heads, generator)
         self.ln2 = nn.LayerNorm(width)
-        self.w1 = linear(width, MLP_RATIO * width, generator)
-        self.w2 = linear(MLP_RATIO * width, width, generator)
-        self.gelu = nn.GELU()
+        self.mlp = nn.Sequential(
+            linear(width, MLP_RATIO * width, generator),
+            nn.GELU(),
+            nn.Dropout(0.0),  # published at rate 0; they give the second layer its name, mlp.3
+            linear(MLP_RATIO * width, width, generator),
+            nn.Dropout(0.0),
+        )
 
     def forward(self, tokens: Tensor) -> Tensor:
         attended = self.attn(self.ln1(tokens))
-        return attended + self.w2(self.gelu(self.w1(self.ln2(tokens + attended))))
+        return attended + self.mlp(self.ln2(tokens + attended))
 
 
 class VisionTransformer(Network):
-    """broadcast: where a credit of one row a sample goes, "all" tokens (as the paper) or the "class" token alone."""
+    """Its embedding is patch_embed behind cls_token, plus pos_embed, three names at the top of the state dict, as published.
 
-    broadcast = "all"
+    broadcast: where a credit of one row a sample goes, "all" tokens (as the paper) or the "class" token alone.
+    """
+
+    def __init__(
+        self,
+        patch_embed: nn.Conv2d,
+        cls_token: nn.Parameter,
+        pos_embed: nn.Parameter,
+        blocks: list[nn.Module],
+        out_head: nn.Module,
+        broadcast: str,
+    ):
+        super().__init__(None, blocks, nn.LayerNorm(patch_embed.out_channels), out_head, pool=class_token)
+        self.patch_embed = patch_embed
+        self.cls_token = cls_token
+        self.pos_embed = pos_embed
+        self.broadcast = broadcast
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Images (N, C, H, W) → h_0 (N, 1 + patches, D): a class token, then one token a patch, row by row."""
+        tokens = self.patch_embed(x).flatten(2).transpose(1, 2)  # (N, patches, D)
+        return torch.cat([self.cls_token.expand(len(x), -1, -1), tokens], dim=1) + self.pos_embed
 
     def spread(self, credit: Tensor, state: Tensor) -> Tensor:
         if self.broadcast == "all" or credit.dim() == state.dim():
@@ -90,7 +117,7 @@ class VitMini(Architecture):
                 "all", "tokens that share a credit of one row a sample: all, or class", choices=("all", "class")
             ),
         },
-        source="arXiv 2606.21126, ViT setting; names inside a block and its layers' initialisation are unpublished, chosen here",
+        source="arXiv 2606.21126, ViT setting: the published names, and torch's own initialisation of every layer",
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
@@ -107,15 +134,17 @@ class VitMini(Architecture):
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
-        network = VisionTransformer(
-            embed=Patches(image_shape, patch, width, generator),
+        channels, height, breadth = image_shape
+        count = (height // patch) * (breadth // patch)
+        # drawn in this order, the embedding first: the shallow control starts with the same one
+        return VisionTransformer(
+            patch_embed=patches(channels, width, patch, generator),
+            cls_token=_positions(1, width, generator),
+            pos_embed=_positions(1 + count, width, generator),
             blocks=[TransformerBranch(width, heads, generator) for _ in range(int(options["num_blocks"]))],
-            out_ln=nn.LayerNorm(width),
             out_head=linear(width, classes, generator),
-            pool=class_token,
+            broadcast=str(options["broadcast"]),
         )
-        network.broadcast = str(options["broadcast"])
-        return network
 
 
 def class_token(tokens: Tensor) -> Tensor:
@@ -123,11 +152,15 @@ def class_token(tokens: Tensor) -> Tensor:
     return tokens[:, 0]
 
 
-def _positions(count: int, width: int, generator: torch.Generator) -> Tensor:
-    """(1, count, D) from a normal of standard deviation .02, cut at two of them as is usual for learned positions."""
-    return nn.init.trunc_normal_(
-        torch.empty(1, count, width), std=POSITION_STD, a=-2 * POSITION_STD, b=2 * POSITION_STD, generator=generator
-    )
+def _positions(count: int, width: int, generator: torch.Generator) -> nn.Parameter:
+    """(1, count, D) from a normal of standard deviation .02, cut at ±2.
+
+    The bounds of torch's function are absolute: a hundred deviations, so nothing is cut. Often read as two deviations, which
+    would make learned positions 12 % smaller.
+    """
+    drawn = nn.Parameter(torch.empty(1, count, width))
+    nn.init.trunc_normal_(drawn, std=POSITION_STD, a=-POSITION_BOUND, b=POSITION_BOUND, generator=generator)
+    return drawn
 
 
 PLUGIN = VitMini()

@@ -12,7 +12,7 @@ A method whose feedback learns says how by one of the small classes below: by a 
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -66,7 +66,7 @@ class Stream(Protocol):
     Its weights are held: no gradient reaches them.
     """
 
-    embed: nn.Module
+    embed: Callable[[Tensor], Tensor]  # images → h_0
     blocks: nn.ModuleList
     residual: bool
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from fa_registry.architectures.base import part_of
 from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NoFeedback, check_credits
 from fa_registry.positions import features, summed
 from fa_registry.records import Scalar
@@ -137,12 +138,10 @@ def cosines_with_bp(case: Case) -> dict[str, float]:
     own, true, credits = case.step(), case.true_step(), case.credits(inputs)
     cosines = {}
     for site in (site for site in range(case.blocks + 1) if not case.exact[site]):
-        part = f"blocks.{site - 1}." if site else "embed."
-        names = [name for name in own if name.startswith(part)]
+        part = f"blocks.{site - 1}" if site else "embed"
+        names = [name for name in own if part_of(name) == part]
         if names:  # an embedding may have no weights
-            cosines[f"the update of {part.rstrip('.')}"] = cosine(
-                [own[name] for name in names], [true[name] for name in names]
-            )
+            cosines[f"the update of {part}"] = cosine([own[name] for name in names], [true[name] for name in names])
         cosines[f"the credit at site {site}"] = cosine([credits[site]], [inputs.gradients[site]])
     return cosines
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import architectures, datasets, methods
-from fa_registry.architectures.base import Network
+from fa_registry.architectures.base import Network, part_of
 from fa_registry.datasets._files import data_root
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits
 from fa_registry.diagnostics import evaluating
@@ -120,7 +120,7 @@ def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShap
     weights = {
         name: tuple(layer.weight.shape)
         for name, layer in network.named_modules()
-        if hasattr(layer, "backward_weight") and not name.startswith("embed")  # nothing learns below the embedding
+        if hasattr(layer, "backward_weight") and part_of(name) != "embed"  # nothing learns below the embedding
     }
     return NetworkShape(sites, classes, tuple(sample.shape[1:]), weights)
 

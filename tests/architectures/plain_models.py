@@ -1,4 +1,5 @@
-"""The usual way to write our architectures, with torch's own layers: what a user's model looks like, and its autograd figures."""
+"""Our architectures as they are published and usually written, with torch's own layers and initialisation, and their figures by
+autograd: what a user's model looks like, and what its checkpoint holds."""
 
 from __future__ import annotations
 
@@ -17,57 +18,10 @@ from tests.architectures.drawing import CLASSES, build
 SHAPE, WIDTH, HEADS, PATCH, DEPTH = (3, 8, 12), 16, 4, 4, 3
 
 
-class PlainBasicBlock(nn.Module):
-    """The skip is inside, and a ReLU behind it."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv1, self.conv2 = (nn.Conv2d(WIDTH, WIDTH, 3, padding=1, bias=False) for _ in range(2))
-        self.bn1, self.bn2 = nn.BatchNorm2d(WIDTH), nn.BatchNorm2d(WIDTH)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.relu(x + self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))))
-
-
-class PlainTransformerBlock(nn.Module):
-    """Both skips are inside; attention is torch's."""
-
-    def __init__(self):
-        super().__init__()
-        self.ln1, self.ln2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.attn = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
-        self.w1, self.w2 = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.ln1(x)
-        x = x + self.attn(h, h, h, need_weights=False)[0]
-        return x + self.w2(nn.functional.gelu(self.w1(self.ln2(x))))
-
-
-class PlainPatches(nn.Module):
-    """Patches by a strided convolution."""
-
-    def __init__(self):
-        super().__init__()
-        self.proj = nn.Conv2d(SHAPE[0], WIDTH, PATCH, stride=PATCH)
-        self.cls_token = nn.Parameter(torch.zeros(1, 1, WIDTH))
-        self.pos_embed = nn.Parameter(torch.zeros(1, 1 + SHAPE[1] * SHAPE[2] // PATCH**2, WIDTH))
-
-    def forward(self, x: Tensor) -> Tensor:
-        tokens = self.proj(x).flatten(2).transpose(1, 2)  # (N, patches, D)
-        return torch.cat([self.cls_token.expand(len(x), -1, -1), tokens], dim=1) + self.pos_embed
-
-
 class PlainModel(nn.Module):
-    """embed, blocks, readout. skip: where h + f(h) is written."""
+    """A subclass says how images become h_0 and how h_L is read. skip: where h + f(h) is written."""
 
-    def __init__(self, embed: nn.Module, blocks: list[nn.Module], readout: str, skip: str):
-        super().__init__()
-        self.embed, self.blocks = embed, nn.ModuleList(blocks)
-        if readout != "mean":
-            self.out_ln = nn.LayerNorm(WIDTH)
-        self.out_head = nn.Linear(WIDTH, CLASSES)
-        self.readout, self.skip = readout, skip
+    skip = "inside"
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.embed(x)
@@ -75,10 +29,105 @@ class PlainModel(nn.Module):
             h = block(h) if self.skip == "inside" else h + block(h)
         return self.read(h)
 
+
+class PlainBasicBlock(nn.Module):
+    """The skip is inside, and a ReLU behind it."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.conv1, self.conv2 = (nn.Conv2d(width, width, 3, padding=1, bias=False) for _ in range(2))
+        self.bn1, self.bn2 = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x + self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))))
+
+
+class PlainResNet(PlainModel):
+    def __init__(self, shape=SHAPE, width=WIDTH, depth=DEPTH, classes=CLASSES):
+        super().__init__()
+        self.stem_conv = nn.Conv2d(shape[0], width, 3, padding=1, bias=False)
+        self.stem_bn = nn.BatchNorm2d(width)
+        self.blocks = nn.ModuleList(PlainBasicBlock(width) for _ in range(depth))
+        self.out_head = nn.Linear(width, classes)
+
+    def embed(self, x: Tensor) -> Tensor:
+        return torch.relu(self.stem_bn(self.stem_conv(x)))
+
     def read(self, h: Tensor) -> Tensor:
-        if self.readout == "mean":
-            return self.out_head(h.mean(dim=(2, 3)))
-        return self.out_head(self.out_ln(h[:, 0] if self.readout == "class" else h))
+        return self.out_head(nn.functional.adaptive_avg_pool2d(h, 1).flatten(1))
+
+
+class PlainTransformerBlock(nn.Module):
+    """Both skips are inside; attention is torch's."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attn = nn.MultiheadAttention(width, heads, batch_first=True)
+        wide, narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.mlp = nn.Sequential(wide, nn.GELU(), nn.Dropout(0.0), narrow, nn.Dropout(0.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.ln1(x)
+        x = x + self.attn(h, h, h)[0]
+        return x + self.mlp(self.ln2(x))
+
+
+class PlainVit(PlainModel):
+    def __init__(self, shape=SHAPE, width=WIDTH, depth=DEPTH, classes=CLASSES, heads=HEADS):
+        super().__init__()
+        self.patch_embed = nn.Conv2d(shape[0], width, PATCH, stride=PATCH)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.pos_embed = nn.Parameter(torch.zeros(1, 1 + shape[1] * shape[2] // PATCH**2, width))
+        nn.init.trunc_normal_(self.cls_token, std=0.02)
+        nn.init.trunc_normal_(self.pos_embed, std=0.02)
+        self.blocks = nn.ModuleList(PlainTransformerBlock(width, heads) for _ in range(depth))
+        self.out_ln, self.out_head = nn.LayerNorm(width), nn.Linear(width, classes)
+
+    def embed(self, x: Tensor) -> Tensor:
+        tokens = self.patch_embed(x).flatten(2).transpose(1, 2)  # (N, patches, D)
+        return torch.cat([self.cls_token.expand(len(x), -1, -1), tokens], dim=1) + self.pos_embed
+
+    def read(self, h: Tensor) -> Tensor:
+        return self.out_head(self.out_ln(h[:, 0]))
+
+
+class PlainResMLP(PlainModel):
+    """`embed` is a layer; its images arrive flat."""
+
+    skip = "outside"
+
+    def __init__(self, shape=SHAPE, width=WIDTH, depth=DEPTH, classes=CLASSES):
+        super().__init__()
+        self.embed = nn.Linear(shape[0] * shape[1] * shape[2], width)
+        self.blocks = nn.ModuleList(_branch(width) for _ in range(depth))
+        self.out_ln, self.out_head = nn.LayerNorm(width), nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.flatten(1))
+
+    def read(self, h: Tensor) -> Tensor:
+        return self.out_head(self.out_ln(h))
+
+
+def _branch(width: int) -> nn.Module:
+    layers = {"ln": nn.LayerNorm(width), "w1": nn.Linear(width, width), "gelu": nn.GELU()}
+    branch = nn.Sequential(OrderedDict(layers, w2=nn.Linear(width, width)))
+    nn.init.normal_(branch.w2.weight, std=0.01)
+    nn.init.zeros_(branch.w2.bias)
+    return branch
+
+
+PLAIN = {"small_resnet": PlainResNet, "vit_mini": PlainVit, "resmlp": PlainResMLP}
+
+
+def ours(name: str, seed: int = 0, **options: float) -> Network:
+    """The catalog's architecture of the plain model's sizes, drawn from the seed."""
+    if name == "small_resnet":
+        return build(SMALL_RESNET, SHAPE, seed, width=WIDTH, num_blocks=DEPTH)
+    if name == "vit_mini":
+        return build(VIT_MINI, SHAPE, seed, d_hidden=WIDTH, num_blocks=DEPTH, heads=HEADS, patch=PATCH)
+    return build(RESMLP, SHAPE, seed, d_hidden=WIDTH, num_blocks=DEPTH, **options)
 
 
 @dataclass(frozen=True)
@@ -89,55 +138,30 @@ class Pair:
     plain: PlainModel
 
 
-def small_resnet() -> Pair:
-    stem = nn.Sequential(nn.Conv2d(SHAPE[0], WIDTH, 3, padding=1, bias=False), nn.BatchNorm2d(WIDTH), nn.ReLU())
-    plain = PlainModel(stem, [PlainBasicBlock() for _ in range(DEPTH)], "mean", "inside")
-    return _paired(build(SMALL_RESNET, SHAPE, width=WIDTH, num_blocks=DEPTH), plain)
+def pair(name: str) -> Pair:
+    """Under the names that they both have, after every norm and bias was moved off its initial value."""
+    # at std .01 every branch is nearly zero: all sites look alike
+    network, plain = ours(name, **({"w2_std": 0.5} if name == "resmlp" else {})), PLAIN[name]()
+    moved_off_start(network)
+    plain.load_state_dict(network.state_dict(), strict=True)
+    return Pair(network.double().eval(), plain.double().eval())
 
 
-def vit_mini() -> Pair:
-    plain = PlainModel(PlainPatches(), [PlainTransformerBlock() for _ in range(DEPTH)], "class", "inside")
-    return _paired(build(VIT_MINI, SHAPE, d_hidden=WIDTH, num_blocks=DEPTH, heads=HEADS, patch=PATCH), plain)
-
-
-def resmlp() -> Pair:
-    def branch() -> nn.Module:
-        layers = {"ln": nn.LayerNorm(WIDTH), "w1": nn.Linear(WIDTH, WIDTH), "gelu": nn.GELU()}
-        return nn.Sequential(OrderedDict(layers, w2=nn.Linear(WIDTH, WIDTH)))
-
-    inputs = SHAPE[0] * SHAPE[1] * SHAPE[2]
-    plain = PlainModel(nn.Linear(inputs, WIDTH), [branch() for _ in range(DEPTH)], "", "outside")
-    pair = _paired(build(RESMLP, SHAPE, d_hidden=WIDTH, num_blocks=DEPTH, w2_std=0.5), plain)
-    plain.embed = nn.Sequential(nn.Flatten(), plain.embed)
-    return pair
-
-
-PAIRS = {"small_resnet": small_resnet, "vit_mini": vit_mini, "resmlp": resmlp}
-
-
-def _paired(ours: Network, plain: PlainModel) -> Pair:
-    """Copy our weights into the plain model, after every norm and bias was moved off its initial value."""
+def moved_off_start(network: nn.Module) -> None:
+    """Add noise to every vector of weights and running statistics, which start at 0 or 1 and would hide a fault."""
     stream = torch.Generator().manual_seed(3)
     with torch.no_grad():
-        for name, value in ours.state_dict().items():
+        for name, value in network.state_dict().items():
             if value.dim() == 1:
                 noise = torch.randn(value.shape, generator=stream) * 0.3
                 value.add_(noise.square() if name.endswith("running_var") else noise)
-    own = plain.state_dict()
-    renamed = {_plain_name(name): value for name, value in ours.state_dict().items()}
-    plain.load_state_dict({name: value.reshape(own[name].shape) for name, value in renamed.items()})
-    return Pair(ours.double().eval(), plain.double().eval())
-
-
-def _plain_name(name: str) -> str:
-    return name.replace("attn.qkv.", "attn.in_proj_").replace("attn.proj.", "attn.out_proj.")
 
 
 def autograd_figures(
     plain: PlainModel, x: Tensor, y: Tensor, skip: str = ""
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """Logits, states and gradients of the summed loss of the model run block by block; skip: other than the model's own."""
-    states = [plain.embed(x)]
+    states = [plain.embed(x.flatten(1) if isinstance(plain, PlainResMLP) else x)]
     for block in plain.blocks:
         h = states[-1]
         states.append(block(h) if (skip or plain.skip) == "inside" else h + block(h))

@@ -25,7 +25,7 @@ def norm_shapes(name: str) -> dict[str, tuple[int, ...]]:
 
 
 def test_names_and_shapes():
-    expected = {"embed.0.weight": (4, 3, 3, 3), **norm_shapes("embed.1")}
+    expected = {"stem_conv.weight": (4, 3, 3, 3), **norm_shapes("stem_bn")}
     for block in ("blocks.0", "blocks.1"):
         for index in (1, 2):
             expected |= {f"{block}.conv{index}.weight": (4, 4, 3, 3), **norm_shapes(f"{block}.bn{index}")}
@@ -39,7 +39,7 @@ def test_the_default_is_the_papers():
 
 
 def test_no_blocks_is_stem_and_head():
-    assert_shallow(PLUGIN, SHAPE, {"embed", "out_head"}, width=4)
+    assert_shallow(PLUGIN, SHAPE, {"stem_conv", "stem_bn", "out_head"}, width=4)
 
 
 def test_initialisation_neither_reads_nor_moves_the_global_generator():

@@ -25,12 +25,13 @@ SMALL = {"d_hidden": 16, "num_blocks": 2}
 def test_names_and_shapes():
     block = {
         **{f"{ln}.{kind}": (16,) for ln in ("ln1", "ln2") for kind in ("weight", "bias")},
-        **{"attn.qkv.weight": (48, 16), "attn.qkv.bias": (48,), "attn.proj.weight": (16, 16), "attn.proj.bias": (16,)},
-        **{"w1.weight": (64, 16), "w1.bias": (64,), "w2.weight": (16, 64), "w2.bias": (16,)},
+        **{"attn.in_proj_weight": (48, 16), "attn.in_proj_bias": (48,)},
+        **{"attn.out_proj.weight": (16, 16), "attn.out_proj.bias": (16,)},
+        **{"mlp.0.weight": (64, 16), "mlp.0.bias": (64,), "mlp.3.weight": (16, 64), "mlp.3.bias": (16,)},
     }
     expected = {
-        **{"embed.cls_token": (1, 1, 16), "embed.pos_embed": (1, 7, 16)},
-        **{"embed.proj.weight": (16, 48), "embed.proj.bias": (16,)},
+        **{"cls_token": (1, 1, 16), "pos_embed": (1, 7, 16)},
+        **{"patch_embed.weight": (16, 3, 4, 4), "patch_embed.bias": (16,)},
         **{f"blocks.{index}.{name}": shape for index in range(2) for name, shape in block.items()},
         **{"out_ln.weight": (16,), "out_ln.bias": (16,), "out_head.weight": (CLASSES, 16), "out_head.bias": (CLASSES,)},
     }
@@ -41,33 +42,31 @@ def test_the_default_is_the_papers():
     network = build(PLUGIN, (3, 32, 32))
     _, hidden = network(torch.zeros(2, 3, 32, 32), return_hidden=True)
     assert [tuple(state.shape) for state in hidden] == [(2, 65, 128)] * 5
-    assert network.blocks[0].attn.heads == 4 and tuple(network.blocks[0].w1.weight.shape) == (512, 128)
+    assert network.blocks[0].attn.heads == 4 and tuple(network.blocks[0].mlp[0].weight.shape) == (512, 128)
 
 
 def test_no_blocks_is_embedding_and_readout():
-    assert_shallow(PLUGIN, SHAPE, {"embed", "out_ln", "out_head"}, d_hidden=16)
+    assert_shallow(PLUGIN, SHAPE, {"patch_embed", "cls_token", "pos_embed", "out_ln", "out_head"}, d_hidden=16)
 
 
 def test_initialisation_neither_reads_nor_moves_the_global_generator():
     assert_drawn_from_its_generator_alone(PLUGIN, SHAPE, **SMALL)
 
 
-def test_positions_and_class_token_are_drawn_at_02_and_cut_at_two_deviations():
-    embed = build(PLUGIN, (3, 64, 64)).embed
-    assert embed.pos_embed.abs().max().item() <= 0.04
-    assert embed.pos_embed.std().item() == pytest.approx(0.02 * 0.8796, rel=0.03)  # of a normal cut at two deviations
-    assert 0 < embed.cls_token.abs().max().item() <= 0.04
+def test_the_shallow_control_starts_with_the_same_embedding():
+    deep, shallow = (build(PLUGIN, SHAPE, num_blocks=count, d_hidden=16) for count in (2, 0))
+    assert torch.equal(deep.embed(torch.ones(1, *SHAPE)), shallow.embed(torch.ones(1, *SHAPE)))
 
 
 def test_a_token_is_its_patch_row_by_row_behind_the_class_token():
-    embed = build(PLUGIN, SHAPE, **SMALL).double().embed
+    network = build(PLUGIN, SHAPE, **SMALL).double()
     x = normal(2, *SHAPE)
-    tokens = embed(x) - embed.pos_embed
-    assert torch.allclose(tokens[:, 0], embed.cls_token[0, 0].expand(2, -1), rtol=0, atol=1e-14)
+    tokens = network.embed(x) - network.pos_embed
+    assert torch.allclose(tokens[:, 0], network.cls_token[0, 0].expand(2, -1), rtol=0, atol=1e-14)
     for row in range(2):
         for column in range(3):
             piece = x[:, :, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4].flatten(1)  # (N, C · patch²)
-            expected = piece @ embed.proj.weight.T + embed.proj.bias
+            expected = piece @ network.patch_embed.weight.flatten(1).T + network.patch_embed.bias
             torch.testing.assert_close(tokens[:, 1 + 3 * row + column], expected, rtol=1e-12, atol=1e-12)
 
 
@@ -79,13 +78,13 @@ def layer_norm(h: torch.Tensor, ln: torch.nn.LayerNorm) -> torch.Tensor:
 def attention(h: torch.Tensor, attn: torch.nn.Module, heads: int) -> torch.Tensor:
     """softmax(q kᵀ/√(D/heads)) v, head by head and side by side."""
     width = h.shape[-1] // heads
-    q, k, v = (h @ attn.qkv.weight.T + attn.qkv.bias).split(h.shape[-1], dim=-1)
+    q, k, v = (h @ attn.in_proj_weight.T + attn.in_proj_bias).split(h.shape[-1], dim=-1)
     mixed = []
     for head in range(heads):
         part = slice(head * width, (head + 1) * width)
         scores = q[..., part] @ k[..., part].transpose(1, 2) / width**0.5  # (N, T, T)
         mixed.append(scores.softmax(dim=-1) @ v[..., part])
-    return torch.cat(mixed, dim=-1) @ attn.proj.weight.T + attn.proj.bias
+    return torch.cat(mixed, dim=-1) @ attn.out_proj.weight.T + attn.out_proj.bias
 
 
 @pytest.mark.parametrize("heads", [1, 4])
@@ -97,8 +96,8 @@ def test_the_block_is_the_equation(heads):
             ln.bias.add_(normal(16, seed=seed + 2))
     h = normal(2, 7, 16)
     a = attention(layer_norm(h, block.ln1), block.attn, heads)
-    u = layer_norm(h + a, block.ln2) @ block.w1.weight.T + block.w1.bias
-    m = (u * 0.5 * (1 + torch.erf(u / 2**0.5))) @ block.w2.weight.T + block.w2.bias
+    u = layer_norm(h + a, block.ln2) @ block.mlp[0].weight.T + block.mlp[0].bias
+    m = (u * 0.5 * (1 + torch.erf(u / 2**0.5))) @ block.mlp[3].weight.T + block.mlp[3].bias
     torch.testing.assert_close(block(h), a + m, rtol=1e-12, atol=1e-12)
 
 

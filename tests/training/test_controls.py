@@ -118,7 +118,7 @@ def test_a_kept_blocks_batch_norm_stays_as_it_was_built_and_a_learning_ones_foll
             assert untouched(norm) == (index < kept)
             assert norm.training == (index >= kept)
             assert norm.num_batches_tracked == (0 if index < kept else 4)
-    assert [norm.num_batches_tracked for norm in batch_norms(network.embed)] == [4]
+    assert [norm.num_batches_tracked for norm in batch_norms(network.stem_bn)] == [4]
 
 
 @pytest.mark.parametrize("method", ON_MAPS)
@@ -134,5 +134,5 @@ def test_train_mode_reaches_all_but_the_kept_blocks():
     trainable_parameters(network, "ladder_1")
     train_mode(network)
     assert [block.training for block in network.blocks] == [False, True]
-    assert network.training and network.embed.training and network.out_head.training
+    assert network.training and network.stem_bn.training and network.out_head.training
     assert not any(module.training for module in network.blocks[0].modules())

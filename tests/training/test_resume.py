@@ -47,7 +47,7 @@ def test_running_statistics_travel_along(tmp_path, method, control):
     fresh = Trainer(task())
     rows = ResumeFile(tmp_path, "id").read_into(fresh)
     assert weights_equal(fresh.task.network, first.task.network)
-    assert fresh.task.network.embed[1].running_mean.abs().max() > 0
+    assert fresh.task.network.stem_bn.running_mean.abs().max() > 0
     assert train(fresh, Recorder(), resumed=rows[-1]) == whole
     assert weights_equal(fresh.task.network, undisturbed.task.network)  # buffers included
 
