@@ -34,7 +34,8 @@ class Bench:
 
     losses_from(site, states, first=0): states (n, V, …), V variants of h_site for each of the n samples from `first` on →
     their cross entropies (n, V), in eval mode. batch_gradients() → L+1 tensors (K, D_l), the mean gradient of each of K
-    disjoint batches. fresh_credits(index) → L+1 credits (N, …) under the index-th fresh draw of the feedback state.
+    disjoint batches. fresh_credits(index) → L+1 credits (N, …) under the index-th fresh draw of the feedback state;
+    null_draws: how many of them make a null.
     weights, initial_weights: name → tensor; those of block l are named blocks.{l−1}.… bridge_residuals() → V_φ − softmin V̄
     per site, (N,) each. costates() → the exact costates, L+1 tensors (N, …). generator(name) → a fresh CPU generator, the same
     one for the same name and seed.
@@ -52,6 +53,7 @@ class Bench:
     initial_weights: Mapping[str, Tensor] | Absent
     bridge_residuals: Callable[[], Sequence[Tensor]] | Absent
     costates: Callable[[], Sequence[Tensor]] | Absent
+    null_draws: int
 
 
 def pushed_samples(bench: Bench) -> Bench:

@@ -13,7 +13,7 @@ SAME_MACHINE = ("threads", "device", "torch", "processor")
 # Elsewhere, by the beginning of the name: how far quantities of order 1 may lie apart, for they pass through zero. A norm may
 # be 1e-9 and is compared by its own size alone; trials (ρ, nudges, nulls) amplify the last bits of what they start from.
 ABSOLUTE = {
-    "gamma_null_p": 0.05,  # one place in a ranking among 20
+    "gamma_null_p": 0.05,  # one place in a ranking among 20, the fewest that are drawn
     "gamma_null": 1e-4,
     "gamma": TOLERANCE,
     "fidelity": TOLERANCE,

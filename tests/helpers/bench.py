@@ -57,6 +57,7 @@ def one_site(states: Any, gradients: Any, credits: Any, losses: Any = None, **ch
         "initial_weights": nothing,
         "bridge_residuals": nothing,
         "costates": nothing,
+        "null_draws": 20,
         **changes,
     }
     made = Bench(

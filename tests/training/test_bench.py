@@ -109,7 +109,7 @@ def test_too_few_samples_are_absent_with_both_numbers():
     task = dataclasses.replace(task, splits=cut)
     reason = "needs 8 disjoint batches of 128: the test split holds 100 samples, the training split 1023"
     assert bench_for(task).batch_gradients == disjoint_batches(cut) == Absent(reason)
-    assert bench_conventions(task) == {"stability_split": f"none: {reason}"}
+    assert bench_conventions(task) == {"stability_split": f"none: {reason}", "gamma_null_draws": 99}
 
 
 def test_nothing_is_computed_before_it_is_asked_for():

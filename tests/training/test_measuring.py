@@ -85,7 +85,7 @@ def test_conventions_say_how_it_was_measured():
         8,
         128,
     )
-    assert (conventions["rho_directions"], conventions["gamma_null_draws"], conventions["nudge_step"]) == (32, 20, 0.01)
+    assert (conventions["rho_directions"], conventions["gamma_null_draws"], conventions["nudge_step"]) == (32, 99, 0.01)
 
 
 def test_a_credit_that_fits_no_state_is_refused_while_measuring():
