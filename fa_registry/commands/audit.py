@@ -13,10 +13,10 @@ from typing import Any
 from fa_registry import architectures, datasets, diagnostics, jsonio, methods
 from fa_registry.commands.audit_log import log_audit
 from fa_registry.commands.editions import checked_request
-from fa_registry.commands.exclusions import exclusion
-from fa_registry.commands.gathering import gather_all
+from fa_registry.commands.exclusions import exclusion, not_judged
+from fa_registry.commands.gathering import Gathered, gather_all
 from fa_registry.commands.references import study_reference
-from fa_registry.commands.selection import ENDED_EARLY, Selection, select
+from fa_registry.commands.selection import Selection, select
 from fa_registry.commands.stores import launched_run, open_tracker
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol.engine import judge_all, second_opinions
@@ -24,7 +24,7 @@ from fa_registry.protocol.reproduction import reproduction
 from fa_registry.protocol.rules import Edition
 from fa_registry.protocol.verdict import exit_code
 from fa_registry.protocol.waivers import load_waivers, unknown_rules, without_runs
-from fa_registry.records import AuditReport, Reference, RunRecord, Waiver
+from fa_registry.records import AuditReport, Exclusion, Reference, RunRecord, Waiver
 from fa_registry.reporting.render import render_report
 from fa_registry.reporting.user_templates import template_problems
 from fa_registry.tracking.base import Tracker
@@ -103,7 +103,7 @@ def run_audit(request: AuditRequest) -> AuditResult:
     beside = tracker.beside(selection.runs[0].experiment)  # the audit stands in its runs' experiment
     audit_run_id = log_audit(beside, report, pages, out, selection, adopted)
     verdicts = [run.verdict for run in report.runs if run.verdict.outcome != "control"]
-    gaps = [one for one in report.excluded if request.early_is_incomplete or not one.reason.startswith(ENDED_EARLY)]
+    gaps = [one for one in report.excluded if request.early_is_incomplete or one.kind != "ended early"]
     return AuditResult(report, pages, audit_run_id, exit_code(verdicts, tampered or bool(gaps) or not verdicts))
 
 
@@ -133,10 +133,10 @@ def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
 def build_report(
     tracker: Tracker, selection: Selection, terms: Terms, request: AuditRequest
 ) -> tuple[AuditReport, bool]:
-    """The report, and whether any run failed its integrity check (changed file, or figures that do not come out again)."""
+    """The report, and whether any run failed its integrity check: it is not judged, whatever its figures say."""
     gathered = gather_all(tracker, selection.runs, request.trust_logged, request.data_root, terms.processes)
-    records = [one.record for one in gathered if one.record]
-    broken = [exclusion(tracker, one.run, one.reason, one.failure) for one in gathered if not one.record]
+    records = [one.record for one in gathered if one.record and not not_judged(one.record)]
+    broken = [_excluded(tracker, one) for one in gathered if one.record is None or not_judged(one.record)]
     leading, *others = terms.editions
     report = AuditReport(
         title=f"Audit of study {selection.study}" if selection.study else f"Audit of {selection.words}",
@@ -152,8 +152,14 @@ def build_report(
     )
     if terms.reference:
         report = dataclasses.replace(report, reproduction=reproduction(terms.reference, report))
-    mismatch = any(record.integrity.state == "mismatch" for record in records)
-    return report, mismatch or any(one.tampered for one in gathered)
+    return report, any(one.kind == "integrity" for one in report.excluded)
+
+
+def _excluded(tracker: Tracker, gathered: Gathered) -> Exclusion:
+    if gathered.record:
+        return not_judged(gathered.record)
+    kind = "integrity" if gathered.tampered else "broken"
+    return exclusion(tracker, gathered.run, kind, gathered.reason, gathered.failure)
 
 
 def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:

@@ -18,7 +18,6 @@ from fa_registry.tracking.base import StoredRun
 RUN_ID = re.compile(r"[0-9a-f]{4,32}")
 SHOWN = 8  # characters of a run's id in its label
 FROZEN = "frozen"
-INTEGRITY = ": integrity failure"  # how gathering begins the reason of a run whose files are not the recorded ones
 
 
 @dataclass(frozen=True)
@@ -107,11 +106,10 @@ def columns(report: AuditReport, found: Sequence[Operand]) -> list[Group]:
     """
     judged = groups(report)
     made = [(one, _columns(one, judged)) for one in found]
-    reasons = {one.run_id: one.reason for one in report.excluded}
-    problems = [
-        f"{one.text}: {reasons.get(one.runs[0].run_id, _options_known(one, judged))}" for one, own in made if not own
-    ]
-    if any(INTEGRITY in problem for problem in problems):
+    excluded = {one.run_id: one for one in report.excluded}
+    missing = [(one, excluded.get(one.runs[0].run_id)) for one, own in made if not own]
+    problems = [f"{one.text}: {gone.reason if gone else _options_known(one, judged)}" for one, gone in missing]
+    if any(gone and gone.kind == "integrity" for _, gone in missing):
         raise IntegrityError("\n".join(problems))
     if problems:
         raise InvalidFields("compare", problems)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from fa_registry import diagnostics
 from fa_registry.errors import IntegrityError
-from fa_registry.protocol.integrity import compare, merged
+from fa_registry.commands.same_weights import final_weights
+from fa_registry.protocol.integrity import compare, merged, with_checks
 from fa_registry.records import Integrity, Reading, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -20,26 +21,34 @@ def gather(tracker: Tracker, run: StoredRun, trust_logged: bool = False, data_ro
 
     Raises IntegrityError when a file is missing or is not the one that was recorded.
     """
-    record = read_record(tracker, run)
-    feedback = tracker.artifact(run.run_id, schema.FEEDBACK)
+    logged = read_record(tracker, run)
+    bare = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))
+    record = _measured(tracker, bare, trust_logged, data_root)
+    checks = [*logged.integrity.checks, final_weights(tracker, logged)]
+    return dataclasses.replace(record, integrity=with_checks(record.integrity, checks))
+
+
+def _measured(tracker: Tracker, record: RunRecord, trust_logged: bool, data_root: Path | None) -> RunRecord:
+    """The record as logged, its figures measured again and compared unless trusted."""
+    feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
     if trust_logged:
         _check_files(tracker, record)
         lost = schema.FEEDBACK in record.digests and feedback is None
         return _without_credits(record) if lost else record
-    checkpoint = tracker.artifact(run.run_id, schema.FINAL)
+    checkpoint = tracker.artifact(record.run_id, schema.FINAL)
     if checkpoint is None:
-        raise IntegrityError(f"run {run.run_id}: {schema.FINAL} is missing")
+        raise IntegrityError(f"run {record.run_id}: {schema.FINAL} is missing")
     if hindrance := obstacle(record.spec):
         return dataclasses.replace(record, integrity=Integrity("unverifiable", (hindrance,)))
     names = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
     digests = {role: record.digests.get(name) for role, name in names.items()}
     # a file that was never recorded is nobody's evidence; one that was recorded and is gone makes its figures N/A
-    initial = tracker.artifact(run.run_id, schema.INITIAL) if digests["initial"] else None
+    initial = tracker.artifact(record.run_id, schema.INITIAL) if digests["initial"] else None
     threads = int(record.measurements.conventions["threads"])
     try:
         again = remeasure(record.spec, checkpoint, feedback, digests, threads, data_root, initial)
     except IntegrityError as error:
-        raise IntegrityError(f"run {run.run_id}: {error}") from error
+        raise IntegrityError(f"run {record.run_id}: {error}") from error
     integrity = compare(record.measurements, again)
     return dataclasses.replace(record, measurements=merged(record.measurements, again), integrity=integrity)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import torch
 
 from fa_registry.commands.evidence import gather
 from fa_registry.commands.progress import Progress
+from fa_registry.commands.same_weights import compared
 from fa_registry.commands.stores import open_tracker
 from fa_registry.errors import IntegrityError, Interrupted
 from fa_registry.records import RunRecord
@@ -55,6 +57,19 @@ def gather_all(
 
     The figures do not depend on `processes`: each run is measured at its own thread count. Raises Interrupted on request.
     """
+    return _compared(tracker, _each(tracker, runs, trust_logged, data_root, processes))
+
+
+def _compared(tracker: Tracker, gathered: list[Gathered]) -> list[Gathered]:
+    """What only all runs together can show: the same weights twice."""
+    records = compared(tracker, [one.record for one in gathered if one.record])
+    by_id = {record.run_id: record for record in records}
+    return [dataclasses.replace(one, record=by_id[one.run.run_id]) if one.record else one for one in gathered]
+
+
+def _each(
+    tracker: Tracker, runs: Sequence[StoredRun], trust_logged: bool, data_root: str, processes: int
+) -> list[Gathered]:
     if trust_logged:
         return [gather_one(tracker, GatherJob(run, tracker.uri, trust_logged, data_root)) for run in runs]
     jobs = [GatherJob(run, tracker.uri, trust_logged, data_root) for run in runs]

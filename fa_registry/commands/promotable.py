@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fa_registry.commands.evidence import gather
+from fa_registry.commands.same_weights import compared
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
 from fa_registry.records import RunRecord, RunSpec, Verdict
 from fa_registry.tracking import schema
@@ -61,7 +62,9 @@ def verified(tracker: Tracker, run: StoredRun, data_root: str) -> RunRecord:
 
     Figures that this machine cannot give again (a GPU's, on one without) are let pass: the card says `unverifiable`.
     """
-    record = gather(tracker, run, data_root=Path(data_root) if data_root else None)
+    (record,) = compared(tracker, [gather(tracker, run, data_root=Path(data_root) if data_root else None)])
+    if record.status not in schema.FINISHED_STATUSES:
+        raise IntegrityError(f"run {run.run_id} ({run.name}): its sealed files say {record.status}")
     if record.integrity.state == "mismatch":
         raise IntegrityError(f"run {run.run_id} ({run.name}): {'; '.join(record.integrity.details)}")
     return record

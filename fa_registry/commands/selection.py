@@ -7,15 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fa_registry.commands.exclusions import exclusion, never_trained
+from fa_registry.commands.exclusions import half_written, is_hidden, never_trained
 from fa_registry.errors import NothingSelected, UsageError
 from fa_registry.records import Choice, Exclusion, RunSpec
 from fa_registry.studies.study import Study, load_study
 from fa_registry.tracking import schema
 from fa_registry.tracking.attempts import runs_by_spec
 from fa_registry.tracking.base import StoredRun, Tracker
-
-ENDED_EARLY = "ended early"  # the reason of a run that --stop-on ended begins so
 
 FULL_ID = 32  # hexadecimal characters
 
@@ -88,6 +86,7 @@ def _by_study(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> Sele
         if finished:
             chosen.append(finished[0])
             superseded += len(finished) - 1
+            excluded += [half_written(tracker, run, spec) for run in attempts if is_hidden(run)]
         else:
             excluded.append(_unfinished(tracker, spec, attempts))
     others = sum(len(runs) for runs in by_identity.values())
@@ -137,7 +136,7 @@ def _as_trained(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> tu
 
 def _sorted_out(tracker: Tracker, runs: Sequence[StoredRun], words: str) -> Selection:
     finished = tuple(run for run in runs if _is_finished(run))
-    excluded = tuple(_half_written(tracker, run) for run in runs if not _is_finished(run))
+    excluded = tuple(half_written(tracker, run) for run in runs if not _is_finished(run))
     return Selection(finished[::-1], excluded, words)
 
 
@@ -146,16 +145,4 @@ def _is_finished(run: StoredRun) -> bool:
 
 
 def _unfinished(tracker: Tracker, spec: RunSpec, attempts: Sequence[StoredRun]) -> Exclusion:
-    return _half_written(tracker, attempts[0], spec) if attempts else never_trained(spec)
-
-
-def _half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) -> Exclusion:
-    """A run that did not finish, with the traceback it left, if it left one; or that was not to finish."""
-    if run.tags.get(schema.TAG_STATUS) == schema.STOPPED_EARLY:
-        rules, _, epoch = run.tags.get(schema.TAG_STOPPED_ON, "a rule at epoch ?").partition(" at epoch ")
-        reason = f"{ENDED_EARLY} at epoch {epoch} because {rules.replace('+', ' and ')} fired (--stop-on)"
-        return exclusion(tracker, run, reason, spec=spec)
-    status = run.tags.get(schema.TAG_STATUS, "not set")
-    path = tracker.artifact(run.run_id, schema.FAILURE)
-    failure = path.read_text(encoding="utf-8") if path else ""
-    return exclusion(tracker, run, f"half-written: {schema.TAG_STATUS} is {status}", failure, spec)
+    return half_written(tracker, attempts[0], spec) if attempts else never_trained(spec)

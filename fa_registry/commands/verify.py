@@ -13,9 +13,11 @@ from fa_registry.commands.report_file import load_report
 from fa_registry.commands.selection import select
 from fa_registry.commands.stores import open_tracker
 from fa_registry.errors import InvalidFields, RegistryError, UsageError
+from fa_registry.protocol.integrity import with_checks
 from fa_registry.records import AuditReport, Integrity, RunAudit
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
+from fa_registry.tracking.reader import table_history
 from fa_registry.tracking.schema import TAG_AUDIT
 from fa_registry.training.specs import whole_number
 
@@ -47,13 +49,13 @@ def verify_runs(
     tracker = open_tracker(store, create=False)
     chosen = select(tracker, study=study, run_ids=run_ids, overrides=overrides)
     gathered = gather_all(tracker, chosen.runs, processes=processes)
-    return [Verification(one.run.run_id, one.run.name, _integrity(one)) for one in gathered]
+    return [Verification(one.run.run_id, one.run.name, _integrity(tracker, one)) for one in gathered]
 
 
-def _integrity(gathered: Gathered) -> Integrity:
-    """A changed file is a mismatch; whatever else broke says nothing about the figures."""
+def _integrity(tracker: Tracker, gathered: Gathered) -> Integrity:
+    """A changed file is a mismatch, and so is a table of the store; whatever else broke says nothing about the figures."""
     if gathered.record:
-        return gathered.record.integrity
+        return with_checks(gathered.record.integrity, [table_history(tracker, gathered.run)])
     return Integrity("mismatch" if gathered.tampered else "unverifiable", (gathered.reason,))
 
 

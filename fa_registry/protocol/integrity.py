@@ -23,6 +23,7 @@ ABSOLUTE = {
     "nudge": TOLERANCE,
 }
 ONLY_IN_TRAINING = ("loss_train", "accuracy_train", "penalty", "frozen_accuracy")  # no checkpoint can give them again
+FIGURES = "figures"  # subject of the check that compare makes
 SHOWN = 5  # differences listed by number; the rest is counted
 
 
@@ -38,10 +39,15 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
             differences.append(f"{name}: logged {_text(before)}, recomputed {_text(after)}")
     how = "bit-equal" if exact else f"to {TOLERANCE:g} ({', '.join(differing)} not the run's)"
     if differences:
-        return Integrity("mismatch", tuple(_shortened(differences)))
+        return _found("mismatch", _shortened(differences))
     if absent:
-        return Integrity("unverifiable", tuple(_shortened(absent)))
-    return Integrity("verified", (f"every recomputed figure agrees, {how}",))
+        return _found("unverifiable", _shortened(absent))
+    return _found("verified", [f"every recomputed figure agrees, {how}"])
+
+
+def _found(state: str, details: list[str]) -> Integrity:
+    outcome = {"mismatch": "differs", "unverifiable": "not possible", "verified": "agrees"}[state]
+    return Integrity(state, tuple(details), (Check(FIGURES, outcome, "; ".join(details)),))
 
 
 def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
@@ -84,4 +90,4 @@ def _text(reading: Reading) -> str:
 
 def _shortened(lines: list[str]) -> list[str]:
     rest = len(lines) - SHOWN
-    return lines if rest <= 0 else [*lines[:SHOWN], f"and {rest} more"]
+    return lines if rest <= 0 else [*lines[:SHOWN], f"and {rest} more ({len(lines)} in all)"]

@@ -5,6 +5,7 @@ with the reason why.
 """
 
 from fa_registry.records.audits import (
+    EXCLUSION_KINDS,
     OUTCOMES,
     AuditReport,
     Choice,
@@ -45,6 +46,7 @@ from fa_registry.records.runs import (
 
 __all__ = [
     "CHECK_OUTCOMES",
+    "EXCLUSION_KINDS",
     "NOT_FINITE",
     "OUTCOMES",
     "REPRODUCTION_OUTCOMES",

@@ -8,7 +8,7 @@ from typing import Any
 
 from fa_registry.records.readings import Reading
 from fa_registry.records.reproduction import Reproduction
-from fa_registry.records.runs import SCHEMA, RunRecord, RunSpec, Scalar
+from fa_registry.records.runs import SCHEMA, Integrity, RunRecord, RunSpec, Scalar
 
 OUTCOMES = ("pass", "warn", "fail", "error", "not_applicable", "skipped", "waived")
 
@@ -96,12 +96,16 @@ class Waiver:
     expired: bool = False
 
 
+EXCLUSION_KINDS = ("integrity", "ended early", "not trained", "broken")
+
+
 @dataclass(frozen=True)
 class Exclusion:
     """A run that was selected but cannot be judged, and why; shown, never dropped in silence.
 
     failure: the traceback of a broken run. method, setting: the method's label and the setting's readable name. spec: none
-    where it cannot be read. Reports of older releases hold none of these three.
+    where it cannot be read. kind: one of EXCLUSION_KINDS. integrity: what was held against the run's files, where they could
+    be read. Reports of older releases hold none of these five.
     """
 
     run_id: str
@@ -111,6 +115,8 @@ class Exclusion:
     method: str = ""
     setting: str = ""
     spec: RunSpec | None = None
+    kind: str = ""
+    integrity: Integrity | None = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from fa_registry.protocol.verdict import SEVERITY
-from fa_registry.records import OUTCOMES, REPRODUCTION_OUTCOMES, SCHEMA
+from fa_registry.records import EXCLUSION_KINDS, OUTCOMES, REPRODUCTION_OUTCOMES, SCHEMA
 from fa_registry.reporting.audit_diff.records import HOW
 from fa_registry.reporting.json_schema import Knowledge
 
@@ -122,6 +122,7 @@ MEANINGS = {
 CHOICES = {
     "Finding.outcome": OUTCOMES,
     "Verdict.outcome": SEVERITY,
+    "Exclusion.kind": (*EXCLUSION_KINDS, ""),
     "Check.outcome": ("agrees", "differs", "not possible"),
     "Integrity.state": ("verified", "trusted", "unverifiable", "mismatch"),
     "RunRecord.status": ("complete", "diverged", "failed"),

@@ -17,6 +17,7 @@ from fa_registry.reporting.sources import Sources
 MAX_NOTE = 4000  # characters; MLflow takes 8000, but nobody reads them beside a run
 MOST_FORMS = 25  # linked in the note of an audit
 WORST_FIRST = ("fail", "incomplete", "warn", "pass")
+KINDS = {"integrity": "integrity failure", "ended early": "ended early", "not trained": "not trained", "broken": "broken"}
 CUT = "\n\n… the rest stands in the form."
 
 
@@ -67,8 +68,10 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
 
 
 def not_judged(one: Exclusion) -> str:
-    """What stands in the place of a verdict: `NOT JUDGED (integrity failure)`, the reason without its details."""
-    kind = re.split(r":| at epoch ", one.reason, maxsplit=1)[0].strip()
+    """What stands in the place of a verdict: `NOT JUDGED (integrity failure)`."""
+    if one.kind in KINDS:
+        return f"NOT JUDGED ({KINDS[one.kind]})"
+    kind = re.split(r":| at epoch ", one.reason, maxsplit=1)[0].strip()  # of a report of an older release
     return f"NOT JUDGED ({kind})"
 
 

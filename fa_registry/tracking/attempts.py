@@ -7,14 +7,19 @@ from collections.abc import Iterable
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 
-FEW = 12  # specifications that are looked up one by one: reading all runs of a large store takes longer than so many searches
+FEW = 12  # values that are looked up one by one: reading all runs of a large store takes longer than so many searches
 
 
 def runs_by_spec(tracker: Tracker, identities: Iterable[str]) -> dict[str, list[StoredRun]]:
     """identity → its runs of any state, newest first; an empty list where there are none."""
-    found: dict[str, list[StoredRun]] = {identity: [] for identity in identities}
+    return runs_by_tag(tracker, schema.TAG_SPEC, identities)
+
+
+def runs_by_tag(tracker: Tracker, tag: str, values: Iterable[str]) -> dict[str, list[StoredRun]]:
+    """value → the training runs that carry it in `tag`, newest first; an empty list where there are none."""
+    found: dict[str, list[StoredRun]] = {value: [] for value in values}
     if len(found) <= FEW:
-        return {identity: tracker.search({schema.TAG_SPEC: identity}) for identity in found}
+        return {value: tracker.search({tag: value}) for value in found}
     for run in tracker.search({schema.TAG_KIND: "run"}):
-        found.get(run.tags.get(schema.TAG_SPEC, ""), []).append(run)
+        found.get(run.tags.get(tag, ""), []).append(run)
     return found

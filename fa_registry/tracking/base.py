@@ -32,7 +32,7 @@ class DatasetReference:
 class StoredRun:
     """A run as the store knows it. state: the store's own word (RUNNING, FINISHED, FAILED, KILLED). started: ms since 1970.
 
-    metrics: the value of each at its last step.
+    metrics: the value of each at its last step. params: as text.
     """
 
     run_id: str
@@ -42,6 +42,7 @@ class StoredRun:
     started: int
     tags: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
 
 
 class Tracker(abc.ABC):
@@ -80,6 +81,10 @@ class Tracker(abc.ABC):
     @abc.abstractmethod
     def search(self, tags: Mapping[str, str], experiment: str = "", start: str = "") -> list[StoredRun]:
         """Runs that carry all `tags`, newest first; in one experiment if named. start: the first characters of their ids."""
+
+    @abc.abstractmethod
+    def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
+        """Every point of these metrics of a run, as the store's tables have them."""
 
     @abc.abstractmethod
     def link(self, run_id: str, path: str) -> str:

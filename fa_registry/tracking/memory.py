@@ -20,21 +20,19 @@ class MemoryTracker(Tracker):
         self.uri = "memory"
         self.folder = folder
         self.runs: dict[str, StoredRun] = {}
-        self.params: dict[str, Mapping[str, str]] = {}
         self.points: dict[str, list[Point]] = defaultdict(list)
         self.datasets: dict[str, list[DatasetReference]] = defaultdict(list)
 
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str], parent: str = "") -> str:
         run_id = f"{len(self.runs) + 1:032x}"
         linked = {**tags, TAG_PARENT: parent} if parent else dict(tags)
-        self.runs[run_id] = StoredRun(run_id, name, EXPERIMENT, "RUNNING", len(self.runs), linked)
-        self.params[run_id] = dict(params)
+        self.runs[run_id] = StoredRun(run_id, name, EXPERIMENT, "RUNNING", len(self.runs), linked, params=dict(params))
         return run_id
 
     def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
-        self.runs[run_id] = dataclasses.replace(self.get(run_id), name=name)
+        run = self.get(run_id)
+        self.runs[run_id] = dataclasses.replace(run, name=name, params={**run.params, **params})
         self.log(run_id, tags=tags)
-        self.params[run_id] = {**self.params[run_id], **params}
         return run_id
 
     def log(self, run_id: str, points: Iterable[Point] = (), tags: Mapping[str, str] | None = None) -> None:
@@ -64,6 +62,10 @@ class MemoryTracker(Tracker):
             if tags.items() <= run.tags.items() and experiment in ("", run.experiment) and run.run_id.startswith(start)
         ]
         return sorted(found, key=lambda run: -run.started)
+
+    def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
+        wanted = set(keys)
+        return [point for point in self.points[run_id] if point.key in wanted]
 
     def link(self, run_id: str, path: str) -> str:
         return ""

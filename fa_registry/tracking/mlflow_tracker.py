@@ -135,6 +135,11 @@ class MlflowTracker(Tracker):
         found = [self._stored(run) for run in self._pages(self._experiment_ids(experiment), " and ".join(terms))]
         return [run for run in found if run.run_id.startswith(start)]  # LIKE knows wildcards, and no case
 
+    def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
+        """MLflow's own client knows no question about several metrics: one a key, each with all its steps."""
+        found = ((key, self._client.get_metric_history(run_id, key)) for key in keys)
+        return [Point(key, metric.value, metric.step) for key, metrics in found for metric in metrics]
+
     def link(self, run_id: str, path: str) -> str:
         """Relative, so that it holds wherever the pages are served; MLflow's Markdown opens it in a new tab."""
         return f"#/experiments/{self._place(run_id).experiment_id}/runs/{run_id}/artifacts/{quote(path)}"
@@ -207,6 +212,7 @@ class MlflowTracker(Tracker):
             info.start_time,
             dict(run.data.tags),
             dict(run.data.metrics),
+            dict(run.data.params),
         )
 
 

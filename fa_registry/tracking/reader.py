@@ -9,24 +9,29 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError
-from fa_registry.records import Integrity, Measurements, RunRecord, RunSpec
+from fa_registry.records import Check, Integrity, Measurements, RunRecord, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.series import read_series
+from fa_registry.tracking.sealed import Sealed, checks, history_check
+from fa_registry.tracking.series import by_site, read_rows, trajectory
 
 NEEDED = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.SERIES)
 
 
 def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
-    """The record of a complete or diverged run as it was logged; IntegrityError when a file is gone or was changed."""
+    """The record of a run that ended, as it was logged; IntegrityError when a file is gone or was changed.
+
+    How it ended, its setting and all else are the sealed files' word. Its integrity holds what they were held against, and is
+    not judged here: see protocol.integrity.with_checks.
+    """
     files = {name: tracker.artifact(run.run_id, name) for name in NEEDED}
     missing = [name for name, path in files.items() if path is None]
     if missing:
         raise IntegrityError(f"run {run.run_id}: {', '.join(missing)} missing")
     provenance = _json(files[schema.PROVENANCE])
     digests = provenance["digests"]
-    sealed = jsonio.digest_of({**digests, schema.PROVENANCE: jsonio.file_digest(files[schema.PROVENANCE])})
-    if run.tags.get(schema.TAG_ARTIFACTS) != sealed:
+    seal = jsonio.digest_of({**digests, schema.PROVENANCE: jsonio.file_digest(files[schema.PROVENANCE])})
+    if run.tags.get(schema.TAG_ARTIFACTS) != seal:
         raise IntegrityError(
             f"run {run.run_id}: {schema.PROVENANCE} is not the file that was recorded (tag {schema.TAG_ARTIFACTS})"
         )
@@ -35,25 +40,42 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     card = tracker.artifact(run.run_id, schema.FEEDBACK_CARD)
     if card:
         check_digest(run.run_id, schema.FEEDBACK_CARD, card, digests)
-    spec = jsonio.decode(RunSpec, _json(files[schema.SPEC]), "spec.json")
+    sealed = read_sealed(files)
+    spec = sealed.spec
     if spec.identity != run.tags.get(schema.TAG_SPEC):
         raise IntegrityError(
             f"run {run.run_id}: the tag {schema.TAG_SPEC} names another specification than its {schema.SPEC}"
         )
-    trajectory, by_site = read_series(files[schema.SERIES])
     return RunRecord(
         run_id=run.run_id,
         name=run.name,
-        setting=run.tags.get(schema.TAG_SETTING, ""),
-        status=run.tags[schema.TAG_STATUS],
+        setting=sealed.setting,
+        status=sealed.status,
         spec=spec,
-        measurements=jsonio.decode(Measurements, _json(files[schema.MEASUREMENTS]), "measurements.json"),
-        trajectory=trajectory,
-        integrity=Integrity("trusted", ("logged figures, not recomputed",)),
+        measurements=sealed.measurements,
+        trajectory=trajectory(sealed.rows),
+        integrity=Integrity("trusted", ("logged figures, not recomputed",), checks(sealed, run)),
         digests=digests,
         feedback=_json(card) if card else {},
         provenance={name: value for name, value in provenance.items() if name != "digests"},
-        by_site=by_site,
+        by_site=by_site(sealed.rows),
+    )
+
+
+def table_history(tracker: Tracker, run: StoredRun) -> Check:
+    """Every point of the run's metric tables held against its sealed series; for a run that read_record can read."""
+    return history_check(read_sealed({name: tracker.artifact(run.run_id, name) for name in NEEDED}), tracker, run)
+
+
+def read_sealed(files: Mapping[str, Path]) -> Sealed:
+    """What the files of NEEDED hold. Their digests are not looked at."""
+    source = _json(files[schema.SPEC])
+    return Sealed(
+        spec=jsonio.decode(RunSpec, source, "spec.json"),
+        source=source,
+        provenance=_json(files[schema.PROVENANCE]),
+        measurements=jsonio.decode(Measurements, _json(files[schema.MEASUREMENTS]), "measurements.json"),
+        rows=read_rows(files[schema.SERIES]),
     )
 
 

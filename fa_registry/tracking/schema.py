@@ -29,6 +29,7 @@ TAG_FIRST_FIRE_BY = "fa.first_fire_by"  # the edition whose rules the tags fa.fi
 TAG_STOP_ON = "fa.stop_on"  # which rules were to end the run (--stop-on), and by which edition
 TAG_STOPPED_ON = "fa.stopped_on"  # which of them did, and when
 TAG_ADOPTED = "fa.adopted"  # "true" on a run that was trained elsewhere
+TAG_WEIGHTS = "fa.weights"  # digest of the final weights' content, so that a search finds the same ones under another name
 TAG_NOTE = "mlflow.note.content"
 TAG_PARENT = "mlflow.parentRunId"
 
@@ -43,6 +44,7 @@ FEEDBACK = "feedback/state.safetensors"
 FEEDBACK_CARD = "feedback/card.json"
 FORM = "report/form.html"  # the newest audit's form of the run's group; sealed by no digest, a later audit replaces it
 
+PARAM = "cfg/"  # before the name of every parameter that is of the specification
 FINISHED_STATUSES = ("complete", "diverged")
 STOPPED_EARLY = "stopped_early"  # all its files are there, but it is not the run its specification describes
 ENDED_STATUSES = (*FINISHED_STATUSES, STOPPED_EARLY, "failed")  # nobody writes to such a run any more
@@ -87,12 +89,16 @@ def metrics(measurements: Measurements) -> Iterator[tuple[str, Reading]]:
     """(metric key, reading) of one epoch. Sites are zero-padded: charts sort keys as text. Deep networks show some of them."""
     for name in SITE_METRICS:
         readings = measurements.sites.get(name, ())
-        width = max(2, len(str(len(readings) - 1)))
         for site in shown_sites(len(readings)):
-            yield f"{name}/site_{site:0{width}d}", readings[site]
+            yield site_metric(name, site, len(readings)), readings[site]
     for name, key in SCALAR_METRICS.items():
         if name in measurements.scalars:
             yield key, measurements.scalars[name]
+
+
+def site_metric(name: str, site: int, count: int) -> str:
+    """The key of a site quantity at one of its `count` sites."""
+    return f"{name}/site_{site:0{max(2, len(str(count - 1)))}d}"
 
 
 def shown_sites(count: int) -> tuple[int, ...]:
@@ -131,7 +137,7 @@ def params(spec: RunSpec) -> dict[str, str]:
     flat |= {f"method_options/{name}": value for name, value in spec.method_options.items()}
     flat |= {f"architecture_options/{name}": value for name, value in spec.architecture_options.items()}
     flat |= {"weights": spec.weights} if spec.weights else {}
-    return {f"cfg/{name}": str(value) for name, value in flat.items()}
+    return {f"{PARAM}{name}": str(value) for name, value in flat.items()}
 
 
 def tags(spec: RunSpec, setting: str, study: str) -> dict[str, str]:

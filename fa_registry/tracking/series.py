@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fa_registry.records import Measurements, Reading, Series, SiteSeries
-from fa_registry.tracking.schema import TRAJECTORY, spread
+from fa_registry.tracking.base import Point
+from fa_registry.tracking.schema import SCALAR_METRICS, SITE_METRICS, TRAJECTORY, shown_sites, site_metric, spread
 
 BY_SITE = ("growth", "gamma")  # what a report shows of every site by epoch
 MOST_EPOCHS = 25  # of them: all would make audit.json of a long run mostly these
@@ -53,10 +54,30 @@ def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
 
 def read_series(path: Path) -> tuple[Mapping[str, Series], Mapping[str, SiteSeries]]:
     """What `trajectory` and `by_site` make of the file, which is read once."""
+    rows = read_rows(path)
+    return trajectory(rows), by_site(rows)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The file as it is, row by row."""
     with pq.ParquetFile(path) as file:
         table = file.read(SCHEMA.names, use_threads=False)  # it is small: threads cost more than they read
-    rows = list(zip(*(table[name].to_pylist() for name in SCHEMA.names), strict=True))
-    return trajectory(rows), by_site(rows)
+    return list(zip(*(table[name].to_pylist() for name in SCHEMA.names), strict=True))
+
+
+def points(rows: Sequence[Row]) -> Iterator[Point]:
+    """The metric points that training logged of these rows, epoch by epoch: see schema.metrics. Absent numbers have none."""
+    last: dict[str, int] = {}
+    for _, quantity, site, *_ in rows:
+        last[quantity] = max(site, last.get(quantity, SCALAR_SITE))
+    keys = {(name, SCALAR_SITE): key for name, key in SCALAR_METRICS.items()}
+    for name in SITE_METRICS:
+        count = 1 + last.get(name, SCALAR_SITE)
+        keys |= {(name, site): site_metric(name, site, count) for site in shown_sites(count)}
+    for epoch, quantity, site, value, _ in rows:
+        key = keys.get((quantity, site))
+        if key and value is not None:
+            yield Point(key, value, epoch)
 
 
 def trajectory(rows: Sequence[Row]) -> Mapping[str, Series]:

@@ -19,7 +19,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import DatasetReference, Point, Tracker
 from fa_registry.tracking.origin import Origin
 from fa_registry.tracking.series import write_series
-from fa_registry.training.checkpoint import save_tensors
+from fa_registry.training.checkpoint import content_digest, save_tensors
 from fa_registry.training.devices import gpu_name
 from fa_registry.training.loop import EpochRow, Outcome
 from fa_registry.training.naming import run_name, setting_label
@@ -51,6 +51,8 @@ class RunWriter:
         self._checkpoint_every = checkpoint_every
         self._origin = origin
         self._folder = Path(tempfile.mkdtemp(prefix="fa_registry-run-"))
+        self._study = study
+        self._stop_on = ""
         self._points: list[Point] = []
         self._not_finite: dict[str, str] = {}
         self._flushed = time.monotonic()
@@ -99,6 +101,7 @@ class RunWriter:
 
     def tag(self, tags: Mapping[str, str]) -> None:
         """Set tags at once, while the run is still at work."""
+        self._stop_on = tags.get(schema.TAG_STOP_ON, self._stop_on)
         self._tracker.log(self.run_id, tags=tags)
 
     def flush(self) -> None:
@@ -116,12 +119,14 @@ class RunWriter:
         write_series(folder / schema.SERIES, [(row.epoch, row.measurements) for row in self.rows])
         (folder / schema.MEASUREMENTS).write_text(jsonio.pretty(outcome.final), encoding="utf-8")
         digests = folder_digests(folder)
-        (folder / schema.PROVENANCE).write_text(jsonio.pretty(self._provenance(outcome, digests)), encoding="utf-8")
+        ending = self._ending(outcome)
+        provenance = {**self._provenance(outcome, digests), **ending}
+        (folder / schema.PROVENANCE).write_text(jsonio.pretty(provenance), encoding="utf-8")
         sealed = {**digests, schema.PROVENANCE: jsonio.file_digest(folder / schema.PROVENANCE)}
         tags = {schema.TAG_STATUS: outcome.status, schema.TAG_ARTIFACTS: jsonio.digest_of(sealed)}
         tags |= schema.sites_tag(outcome.final)
-        if outcome.ended_by:
-            tags[schema.TAG_STOPPED_ON] = outcome.ended_by
+        repeated = {schema.TAG_STOPPED_ON: ending["ended_by"], schema.TAG_WEIGHTS: ending["final_weights"]}
+        tags |= {tag: value for tag, value in repeated.items() if value}
         if self._not_finite:
             tags[schema.TAG_NOT_FINITE] = "; ".join(f"{key} from {when}" for key, when in self._not_finite.items())[
                 :4000
@@ -164,6 +169,19 @@ class RunWriter:
             "tensors": {name: list(value.shape) for name, value in state.items()},
         }
         (self._folder / schema.FEEDBACK_CARD).write_text(jsonio.pretty(card), encoding="utf-8")
+
+    def _ending(self, outcome: Outcome) -> dict[str, str]:
+        """What the run's tags say too, and anybody could change there: an audit goes by what is sealed (docs/decisions/0031)."""
+        spec = self._task.spec
+        return {
+            "status": outcome.status,
+            "ended_by": outcome.ended_by,
+            "stop_on": self._stop_on,
+            "study": self._study,
+            "method": spec.method_label,
+            "setting": setting_label(spec),
+            "final_weights": content_digest(self._task.network.state_dict()),
+        }
 
     def _provenance(self, outcome: Outcome, digests: dict[str, str]) -> dict[str, Any]:
         task = self._task

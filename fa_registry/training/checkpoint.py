@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -51,3 +53,17 @@ def load_into(module: nn.Module, path: Path, expected_digest: str | None = None)
         module.load_state_dict(tensors)
     except RuntimeError as error:
         raise IntegrityError(f"{path.name} does not fit: {error}") from error
+
+
+def content_digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 (hex) over what the tensors are: names, types, shapes and bytes, in the names' order, whatever file they lie in.
+
+    Empty where there is none, or a number is not finite: what training broke down to is the same nan in any two runs.
+    """
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            return ""
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest() if tensors else ""

@@ -1,0 +1,162 @@
+"""No two runs have the same weights: identical final weights under two specifications are a finding about both.
+
+Compared is the content, not the file: a file's own metadata can be made to differ. Trained twice, by one rule on the same data
+from the same seed, weights are equal to the last bit, and that is no finding: see `may_share_weights`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from fa_registry import jsonio, methods
+from fa_registry.errors import RegistryError, UnknownName
+from fa_registry.protocol.integrity import with_checks
+from fa_registry.records import Check, Recipe, RunRecord, RunSpec
+from fa_registry.tracking import schema
+from fa_registry.tracking.attempts import runs_by_tag
+from fa_registry.tracking.base import Tracker
+from fa_registry.training.checkpoint import content_digest, load_tensors
+from fa_registry.training.controls import rung
+
+FINAL_WEIGHTS = "final weights"  # subject of the checks
+NOT_COMPARABLE = "a weight is not finite: what training broke down to is the same in any two runs"
+LOST = 2.0**-25  # a change by this fraction of a float32 number leaves it as it is
+SHOWN = 3
+
+
+def final_weights(tracker: Tracker, record: RunRecord) -> Check:
+    """Whether the checkpoint holds the weights whose content was sealed; those of older releases sealed only the file."""
+    held = _content(tracker, record)
+    sealed = record.provenance.get("final_weights", held)
+    if held != sealed:
+        return Check(FINAL_WEIGHTS, "differs", f"{schema.FINAL} holds content {held or 'none'}, sealed is {sealed or 'none'}")
+    if not held:
+        return Check(FINAL_WEIGHTS, "not possible", NOT_COMPARABLE)
+    return Check(FINAL_WEIGHTS, "agrees", f"content {held[:16]}")
+
+
+def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
+    """The records, in their order; one whose final weights are another's has a mismatch, told on both where both are here.
+
+    Compared with each other, and with the rest of the store by the digest that runs carry in a tag and seal in a file.
+    """
+    digests = [record.provenance.get("final_weights") or _content(tracker, record) for record in records]
+    alike: dict[str, list[RunRecord]] = {}
+    for digest, record in zip(digests, records, strict=True):
+        alike.setdefault(digest, []).append(record)
+    alike.pop("", None)
+    elsewhere = _elsewhere(tracker, alike)
+    return [
+        _told(record, [*alike.get(digest, ()), *elsewhere.get(digest, ())])
+        for digest, record in zip(digests, records, strict=True)
+    ]
+
+
+def may_share_weights(one: RunSpec, other: RunSpec) -> bool:
+    """Whether training these two gives the same weights by construction, so that equal ones are no finding.
+
+    They do where they are equal in all that has an effect on the weights; without one are: everything but the draw of the
+    initial weights where nothing was trained (no epoch, or a learning rate of 0); the method of a network in which no block
+    learns and whose embedding is trained by backpropagation (frozen, ladder_0 by bp); the control ladder_L, which trains all
+    blocks; of the shallow control the blocks it leaves out; credit_norm where errors go back end to end; the schedule of one
+    epoch; a penalty or a weight decay that is lost in float32. Adopted weights were trained elsewhere, with whatever seed and
+    setting their owner states: one file may stand under several of them (each counts once, protocol.cases), of one method.
+    """
+    if one.weights and other.weights:
+        return _rule(one) == _rule(other)
+    return effective(one) == effective(other)
+
+
+def effective(spec: RunSpec) -> RunSpec:
+    """The specification with all that has no effect on its final weights blanked; see may_share_weights."""
+    recipe, blocks = spec.recipe, spec.architecture_options.get("num_blocks")
+    control, options = spec.control, spec.architecture_options
+    if control == "shallow" or blocks == 0:
+        control, options = "shallow", {name: value for name, value in options.items() if name != "num_blocks"}
+    elif rung(control) == blocks:
+        control = "none"
+    elif rung(control) == 0 and spec.method == "bp":
+        control = "frozen"
+    if spec.epochs == 0 or recipe.learning_rate == 0:  # as it was drawn
+        return RunSpec("", spec.architecture, "", spec.seed, 0, {}, options, Recipe(), 0.0, _drawn(control))
+    if recipe.optimizer == "adamw" and recipe.weight_decay * recipe.learning_rate < LOST:
+        recipe = dataclasses.replace(recipe, weight_decay=0.0)
+    if spec.epochs == 1:
+        recipe = dataclasses.replace(recipe, schedule="")
+    if _end_to_end(spec):
+        recipe = dataclasses.replace(recipe, credit_norm="")
+    penalty = 0.0 if spec.penalty < LOST or control in ("shallow", "frozen") else spec.penalty
+    return dataclasses.replace(
+        spec, control=control, architecture_options=options, recipe=recipe, penalty=penalty, weights=""
+    )
+
+
+def _drawn(control: str) -> str:
+    """Of the controls only the shallow one draws another network."""
+    return "shallow" if control == "shallow" else "none"
+
+
+def _rule(spec: RunSpec) -> tuple[object, ...]:
+    """What was stated to have trained an adopted file, whatever its seed and setting."""
+    norm = "" if _end_to_end(spec) else spec.recipe.credit_norm
+    return spec.method, jsonio.digest_of(spec.method_options), norm, spec.penalty, spec.control
+
+
+def _end_to_end(spec: RunSpec) -> bool:
+    try:
+        return methods.CATALOG.get(spec.method).end_to_end
+    except UnknownName:  # of a plugin that is not installed here
+        return False
+
+
+def _content(tracker: Tracker, record: RunRecord) -> str:
+    """The digest of the checkpoint's content; empty where it cannot be had: that it is missing is told elsewhere."""
+    path = tracker.artifact(record.run_id, schema.FINAL)
+    try:
+        return content_digest(load_tensors(path)) if path else ""
+    except RegistryError:
+        return ""
+
+
+def _elsewhere(tracker: Tracker, alike: Mapping[str, Sequence[RunRecord]]) -> dict[str, list[RunRecord]]:
+    """Runs of the store outside of `alike` with the same weights. A tag finds them; what they sealed decides."""
+    known = {record.run_id for several in alike.values() for record in several}
+    found: dict[str, list[RunRecord]] = {}
+    for digest, runs in runs_by_tag(tracker, schema.TAG_WEIGHTS, alike).items():
+        for run in runs:
+            if run.run_id not in known and (other := _sealed_with(tracker, run.run_id, digest, alike[digest][0])):
+                found.setdefault(digest, []).append(dataclasses.replace(other, name=run.name))
+    return found
+
+
+def _sealed_with(tracker: Tracker, run_id: str, digest: str, like: RunRecord) -> RunRecord | None:
+    """A run of which no more is known than its specification, if it sealed these weights."""
+    files = [tracker.artifact(run_id, name) for name in (schema.SPEC, schema.PROVENANCE)]
+    if None in files:
+        return None
+    held, provenance = (json.loads(path.read_text(encoding="utf-8")) for path in files)
+    if provenance.get("final_weights") != digest:
+        return None
+    return dataclasses.replace(like, run_id=run_id, spec=jsonio.decode(RunSpec, held, schema.SPEC))
+
+
+def _told(record: RunRecord, alike: Iterable[RunRecord]) -> RunRecord:
+    others = [one for one in alike if one.run_id != record.run_id and not may_share_weights(record.spec, one.spec)]
+    if not others:
+        return record
+    words = ", ".join(_named(others))
+    finding = Check(FINAL_WEIGHTS, "differs", f"the same weights, bit by bit, as {words}: two specifications cannot give that")
+    integrity = record.integrity
+    kept = tuple(one for one in integrity.checks if one.subject != FINAL_WEIGHTS or one.outcome == "differs")
+    return dataclasses.replace(
+        record, integrity=with_checks(dataclasses.replace(integrity, checks=kept), [finding])
+    )
+
+
+def _named(others: Sequence[RunRecord]) -> Iterator[str]:
+    for one in others[:SHOWN]:
+        yield f"run {one.run_id} ({one.name})"
+    if len(others) > SHOWN:
+        yield f"{len(others) - SHOWN} more"

@@ -1,0 +1,189 @@
+"""What is sealed with a run, held against itself and against what the store's tables say: they are an index, no evidence.
+
+Anybody who can open the database can edit a tag, a parameter or a metric; the sealed files are spec.json, series.parquet,
+measurements.json and provenance.json, whose digests a run carries (docs/decisions/0031).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fa_registry.errors import UnknownName
+from fa_registry.records import NOT_FINITE, Check, Measurements, RunSpec
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.series import Row, points
+from fa_registry.training.naming import setting_label
+
+FILES, TABLES = "files", "tables"  # subjects of a Check
+SHOWN = 5  # differences told; the rest is counted
+WATCHED = ("loss_train", "penalty", "h_norm", "g_norm")  # as training.loop.has_diverged
+OF_TAGS = {  # tag → the field of provenance.json that it repeats
+    schema.TAG_METHOD: "method",
+    schema.TAG_SETTING: "setting",
+    schema.TAG_STUDY: "study",
+    schema.TAG_STOP_ON: "stop_on",
+    schema.TAG_STOPPED_ON: "ended_by",
+    schema.TAG_WEIGHTS: "final_weights",
+}
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A finished run's sealed files, read. source: spec.json as it is written; rows: series.parquet."""
+
+    spec: RunSpec
+    source: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    measurements: Measurements
+    rows: Sequence[Row]
+
+    @property
+    def complete(self) -> bool:
+        """Whether provenance.json says how the run ended; those of releases before 0.3 do not."""
+        return "status" in self.provenance
+
+    @property
+    def epochs(self) -> int:
+        """The last epoch that was measured; of an adopted run the one its owner stated."""
+        return max((row[0] for row in self.rows), default=-1)
+
+    @property
+    def status(self) -> str:
+        """How the run ended, from what was measured alone: nobody's word is asked."""
+        if self.epochs < 0:
+            return "failed"
+        if any(row[0] == self.epochs and row[1] in WATCHED and row[4].startswith(NOT_FINITE) for row in self.rows):
+            return "diverged"
+        return "complete" if self.epochs == self.spec.epochs else schema.STOPPED_EARLY
+
+    @property
+    def setting(self) -> str:
+        """The setting's readable name as it was when the run ended; of an older run, as it is now."""
+        if "setting" in self.provenance:
+            return self.provenance["setting"]
+        try:
+            return setting_label(self.spec)
+        except UnknownName:  # of a plugin that is not installed here
+            return f"{self.spec.architecture} · {self.spec.dataset}"
+
+
+def checks(sealed: Sealed, run: StoredRun) -> tuple[Check, ...]:
+    """The sealed files against each other, and what came with the search (tags, parameters, last values) against them."""
+    tables = [*_tags(sealed, run.tags), *_params(sealed, run.params), *_last_values(sealed, run.metrics)]
+    agrees = f"{sealed.status} after epoch {sealed.epochs} of {sealed.spec.epochs}"
+    return (
+        check(FILES, list(_among_files(sealed)), f"spec, series, measurements and provenance tell of one run: {agrees}"),
+        check(TABLES, tables, "status, method, study, parameters and last metrics are the sealed ones"),
+    )
+
+
+def check(subject: str, differences: Sequence[str], agrees: str) -> Check:
+    """agrees with these words where nothing differs; else the first SHOWN differences and how many there are."""
+    if not differences:
+        return Check(subject, "agrees", agrees)
+    rest = len(differences) - SHOWN
+    more = [f"and {rest} more ({len(differences)} in all)"] if rest > 0 else []
+    return Check(subject, "differs", "; ".join([*differences[:SHOWN], *more]))
+
+
+def history_check(sealed: Sealed, tracker: Tracker, run: StoredRun) -> Check:
+    """Every point of the run's metric tables, by key and step, against the series; costs the store one question a metric."""
+    expected = {(point.key, point.step): point.value for point in points(sealed.rows)}
+    keys = {key for key, _ in expected} | {key for key in run.metrics if _is_ours(key)}
+    differences, seen = [], set()
+    for point in tracker.history(run.run_id, sorted(keys)):
+        place = point.key, point.step
+        seen.add(place)
+        if expected.get(place) != point.value:
+            differences.append(_differs(f"metric {point.key} at epoch {point.step}", point.value, expected.get(place)))
+    differences += [
+        _differs(f"metric {key} at epoch {step}", "nothing", expected[key, step])
+        for key, step in sorted(expected.keys() - seen)
+    ]
+    return check(TABLES, differences, f"{len(expected)} points of {len(keys)} metrics are those of the sealed series")
+
+
+def _among_files(sealed: Sealed) -> Iterator[str]:
+    provenance, spec = sealed.provenance, sealed.spec
+    ran = 0 if spec.weights else sealed.epochs  # of an adopted run no epoch was run here
+    if provenance.get("epochs_run", ran) != ran:
+        yield f"{schema.PROVENANCE} says {provenance['epochs_run']} epochs were run, {schema.SERIES} ends at {ran}"
+    if provenance.get("status", sealed.status) != sealed.status:
+        yield f"{schema.PROVENANCE} says {provenance['status']}, {schema.SERIES} {_how_it_ended(sealed)}"
+    if sealed.epochs > spec.epochs:
+        yield f"{schema.SERIES} goes to epoch {sealed.epochs}, {schema.SPEC} asks for {spec.epochs}"
+    known = {row[0] for row in sealed.rows}
+    missing = [] if spec.weights else [str(epoch) for epoch in range(sealed.epochs) if epoch not in known]
+    if missing:
+        yield f"{schema.SERIES} has no epoch {', '.join(missing[:SHOWN])}{' …' if len(missing) > SHOWN else ''}"
+    for quantity, site, value in _at_the_end(sealed):
+        held = _held(sealed.measurements, quantity, site)
+        if held is not None and held[0] != value:
+            where = f"{quantity}[{site}]" if site >= 0 else quantity
+            yield f"{schema.MEASUREMENTS} says {where} = {held[0]!r}, {schema.SERIES} {value!r} at its last epoch"
+
+
+def _how_it_ended(sealed: Sealed) -> str:
+    if sealed.status == "diverged":
+        return f"diverges at epoch {sealed.epochs}"
+    return f"ends at epoch {sealed.epochs} of {sealed.spec.epochs}, finite"
+
+
+def _at_the_end(sealed: Sealed) -> Iterator[tuple[str, int, float | None]]:
+    return ((row[1], row[2], row[3]) for row in sealed.rows if row[0] == sealed.epochs)
+
+
+def _held(measurements: Measurements, quantity: str, site: int) -> tuple[float | None] | None:
+    """A final figure, in a tuple of one; None where measurements.json has none of this name."""
+    if site < 0:
+        reading = measurements.scalars.get(quantity)
+    else:
+        line = measurements.sites.get(quantity, ())
+        reading = line[site] if site < len(line) else None
+    return None if reading is None else (reading.value,)
+
+
+def _tags(sealed: Sealed, tags: Mapping[str, str]) -> Iterator[str]:
+    expected = {schema.TAG_STATUS: sealed.status}
+    expected |= {tag: sealed.provenance[name] for tag, name in OF_TAGS.items() if name in sealed.provenance}
+    if sealed.complete:
+        expected[schema.TAG_ADOPTED] = "true" if sealed.spec.weights else ""
+    for tag, value in expected.items():
+        if tags.get(tag, "") != value:
+            yield _differs(f"tag {tag}", repr(tags.get(tag, "")), repr(value))
+
+
+def _params(sealed: Sealed, params: Mapping[str, str]) -> Iterator[str]:
+    """One that spec.json does not name came with a later release than the run, and has no parameter in the store."""
+    expected = schema.params(sealed.spec)
+    for name in sorted(expected.keys() | {name for name in params if name.startswith(schema.PARAM)}):
+        held = params.get(name)
+        if held is None and not _names(sealed.source, name.removeprefix(schema.PARAM)):
+            continue
+        if held != expected.get(name):
+            yield _differs(f"parameter {name}", repr(held), repr(expected.get(name)))
+
+
+def _names(source: Mapping[str, Any], path: str) -> bool:
+    first, _, rest = path.partition("/")
+    return first in source and (not rest or rest in source[first])
+
+
+def _last_values(sealed: Sealed, metrics: Mapping[str, float]) -> Iterator[str]:
+    expected = {point.key: point.value for point in points(sealed.rows)}  # by epoch: the last one stays
+    for key in sorted(expected.keys() | {key for key in metrics if _is_ours(key)}):
+        known = key in metrics and key in expected
+        if metrics.get(key) != expected.get(key) and (known or sealed.complete):  # older releases had other metrics
+            yield _differs(f"metric {key}", metrics.get(key, "nothing"), expected.get(key))
+
+
+def _is_ours(key: str) -> bool:
+    """Whether a metric is one that training writes: people and audits log others beside them."""
+    return key in schema.SCALAR_METRICS.values() or key.partition("/site_")[0] in schema.SITE_METRICS
+
+
+def _differs(what: str, found: object, sealed: object) -> str:
+    return f"{what} is {found}, its sealed files say {'nothing' if sealed is None else sealed}"
