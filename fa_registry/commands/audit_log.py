@@ -88,7 +88,8 @@ def _tell_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id
     whole = tracker.link(audit_id, "index.html")
     for one in report.excluded:
         tags = tracker.get(one.run_id).tags if one.run_id else {}
-        if tags.get(schema.TAG_STATUS) in schema.ENDED_STATUSES:
+        sealed = one.kind == "integrity" and schema.TAG_ARTIFACTS in tags  # whatever its status tag was made to say
+        if sealed or tags.get(schema.TAG_STATUS) in schema.ENDED_STATUSES:
             said = not_judged(one)
             verdicts = {name: said for name in tags if name.startswith(schema.TAG_VERDICT)}
             note = notes.of_excluded(one, whole)

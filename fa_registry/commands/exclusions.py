@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, RegistryError
+from fa_registry.protocol.integrity import with_checks
 from fa_registry.records import Exclusion, Integrity, RunRecord, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -71,7 +73,8 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
             return exclusion(tracker, run, "integrity", f"{INTEGRITY_FAILURE}: {error}", spec=spec)
         if record.status in schema.FINISHED_STATUSES:
             told = f"tag {schema.TAG_STATUS} is {status!r}, its sealed files say {record.status}"
-            return _of_record(record, "integrity", f"{INTEGRITY_FAILURE}: {told}", record.integrity)
+            held = with_checks(dataclasses.replace(record.integrity, checks=()), record.integrity.checks)
+            return _of_record(record, "integrity", f"{INTEGRITY_FAILURE}: {told}", held)
         reason = ended_early(record, run.tags.get(schema.TAG_STOPPED_ON, ""))
         return _of_record(record, "ended early", reason, record.integrity)
     path = tracker.artifact(run.run_id, schema.FAILURE)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fa_registry.protocol.operators import margin_pp
+from fa_registry.protocol.verdict import stands
 from fa_registry.records import Reading, RunRecord
 from fa_registry.statistics import paired_difference
 
@@ -96,6 +97,8 @@ def shortened(items: Sequence[object], what: str = "") -> list[str]:
 
 def _uncounted(case: Case, accuracy: Reading, reference: Reference) -> str:
     """Why a run does not count; empty where it does."""
+    if not stands(case.record):
+        return "its figures are not those of what is sealed"
     if case.record.status not in COUNTED:
         return f"the run is {case.record.status.replace('_', ' ')}"
     if accuracy.reason:

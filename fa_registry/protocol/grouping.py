@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fa_registry.protocol.verdict import combined
+from fa_registry.protocol.verdict import combined, stands
 from fa_registry.records import AuditReport, RunAudit, RunRecord, RunSpec, Verdict
 
 
@@ -21,11 +21,11 @@ class Group:
 
 
 def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], RunRecord]:
-    """(setting identity, seed) → its frozen control. Another setting's control never stands in."""
+    """(setting identity, seed) → its frozen control. Another setting's control never stands in, nor one that is no evidence."""
     return {
         (record.spec.setting.identity, record.spec.seed): record
         for record in records
-        if record.spec.control == "frozen" and record.status == "complete"
+        if record.spec.control == "frozen" and record.status == "complete" and stands(record)
     }
 
 

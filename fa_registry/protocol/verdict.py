@@ -9,6 +9,7 @@ from fa_registry.protocol.rules import Edition
 from fa_registry.records import Finding, RunRecord, Verdict
 
 SEVERITY = ("control", "pass", "warn", "incomplete", "fail")  # mildest first
+NOT_JUDGED = "NOT JUDGED"
 WORDS = {name: name.upper() for name in (*SEVERITY, "diverged")}
 
 
@@ -17,8 +18,11 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
 
     Only gating findings count. fail: all rules of one `fail_if` list fire (in a strict edition: any rule). incomplete:
     something is missing or broke, and what is there does not already fail. warn: something fired, could not be decided,
-    or was waived. Missing is never a pass.
+    or was waived. Missing is never a pass. Figures that are not those of what is sealed are judged by no rule: NOT JUDGED, and
+    incomplete, whatever they say.
     """
+    if not stands(record):
+        return Verdict("incomplete", NOT_JUDGED)
     gating = [finding for finding in findings if finding.gating]
     fired = {finding.rule for finding in gating if finding.outcome == "fail"}
     fails = any(set(group) <= fired for group in edition.fail_if) or (edition.strict and bool(fired))
@@ -36,6 +40,11 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
     else:
         outcome = "warn" if flags else "pass"
     return Verdict(outcome, labelled(words[outcome], flags), flags)
+
+
+def stands(record: RunRecord) -> bool:
+    """Whether a run is evidence of anything: nothing that was held against its sealed files differs."""
+    return record.integrity.state != "mismatch"
 
 
 def _flag(finding: Finding) -> str:

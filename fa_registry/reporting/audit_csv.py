@@ -56,6 +56,7 @@ def _written(cell: Cell) -> str:
 def _excluded(one: Exclusion, report: AuditReport, chosen: Sequence[Column]) -> list[str]:
     """A run that was not judged is no number anywhere, and still no run that a table may drop in silence."""
     known = {"run_id": one.run_id, "name": one.name, "selection": report.selection, "status": EXCLUDED}
+    known |= {"integrity": "mismatch"} if one.kind == "integrity" else {}
     return [guarded(known.get(column.name, "")) for column in chosen] + [_reasons({EXCLUDED: one.reason})]
 
 

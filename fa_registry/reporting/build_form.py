@@ -13,6 +13,7 @@ from fa_registry.reporting.citations import bibliography
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.contexts import FormContext, NoteContext
 from fa_registry.reporting.diagnostics_tables import first_fires, gamma_table, scalar_table, site_tables
+from fa_registry.reporting.evidence import evidence
 from fa_registry.reporting.findings import finding_rows
 from fa_registry.reporting.identification import NOT_RECORDED, card, identification, words
 from fa_registry.reporting.naming import group_label
@@ -57,6 +58,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         differences=compared.why,
         seeds=rows,
         identification=identification(group, report),
+        evidence=evidence(group.runs, excluded),
         equations=words(method.get("equations")),
         deviations=tuple(method.get("deviations", ())),
         accuracy=over_seeds(rows, lambda row: row.accuracy),

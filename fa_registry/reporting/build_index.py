@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fa_registry.protocol.grouping import Group
-from fa_registry.records import EditionReference, RunAudit
+from fa_registry.records import EditionReference
 from fa_registry.reporting import reproduction
 from fa_registry.reporting.contexts import IndexContext
+from fa_registry.reporting.evidence import evidence, integrity_states, not_intact
 from fa_registry.reporting.findings import finding_rows, most_severe_first
 from fa_registry.reporting.headline import WORST_FIRST, headline, judged_columns, short_names
 from fa_registry.reporting.identification import one
@@ -16,7 +17,7 @@ from fa_registry.reporting.naming import command, group_label
 from fa_registry.reporting.page_analyses import page_analyses
 from fa_registry.reporting.parts import Entry, Estimate, Listed, SettingFigures
 from fa_registry.reporting.pictures import room_beside, setting_figures
-from fa_registry.reporting.readings import integrity_row, over_seeds, seed_row
+from fa_registry.reporting.readings import over_seeds, seed_row
 from fa_registry.reporting.rows import AuditRow, Comparison, Count, Footnote, Link, SettingRows
 from fa_registry.reporting.sources import Sources
 from fa_registry.reporting.waivers import waiver_rows
@@ -41,7 +42,10 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
     settings, footnotes = number_footnotes(setting_rows(sources))
     findings = [row for group in sources.groups for row in finding_rows(group.runs, group_label(group), group.setting)]
     to_look_at = most_severe_first(row for row in findings if row.outcome != "pass")
-    states = [run.record.integrity.state for run in report.runs]
+    integrity = sorted(
+        integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state)
+    )
+    states = [row.state for row in integrity]
     links = [link for _, link in sources.forms]
     return IndexContext(
         title=report.title,
@@ -63,7 +67,9 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
         comparison=_comparison(sources),
         reproduction=reproduction.table(report.reproduction),
         excluded=Listed.first(MOST, report.excluded),
-        integrity=Listed.first(MOST, [integrity_row(run.record) for run in _by_integrity(report.runs)]),
+        integrity=Listed.first(MOST, integrity),
+        evidence=evidence(report.runs, report.excluded),
+        not_intact=Listed.first(MOST_NAMES, not_intact(report.excluded)),
         integrity_counts=tuple(Count(state, states.count(state)) for state in INTEGRITY_ORDER if state in states),
         remarks=report.remarks,
         commands=_commands(sources.groups),
@@ -144,7 +150,3 @@ def _verdict_counts(links: Sequence[Link]) -> Iterator[Count]:
         alike = tuple(link for link in links if link.verdict.outcome == outcome)
         if alike:
             yield Count(outcome, len(alike), alike[:MOST_NAMES])
-
-
-def _by_integrity(runs: Iterable[RunAudit]) -> list[RunAudit]:
-    return sorted(runs, key=lambda run: INTEGRITY_ORDER.index(run.record.integrity.state))

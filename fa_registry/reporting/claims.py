@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fa_registry.protocol.verdict import stands
 from fa_registry.records import Exclusion, Finding, RunAudit
 from fa_registry.reporting.claims_depth import depth_claims
 from fa_registry.reporting.claims_gamma import gamma_claims
@@ -17,6 +18,9 @@ from fa_registry.reporting.exclusions import exclusion_claim
 from fa_registry.reporting.parts import Claim
 
 
+NO_EVIDENCE = "Its figures are not those of what is sealed with the run: nothing may be said about it"
+
+
 def claims(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = (), alone: bool = True) -> tuple[Claim, ...]:
     """The claims that the runs of one method in one setting allow; none for a control. excluded: its runs that none judged.
 
@@ -25,7 +29,11 @@ def claims(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = (), alone: 
     judged = [run for run in runs if run.record.spec.control == "none"]
     if not judged:
         return ()
-    return (*_claims(judged, alone), *([exclusion_claim(excluded)] if excluded else []))
+    standing = [run for run in judged if stands(run.record)]
+    broken = [run for run in judged if not stands(run.record)]
+    no_evidence = [claim("open", NO_EVIDENCE, judged, broken)] if broken else []
+    said = tuple(_claims(standing, alone)) if standing else ()
+    return (*no_evidence, *said, *([exclusion_claim(excluded)] if excluded else []))
 
 
 def _claims(runs: Sequence[RunAudit], alone: bool) -> Iterator[Claim]:

@@ -13,6 +13,7 @@ from typing import Any
 from fa_registry.records import EditionReference, Exclusion, Verdict
 from fa_registry.reporting.citations import Bibliography
 from fa_registry.reporting.compare_parts import CompareContext
+from fa_registry.reporting.evidence import EvidenceRow
 from fa_registry.reporting.headline import Headline
 from fa_registry.reporting.page_analyses import PageAnalyses
 from fa_registry.reporting.parts import Blank, Claim, Entry, Estimate, Listed, Metric, SettingFigures, documented
@@ -79,6 +80,13 @@ class IndexContext:
         "selected runs that cannot be judged, why, and the traceback of one that broke", "runs"
     )
     integrity: Listed[IntegrityRow] = documented("whether the logged figures stand, run by run, worst first", "runs")
+    evidence: tuple[EvidenceRow, ...] = documented(
+        "what was held against what is sealed with the runs, one line a subject: how many agree, differ, were not possible",
+        "runs",
+    )
+    not_intact: Listed[Exclusion] = documented(
+        "selected runs that are not judged because something is not what is sealed with them", "runs"
+    )
     integrity_counts: tuple[Count, ...] = documented("runs by integrity state", "runs")
     remarks: tuple[str, ...] = documented("what the audit says besides", "text")
     commands: Listed[str] = documented("the command lines that train these runs again", "shell")
@@ -102,6 +110,10 @@ class FormContext:
         "one row a seed: run, status, verdict and headline numbers", "see each column"
     )
     identification: tuple[Entry, ...] = documented("method, architecture, data, recipe, machine: what was run", "text")
+    evidence: tuple[EvidenceRow, ...] = documented(
+        "what was held against what is sealed with the runs, one line a subject: how many agree, differ, were not possible",
+        "runs",
+    )
     equations: str = documented("the equations implemented, from the method's card", "text")
     deviations: tuple[str, ...] = documented("numbered deviations from the source, from the card", "text")
     accuracy: Estimate = documented("test accuracy over seeds, whole test set", "fraction")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.protocol.verdict import stands
 from fa_registry.reporting import pitfalls_credit, pitfalls_design, pitfalls_figures
-from fa_registry.reporting.pitfalls_words import WORST_FIRST, Answer, Asked, Pitfall, Said
+from fa_registry.reporting.pitfalls_words import UNKNOWN, VIOLATED, WORST_FIRST, Answer, Asked, Pitfall, Said
 from fa_registry.reporting.sources import Sources
 
+NO_EVIDENCE = "the run's figures are not those of what is sealed with it, so that they show nothing"
 Question = tuple[str, str, Callable[[Asked], Said]]  # title, lint rule, what answers it for one run
 QUESTIONS: tuple[Question, ...] = (  # in the order of protocol.md, numbered from 1
     ("norm(-1), the L₋₁ norm of the whole tensor, for a norm of samples", "FA001", pitfalls_figures.norm_of_samples),
@@ -39,6 +41,12 @@ def _answers(asked: list[Asked], question: Callable[[Asked], Said]) -> tuple[Ans
     """Runs that are answered in the same words stand together; the worst first."""
     alike: dict[Said, list[str]] = {}
     for one in asked:
-        alike.setdefault(question(one), []).append(one.run.record.run_id)
+        alike.setdefault(_said(one, question), []).append(one.run.record.run_id)
     found = [Answer(outcome, evidence, tuple(run_ids)) for (outcome, evidence), run_ids in alike.items()]
     return tuple(sorted(found, key=lambda answer: WORST_FIRST.index(answer.outcome)))
+
+
+def _said(asked: Asked, question: Callable[[Asked], Said]) -> Said:
+    """A run whose figures are not those of what is sealed is no evidence that anything was avoided."""
+    said = question(asked)
+    return said if stands(asked.run.record) or said[0] == VIOLATED else (UNKNOWN, NO_EVIDENCE)

@@ -14,6 +14,7 @@ from fa_registry.reporting.build_form import form_context
 from fa_registry.reporting.build_index import figures_beside, index_context
 from fa_registry.reporting.contexts import variables
 from fa_registry.reporting.environment import Pages
+from fa_registry.reporting.exclusions import without_mismatches
 from fa_registry.reporting.junit import write_junit
 from fa_registry.reporting.lossless import write_report
 from fa_registry.reporting.sources import Sources
@@ -21,7 +22,8 @@ from fa_registry.reporting.unfinished import unfinished
 from fa_registry.reporting.user_templates import check_templates
 
 TABLE = "audit_table.tex"  # for a paper to take in
-RECORDS = {"audit.csv": write_csv, "junit.xml": write_junit, "audit.json": write_report}  # for machines to read
+REPORT = "audit.json"  # as it was recorded
+RECORDS = {"audit.csv": write_csv, "junit.xml": write_junit, REPORT: write_report}  # for machines to read
 
 
 def render_report(report: AuditReport, out: Path, templates: Path | None = None) -> list[Path]:
@@ -44,7 +46,8 @@ def render_report(report: AuditReport, out: Path, templates: Path | None = None)
 
 def _render(report: AuditReport, folder: Path, out: Path, pages: Pages) -> list[str]:
     """Write everything into `folder`; the names in their order. out: where earlier forms are."""
-    sources = Sources.of(report)
+    shown = without_mismatches(report)
+    sources = Sources.of(shown)
     names = ["index.html"]
     _write(folder / "index.html", _index(sources, pages))
     (folder / "forms").mkdir()
@@ -58,7 +61,7 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: Pages) -> list[
         check_kept(written, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
     _write(folder / TABLE, pages.render(f"{TABLE}.j2", variables(audit_table_context(sources))))
     for name, write in RECORDS.items():
-        write(report, folder / name)
+        write(report if name == REPORT else shown, folder / name)
     return [*names, TABLE, *RECORDS]
 
 
