@@ -25,7 +25,7 @@ NETWORKS = {
     "small_resnet": lambda: published_loops.ResNet(1, 4, 2, CLASSES),
 }
 TRAINED = {"bp": ("bp", "none"), "fa": ("fa", "none"), "dfa": ("dfa", "none"), "frozen": ("bp", "frozen")}
-TOLERANCE = {("resmlp", "fa"): 1e-12}  # of a parameter's largest entry
+TOLERANCE = 1e-12  # of a parameter's largest entry
 
 
 class Watched(Trainer):
@@ -62,19 +62,30 @@ def both(task: Task, architecture: str, trained: str) -> tuple[dict[str, Tensor]
 
 
 def furthest(ours: dict[str, Tensor], theirs: Net) -> float:
-    """The largest distance of a parameter from its twin, in units of the twin's largest entry."""
-    gaps = [((ours[name] - other).abs().max() / other.abs().max()).item() for name, other in theirs.named_parameters()]
+    """The largest distance of a parameter from its twin, in units of the twin's largest entry.
+
+    Not of the keys' biases: a softmax does not see them, so their gradient is 0 but for rounding, which AdamW magnifies.
+    """
+    gaps = []
+    for name, other in theirs.named_parameters():
+        gap = (ours[name] - other).abs()
+        if name.endswith("in_proj_bias"):
+            gap = gap.unflatten(0, (3, -1))[[0, 2]]  # queries, keys, values
+        gaps.append((gap.max() / other.abs().max()).item())
     return max(gaps)
 
 
 @pytest.mark.parametrize("trained", TRAINED)
-@pytest.mark.parametrize("architecture", ["resmlp"])
+@pytest.mark.parametrize("architecture", NETWORKS)
 def test_every_parameter_equals_the_published_one(architecture, trained):
     task = drawn(architecture, trained)
     start = {name: one.detach().clone() for name, one in task.network.named_parameters()}
     ours, theirs = both(task, architecture, trained)
     assert ours.keys() == dict(theirs.named_parameters()).keys()
-    assert furthest(ours, theirs) <= TOLERANCE.get((architecture, trained), 1e-10)
+    assert furthest(ours, theirs) <= TOLERANCE
+    assert all(
+        (ours[name] - one).abs().max() <= 1e-10 for name, one in theirs.named_parameters()
+    )  # the keys' biases too
     kept = {name for name, one in theirs.named_parameters() if torch.equal(one, start[name])}
     assert kept == ({name for name in ours if name.startswith("blocks.")} if trained == "frozen" else set())
 
