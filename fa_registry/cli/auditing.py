@@ -19,6 +19,7 @@ from fa_registry.cli.options import (
     JSON,
     MEASURING_JOBS,
     OUT,
+    REPLAY,
     RUN,
     SCALE,
     SEEDS,
@@ -43,6 +44,7 @@ from fa_registry.output.diff import diffed
 @THRESHOLD
 @WAIVERS
 @TRUST
+@REPLAY
 @MEASURING_JOBS
 @EPOCHS
 @SEEDS
@@ -97,12 +99,20 @@ def audit(
 @DATA
 @SCALE
 @DEVICE
+@REPLAY
 @MEASURING_JOBS
 @STORE
 @JSON
 @examples("verify --study digits", "verify reports/audit.json")
 def verify(
-    report_file: str, study: str, run_ids: tuple[str, ...], as_json: bool, store: str, jobs: str, **replaced: str
+    report_file: str,
+    study: str,
+    run_ids: tuple[str, ...],
+    as_json: bool,
+    store: str,
+    jobs: str,
+    replay: str,
+    **replaced: str,
 ) -> None:
     """Recompute runs from their artifacts, or check that an old audit.json still matches the store. Exit 3 if not."""
     from fa_registry.commands import verify as verifying
@@ -111,7 +121,7 @@ def verify(
     if report_file:
         results = verifying.verify_report(parsing.existing(report_file), store)
     else:
-        results = verifying.verify_runs(study, run_ids, parsing.overrides(**replaced), store, jobs)
+        results = verifying.verify_runs(study, run_ids, parsing.overrides(**replaced), store, jobs, replay)
     verified(results, as_json)
     sys.exit(verifying.exit_code(results))
 

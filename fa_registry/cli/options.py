@@ -35,6 +35,13 @@ RUN = click.option("--run", "run_ids", multiple=True, metavar="ID", help="One ru
 MEASURING_JOBS = click.option(
     "--jobs", default="0", metavar="N", help="Processes at a time that measure runs again [one a core, if it pays]."
 )
+REPLAY = click.option(
+    "--replay",
+    default="auto",
+    show_default=True,
+    metavar="N|auto|off",
+    help="Training steps of every run to take again; auto: the first 8, on networks where that is cheap.",
+)
 JOBS = click.option(
     "--jobs",
     default="0",

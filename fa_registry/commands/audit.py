@@ -14,7 +14,7 @@ from fa_registry import architectures, datasets, diagnostics, jsonio, methods
 from fa_registry.commands.audit_log import log_audit
 from fa_registry.commands.editions import checked_request
 from fa_registry.commands.exclusions import exclusion, not_judged
-from fa_registry.commands.gathering import Gathered, gather_all
+from fa_registry.commands.gathering import Gathered, gather_all, replay_remark
 from fa_registry.commands.references import study_reference
 from fa_registry.commands.selection import Selection, select
 from fa_registry.commands.stores import launched_run, open_tracker
@@ -28,6 +28,7 @@ from fa_registry.records import AuditReport, Exclusion, Reference, RunRecord, Wa
 from fa_registry.reporting.render import render_report
 from fa_registry.reporting.user_templates import template_problems
 from fa_registry.tracking.base import Tracker
+from fa_registry.training.redraw import AUTO, asked_steps
 
 WAIVERS = "waivers.toml"
 
@@ -48,6 +49,7 @@ class AuditRequest:
 
     edition, or several editions: see editions.chosen_editions; thresholds: of the leading one. waivers: a file; without one
     waivers.toml of the current folder, if it is there. jobs: processes that measure, see gathering.gather_all.
+    replay: how many steps of every run are taken again, see training.redraw.asked_steps.
     adopt: the run that `mlflow run` started becomes the audit's own run (not where it is already the study's).
     early_is_incomplete: whether a run that --stop-on ended makes the audit incomplete (not where it was just asked for).
     """
@@ -62,6 +64,7 @@ class AuditRequest:
     waivers: str = ""
     trust_logged: bool = False
     jobs: str | int = 0
+    replay: str | int = AUTO
     out: str = "reports"
     store: str = ""
     templates: str = ""
@@ -77,6 +80,7 @@ class Terms:
     editions: tuple[Edition, ...]
     waivers: tuple[Waiver, ...] = ()
     processes: int = 0
+    replay: str | int = AUTO
     reference: Reference | None = None
 
     @property
@@ -115,9 +119,14 @@ def _checked(request: AuditRequest) -> Terms:
     editions, processes = checked_request(request, request.editions, problems)
     waivers = _waivers(request.waivers, problems)
     reference = study_reference(request.study, problems)
+    replay: str | int = AUTO
+    try:
+        replay = asked_steps(request.replay)
+    except ValueError as error:
+        problems.append(f"replay: {error}")
     if problems:
         raise InvalidFields("audit", problems)
-    return Terms(editions, waivers, processes, reference)
+    return Terms(editions, waivers, processes, replay, reference)
 
 
 def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
@@ -134,7 +143,9 @@ def build_report(
     tracker: Tracker, selection: Selection, terms: Terms, request: AuditRequest
 ) -> tuple[AuditReport, bool]:
     """The report, and whether any run failed its integrity check: it is not judged, whatever its figures say."""
-    gathered = gather_all(tracker, selection.runs, request.trust_logged, request.data_root, terms.processes)
+    gathered = gather_all(
+        tracker, selection.runs, request.trust_logged, request.data_root, terms.processes, terms.replay
+    )
     records = [one.record for one in gathered if one.record and not not_judged(one.record)]
     broken = [_excluded(tracker, one) for one in gathered if one.record is None or not_judged(one.record)]
     leading, *others = terms.editions
@@ -144,7 +155,7 @@ def build_report(
         edition=leading.reference,
         runs=judge_all(records, leading, terms.waivers),
         excluded=(*selection.excluded, *broken),
-        remarks=(*selection.remarks, *terms.remarks, *without_runs(terms.waivers, records)),
+        remarks=(*selection.remarks, *replay_remark(gathered), *terms.remarks, *without_runs(terms.waivers, records)),
         cards=cards(records),
         opinions=second_opinions(records, others, terms.waivers),
         waivers=terms.waivers,

@@ -3,32 +3,55 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
 from fa_registry import diagnostics
-from fa_registry.errors import IntegrityError
 from fa_registry.commands.same_weights import final_weights
-from fa_registry.protocol.integrity import compare, merged, with_checks
-from fa_registry.records import Integrity, Reading, RunRecord
+from fa_registry.errors import IntegrityError
+from fa_registry.protocol.integrity import SAME_MACHINE, compare, merged, with_checks
+from fa_registry.records import Check, Integrity, Reading, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import check_digest, read_record
+from fa_registry.training.devices import pinned_threads
+from fa_registry.training.measuring import machine
 from fa_registry.training.recompute import NO_FEEDBACK, obstacle, remeasure
+from fa_registry.training.redraw import AUTO, OFF, Redrawn, Sealed, credit_in_training, redraw
+from fa_registry.training.task import Task, prepare
 
 
-def gather(tracker: Tracker, run: StoredRun, trust_logged: bool = False, data_root: Path | None = None) -> RunRecord:
+def gather(
+    tracker: Tracker,
+    run: StoredRun,
+    trust_logged: bool = False,
+    data_root: Path | None = None,
+    replay: str | int = AUTO,
+    tell: Callable[[Redrawn], None] = lambda redrawn: None,
+) -> RunRecord:
     """The run's record; unless trusted, with every figure measured again and compared with what was logged.
 
+    Then too what follows from its specification is drawn again, and its first steps are taken again: see training.redraw.
+    replay: redraw.asked_steps; tell: hears what was drawn and taken again, and what it cost.
     Raises IntegrityError when a file is missing or is not the one that was recorded.
     """
     logged = read_record(tracker, run)
     bare = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))
-    record = _measured(tracker, bare, trust_logged, data_root)
+    record = _measured(tracker, bare, trust_logged, data_root, replay, tell)
     checks = [*logged.integrity.checks, final_weights(tracker, logged)]
     return dataclasses.replace(record, integrity=with_checks(record.integrity, checks))
 
 
-def _measured(tracker: Tracker, record: RunRecord, trust_logged: bool, data_root: Path | None) -> RunRecord:
+def _measured(
+    tracker: Tracker,
+    record: RunRecord,
+    trust_logged: bool,
+    data_root: Path | None,
+    replay: str | int,
+    tell: Callable[[Redrawn], None],
+) -> RunRecord:
     """The record as logged, its figures measured again and compared unless trusted."""
     feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
     if trust_logged:
@@ -46,11 +69,45 @@ def _measured(tracker: Tracker, record: RunRecord, trust_logged: bool, data_root
     initial = tracker.artifact(record.run_id, schema.INITIAL) if digests["initial"] else None
     threads = int(record.measurements.conventions["threads"])
     try:
-        again = remeasure(record.spec, checkpoint, feedback, digests, threads, data_root, initial)
+        with pinned_threads(threads):
+            task = prepare(record.spec, torch.device(record.spec.device_class), data_root)
+            redrawn = redraw(task, _sealed(tracker, record, task, feedback, initial), replay)
+            again = remeasure(record.spec, checkpoint, feedback, digests, threads, data_root, initial, task)
+            checks = (*redrawn.checks, *_final_credit(task, feedback, replay))
     except IntegrityError as error:
         raise IntegrityError(f"run {record.run_id}: {error}") from error
-    integrity = compare(record.measurements, again)
+    tell(redrawn)
+    integrity = with_checks(compare(record.measurements, again), checks)
     return dataclasses.replace(record, measurements=merged(record.measurements, again), integrity=integrity)
+
+
+def _sealed(tracker: Tracker, record: RunRecord, task: Task, feedback: Path | None, initial: Path | None) -> Sealed:
+    """The sealed files that a redraw is held against. task: says what machine this is."""
+    names = {"initial": schema.INITIAL, "feedback": schema.FEEDBACK}
+    digests = {role: record.digests.get(name) for role, name in names.items()}
+    step, early = schema.sealed_step(record.digests), None
+    if step is not None:
+        digests["early"] = record.digests[schema.step_checkpoint(step)]
+        early = tracker.artifact(record.run_id, schema.step_checkpoint(step))
+        if early is None:
+            raise IntegrityError(f"{schema.step_checkpoint(step)} is missing")
+    here, there = machine(task), record.measurements.conventions
+    exact = task.device.type == "cpu" and all(here[name] == there.get(name) for name in SAME_MACHINE)
+    ran = int(record.provenance.get("epochs_run", 0))
+    later = {epoch: schema.epoch_checkpoint(epoch) for epoch in range(1, ran)} | {ran: schema.FINAL}
+    paths = {
+        epoch: (tracker.artifact(record.run_id, name), record.digests[name])
+        for epoch, name in later.items()
+        if name in record.digests
+    }
+    kept = {epoch: (path, digest) for epoch, (path, digest) in paths.items() if path}
+    return Sealed(initial, feedback, early, step, digests, kept, ran, exact)
+
+
+def _final_credit(task: Task, feedback: Path | None, replay: str | int) -> list[Check]:
+    """Nothing where the method cannot be asked: of an adopted run, and without the feedback state."""
+    lost = bool(task.feedback.state_dict()) and feedback is None
+    return [] if replay == OFF or lost or task.spec.weights else [credit_in_training(task)]
 
 
 def _check_files(tracker: Tracker, record: RunRecord) -> None:

@@ -89,6 +89,7 @@ def training_steps(
         monitor = Monitor(watch, writer.tag, rows)
         listener = _Listener(writer, resume, monitor, report)
         outcome = yield from training(trainer, listener, stop, rows[-1] if rows else None, lambda: monitor.ended_by)
+        writer.first_steps(trainer.early)
         writer.complete(outcome)
     except Interrupted as error:
         resume.write(trainer, writer.rows)  # between epochs: weights, generators and rows belong together

@@ -19,6 +19,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.reader import table_history
 from fa_registry.tracking.schema import TAG_AUDIT
+from fa_registry.training.redraw import AUTO, asked_steps
 from fa_registry.training.specs import whole_number
 
 
@@ -39,16 +40,26 @@ def check_choice(report_file: str, study: str, run_ids: tuple[str, ...]) -> None
 
 
 def verify_runs(
-    study: str, run_ids: tuple[str, ...], overrides: Mapping[str, Any], store: str = "", jobs: str | int = 0
+    study: str,
+    run_ids: tuple[str, ...],
+    overrides: Mapping[str, Any],
+    store: str = "",
+    jobs: str | int = 0,
+    replay: str | int = AUTO,
 ) -> list[Verification]:
-    """Recompute every selected run from its artifacts and compare with what it logged. jobs: see gathering.gather_all."""
+    """Recompute every selected run from its artifacts and compare with what it logged. jobs: see gathering.gather_all;
+    replay: see training.redraw.asked_steps.
+    """
+    name = "jobs"
     try:
         processes = whole_number(jobs, least=0)
+        name = "replay"
+        steps = asked_steps(replay)
     except ValueError as error:
-        raise InvalidFields("verify", [f"jobs: {error}"]) from error
+        raise InvalidFields("verify", [f"{name}: {error}"]) from error
     tracker = open_tracker(store, create=False)
     chosen = select(tracker, study=study, run_ids=run_ids, overrides=overrides)
-    gathered = gather_all(tracker, chosen.runs, processes=processes)
+    gathered = gather_all(tracker, chosen.runs, processes=processes, replay=steps)
     return [Verification(one.run.run_id, one.run.name, _integrity(tracker, one)) for one in gathered]
 
 

@@ -17,11 +17,11 @@ from fa_registry.records import Scalar
 from fa_registry.testing.cases import SAMPLES, Case, Setting, draw_feedback, sum_gradients
 from fa_registry.testing.outcomes import Outcome, cosine, failed, inapplicable, passed, relative_error, within
 from fa_registry.training.checkpoint import load_into, save_tensors
+from fa_registry.training.credit_check import NEARLY_BP
 from fa_registry.training.task import network_shape
 
 AUTOGRAD_TOLERANCE = 1e-10  # two orders of the same float64 sums
 SITE_TOLERANCE = 1e-11  # float64 rounding that a method of twenty and more passes carries along
-NEARLY_BP = 1 - 1e-6  # what relaxes or approximates is further away; BP itself, under whatever name, is not
 NOT_BP = 0.9  # credit.md §5.2: a block gradient whose cosine with BP's is at or above this at init is BP in disguise
 TRAINED_STEPS = 3
 PIECES = (1, 37, SAMPLES - 38)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from fa_registry.records import SCHEMA, Measurements, Reading, RunSpec
 
@@ -40,6 +40,7 @@ SERIES = "series.parquet"
 FAILURE = "failure.txt"
 INITIAL = "checkpoints/init.safetensors"
 FINAL = "checkpoints/final.safetensors"
+STEP = re.compile(r"checkpoints/step_(\d{4,})\.safetensors")  # see step_checkpoint
 FEEDBACK = "feedback/state.safetensors"
 FEEDBACK_CARD = "feedback/card.json"
 FORM = "report/form.html"  # the newest audit's form of the run's group; sealed by no digest, a later audit replaces it
@@ -79,6 +80,17 @@ def verdict_tag(edition: str, modified: bool = False) -> str:
     """
     name = re.sub(r"[^\w\-.: ]", "_", edition)[:MAX_EDITION]
     return f"fa.verdict.{name}{'.modified' if modified else ''}"
+
+
+def step_checkpoint(step: int) -> str:
+    """Where the first steps led: network and feedback state in one file, `network.…` and `feedback.…`."""
+    return f"checkpoints/step_{step:04d}.safetensors"
+
+
+def sealed_step(names: Iterable[str]) -> int | None:
+    """The step of the step checkpoint among these artifacts; None where there is none."""
+    found = [int(match[1]) for name in names if (match := STEP.fullmatch(name))]
+    return min(found, default=None)
 
 
 def epoch_checkpoint(epoch: int) -> str:

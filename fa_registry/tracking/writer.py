@@ -24,7 +24,7 @@ from fa_registry.training.devices import gpu_name
 from fa_registry.training.loop import EpochRow, Outcome
 from fa_registry.training.naming import run_name, setting_label
 from fa_registry.training.task import Task
-from fa_registry.training.trainer import Trainer
+from fa_registry.training.trainer import Early, Trainer
 
 FLUSH_POINTS = 1000
 FLUSH_SECONDS = 2.0
@@ -81,6 +81,11 @@ class RunWriter:
         self.write_down(row)
         if self._checkpoint_every and row.epoch and row.epoch % self._checkpoint_every == 0:
             save_tensors(self._folder / schema.epoch_checkpoint(row.epoch), trainer.task.network.state_dict())
+
+    def first_steps(self, early: Early | None) -> None:
+        """Write where the first steps led; nothing of a run that went on from an older release's resume file."""
+        if early:
+            save_tensors(self._folder / schema.step_checkpoint(early.step), early.tensors)
 
     def restore(self, rows: list[EpochRow]) -> None:
         """Write down the epochs that an interrupted run had measured. Their checkpoints stay with that run."""

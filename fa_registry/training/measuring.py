@@ -84,15 +84,22 @@ def with_conventions(measurements: Measurements, task: Task) -> Measurements:
         "gradient_reduction": "sum",
         "g_norm_mean_ce_samples": REFERENCE_BATCH,
         "precision": "float32 pass, float64 arithmetic; fidelity against a float64 pass; rho and nudge in float64 throughout",
-        "threads": torch.get_num_threads(),
-        "device": task.device.type,
-        "processor": f"{provenance.hardware()['cpu']}, {torch.backends.cpu.get_cpu_capability()}",
-        "torch": torch.__version__,
+        **machine(task),
         **bench_conventions(task),
     }
     for name in diagnostics.CATALOG.names():
         conventions |= diagnostics.CATALOG.get(name).card.conventions
     return dataclasses.replace(measurements, conventions=conventions)
+
+
+def machine(task: Task) -> dict[str, Scalar]:
+    """What figures depend on besides the specification, as it is here: only where all of it is equal are they bit-equal."""
+    return {
+        "threads": torch.get_num_threads(),
+        "device": task.device.type,
+        "processor": f"{provenance.hardware()['cpu']}, {torch.backends.cpu.get_cpu_capability()}",
+        "torch": torch.__version__,
+    }
 
 
 def _no_gamma(task: Task) -> str:

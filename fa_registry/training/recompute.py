@@ -12,7 +12,7 @@ from fa_registry.records import Measurements, RunSpec
 from fa_registry.training.checkpoint import load_into, load_tensors
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.measuring import measure, with_conventions
-from fa_registry.training.task import prepare
+from fa_registry.training.task import Task, prepare
 
 NO_FEEDBACK = (
     "the run's feedback state is not in the store (never saved, or lost): "
@@ -36,15 +36,17 @@ def remeasure(
     threads: int = 1,
     data_root: Path | None = None,
     initial: Path | None = None,
+    drawn: Task | None = None,
 ) -> Measurements:
     """All measurements of a run's final weights.
 
     digests: "checkpoint", "feedback" and "initial" → recorded SHA-256. feedback None: every Γ is N/A with the reason.
     initial: the checkpoint of the initial weights; None: what is compared with them is N/A.
+    drawn: the task as `prepare` draws it, where the caller has it; it ends with the run's final weights and feedback.
     Raises IntegrityError when a file is not the recorded one or does not fit the spec.
     """
     with pinned_threads(threads):
-        task = prepare(spec, torch.device(spec.device_class), data_root)
+        task = drawn or prepare(spec, torch.device(spec.device_class), data_root)
         load_into(task.network, checkpoint, digests["checkpoint"])
         has_feedback = bool(task.feedback.state_dict())
         if has_feedback and feedback is not None:

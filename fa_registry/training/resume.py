@@ -17,7 +17,7 @@ from fa_registry import jsonio
 from fa_registry.records import Measurements
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.loop import EpochRow
-from fa_registry.training.trainer import Trainer
+from fa_registry.training.trainer import Early, Trainer
 
 SECONDS_BETWEEN = 20.0  # a write takes milliseconds; losing more than this to a kill is a nuisance
 
@@ -34,14 +34,17 @@ class ResumeFile:
 
     def write(self, trainer: Trainer, rows: Sequence[EpochRow]) -> None:
         """Save the trainer and the rows measured so far."""
-        tensors = {f"network.{name}": tensor for name, tensor in trainer.task.network.state_dict().items()}
-        tensors |= {f"feedback.{name}": tensor for name, tensor in trainer.task.feedback.state_dict().items()}
+        tensors = trainer.state()
         for index, parameter in enumerate(trainer.parameters):
             for name, tensor in trainer.optimizer.state.get(parameter, {}).items():
                 tensors[f"optimizer.{index}.{name}"] = tensor
         tensors |= {f"generator.{name}": draw.get_state() for name, draw in trainer.generators.items()}
         history = jsonio.canonical([{"epoch": row.epoch, "measurements": row.measurements} for row in rows])
-        save_tensors(self.path, tensors, {"epoch": str(trainer.epoch), "rows": history})
+        metadata = {"epoch": str(trainer.epoch), "rows": history}
+        if trainer.early:
+            tensors |= {f"early.{name}": tensor for name, tensor in trainer.early.tensors.items()}
+            metadata["early_step"] = str(trainer.early.step)
+        save_tensors(self.path, tensors, metadata)
         self._written = time.monotonic()
 
     def read_into(self, trainer: Trainer) -> list[EpochRow]:
@@ -59,6 +62,8 @@ class ResumeFile:
         for name, draw in trainer.generators.items():
             draw.set_state(tensors[f"generator.{name}"])
         trainer.epoch = int(metadata["epoch"])
+        if "early_step" in metadata:  # not in the file of an older release
+            trainer.early = Early(int(metadata["early_step"]), _under(tensors, "early."))
         rows = json.loads(metadata["rows"])
         return [EpochRow(row["epoch"], jsonio.decode(Measurements, row["measurements"])) for row in rows]
 

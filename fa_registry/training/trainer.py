@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,19 @@ from fa_registry.training.step import StepSums, exact_step, local_step
 from fa_registry.training.task import Task
 
 OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}  # sgd: without momentum
+FIRST_STEPS = (
+    8  # where these led is sealed with a run: whoever audits it takes them again, and they are few on any network
+)
+
+Through = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # an epoch's batches of indices on their way to its steps
+
+
+@dataclass(frozen=True)
+class Early:
+    """Where a run's first steps led: after how many, and its state then (Trainer.state, copied)."""
+
+    step: int
+    tensors: dict[str, Tensor]
 
 
 class Trainer:
@@ -55,6 +69,7 @@ class Trainer:
             "method": generator(task.spec.seed, "method", task.device),
         }
         self.epoch = 0
+        self.early: Early | None = None
         self._progress = torch.zeros((), device=task.device)
         self._totals = torch.zeros(3, dtype=torch.float64, device=task.device)
         self._run = runner(task.spec.precision, task.device)
@@ -73,14 +88,32 @@ class Trainer:
         self.begin_epoch()
         return self.end_epoch()
 
-    def begin_epoch(self) -> None:
-        """Train one epoch. On a GPU the card is then at work and nothing has waited for it: others may begin theirs beside."""
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor of the network and the feedback state, `network.…` and `feedback.…`: the living ones, not copies."""
+        task = self.task
+        tensors = {f"network.{name}": tensor for name, tensor in task.network.state_dict().items()}
+        return tensors | {f"feedback.{name}": tensor for name, tensor in task.feedback.state_dict().items()}
+
+    def begin_epoch(self, through: Through | None = None) -> None:
+        """Train one epoch. On a GPU the card is then at work and nothing has waited for it: others may begin theirs beside.
+
+        through: yields the batches that are trained on; what it does after a yield is done when that step has been taken.
+        """
         task = self.task
         # made on another stream, its memory could be given away while this one still has to read it
         with self._on_own_stream():
             order = torch.randperm(len(task.splits.train_labels), generator=self.generators["data_order"])
-            self.take(order.to(task.device).split(task.spec.recipe.batch_size))
+            batches = order.to(task.device).split(task.spec.recipe.batch_size)
+            self.take((through or self._keeping_the_first)(batches))
         self.epoch += 1
+
+    def _keeping_the_first(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
+        """The batches as they are; where the first steps led is copied on the steps' own stream, which waits for nobody."""
+        last = min(FIRST_STEPS, len(batches))
+        for number, batch in enumerate(batches, start=1):
+            yield batch
+            if self.epoch == 0 and number == last:
+                self.early = Early(last, {name: tensor.detach().clone() for name, tensor in self.state().items()})
 
     def take(self, batches: Iterable[Tensor]) -> None:
         """The steps of an epoch: train on each batch of indices, (batch,), at this epoch's learning rate."""

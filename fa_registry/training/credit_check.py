@@ -1,0 +1,228 @@
+"""Is what a method tells the training what it tells who measures it?
+
+A credit is measured by asking the method with everything at hand, the exact gradients among it. Training asks it with less.
+Nothing but this check stops a method from answering the two differently: backpropagation while training, DFA while measured.
+So the weights' gradients of a training step are held against those that the measured credits would have left.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry.architectures.base import Network, noisy
+from fa_registry.diagnostics import evaluating
+from fa_registry.errors import PluginError
+from fa_registry.methods._replaced import backward_through
+from fa_registry.methods.base import CreditInputs, Method, MethodCard, NoFeedback, ReplacesWeights, check_credits
+from fa_registry.records import RunSpec
+from fa_registry.terminal_loss import sample_losses
+from fa_registry.training.asking import credits_of
+from fa_registry.training.chained import couples_samples
+from fa_registry.training.controls import train_mode
+from fa_registry.training.precision import products, runner
+from fa_registry.training.step import OutputError, local_step
+from fa_registry.training.task import Task
+
+# Of a part's gradient, relative to its norm. Both sides are the same float32 sums but for their order: the shipped methods lie
+# below 3e-6 on every architecture, another credit at 1.
+SAME_CREDIT = 1e-3
+NEARLY_BP = 1 - 1e-6  # what relaxes or approximates is further away; BP itself, under whatever name, is not
+OTHERWISE = "trains by another credit than it is measured by"
+DISGUISED = "its updates are backpropagation's although its card does not say so"
+
+Gradients = Mapping[str, Tensor | None]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A second network and feedback state of the task's kind, to try a step on, and the draws of its noise.
+
+    noise: a generator in the state that it has before the step.
+    """
+
+    spec: RunSpec
+    method: Method
+    network: Network
+    feedback: nn.Module
+    noise: torch.Generator
+
+    @classmethod
+    def beside(cls, task: Task, noise: torch.Generator) -> Bench:
+        """A copy of the task as it is now, not of its gradients."""
+        network, feedback = copy.deepcopy(task.network), copy.deepcopy(task.feedback)
+        for module in (network, feedback):
+            module.zero_grad(set_to_none=True)
+        return cls(task.spec, task.method, network, feedback, copied(noise))
+
+
+class _Told(Method):
+    """A method that says what it was given to say: what the engine makes of these credits is what they would have trained."""
+
+    def __init__(self, card: MethodCard, credits: Sequence[Tensor]):
+        self.card = card
+        self._credits = list(credits)
+
+    def feedback(self, shape, options, generator) -> nn.Module:
+        return NoFeedback()
+
+    def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
+        return self._credits
+
+
+def copied(generator: torch.Generator) -> torch.Generator:
+    """Another generator that will give the same draws."""
+    return torch.Generator(generator.device).set_state(generator.get_state())
+
+
+def gradients(network: nn.Module) -> dict[str, Tensor | None]:
+    """Name → a copy of every weight's .grad; None where a weight has none."""
+    return {name: None if one.grad is None else one.grad.clone() for name, one in network.named_parameters()}
+
+
+def trained_gradients(
+    bench: Bench, images: Tensor, labels: Tensor, draw: torch.Generator, progress: float
+) -> Gradients:
+    """What one training step on this batch would leave in every .grad, of a method that is trained by its credits."""
+    spec = bench.spec
+    with _as_in_training(bench) as run:
+        local_step(
+            bench.network,
+            bench.method,
+            bench.feedback,
+            images,
+            labels,
+            spec.penalty,
+            spec.recipe.credit_norm,
+            draw,
+            torch.tensor(progress, device=images.device),
+            run,
+        )
+    return gradients(bench.network)
+
+
+def objection(bench: Bench, images: Tensor, labels: Tensor, trained: Gradients, judge_bp: bool = True) -> str:
+    """What is wrong with the training by these gradients of `bench`'s weights on this batch; empty where nothing is.
+
+    trained: name → .grad as a training step left it; of an end-to-end method they are not looked at, its credit is.
+    judge_bp: also whether it is backpropagation under another name. Not where feedback has had time to learn the weights.
+    """
+    method = bench.method
+    inputs, credits = _measured(bench, images, labels)
+    if not all(credit.isfinite().all() for credit in credits):
+        return ""  # a run that has diverged: nothing is to be compared, and its figures say so
+    full = [bench.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
+    if method.end_to_end:
+        worst = _worst({f"site {site}": ([one], [inputs.gradients[site]]) for site, one in enumerate(full)})
+        told = f"it is trained end to end and says another credit than the gradient: {worst[1]}"
+    else:
+        worst = _worst(_parts(trained, _told_gradients(bench, images, labels, credits)))
+        told = f"{OTHERWISE}: {worst[1]}"
+    if not worst[0] <= SAME_CREDIT:
+        return told
+    return _disguise(method.card, full, inputs.gradients) if judge_bp else ""
+
+
+def _measured(bench: Bench, images: Tensor, labels: Tensor) -> tuple[CreditInputs, list[Tensor]]:
+    """What the method says while it is measured, and what it is told: exact gradients, no generator, a network in eval mode.
+
+    Where samples are coupled by a BatchNorm, eval mode would be another network than the one that trains: there it stays in
+    train mode.
+    """
+    with _as_in_training(bench) as run:
+        with torch.enable_grad():
+            states = [run(bench.network.embed, images).detach().requires_grad_()]
+            for block in bench.network.blocks:
+                states.append(bench.network.step(states[-1], run(block, states[-1])))
+            logits = run(bench.network.readout, states[-1])
+            exact = list(torch.autograd.grad(sample_losses(logits, labels).sum(), states))
+        output = OutputError.of(logits, labels)
+        inputs = CreditInputs(
+            hidden=[state.detach() for state in states],
+            error=output.error,
+            onehot=output.targets,
+            output_gradient=exact[-1],
+            gradients=exact,
+            images=images,
+            labels=labels,
+            losses=output.losses,
+            network=bench.network,
+            progress=1.0,
+        )
+        with nullcontext() if couples_samples(bench.network) else evaluating(bench.network):
+            credits = credits_of(bench.method, bench.feedback, inputs)
+    check_credits(bench.method.card.name, credits, inputs.hidden)
+    return inputs, credits
+
+
+def _told_gradients(bench: Bench, images: Tensor, labels: Tensor, credits: Sequence[Tensor]) -> Gradients:
+    """The weights' gradients by the rule J_l with these credits; inside a block a replaced weight stays replaced."""
+    network, method, spec = bench.network, bench.method, bench.spec
+    network.zero_grad(set_to_none=True)
+    told = _Told(method.card, credits)
+    with torch.no_grad():
+        matrices = method.backward_weights(bench.feedback, network) if isinstance(method, ReplacesWeights) else {}
+    with _as_in_training(bench) as run, backward_through(network, matrices):
+        local_step(network, told, NoFeedback(), images, labels, spec.penalty, spec.recipe.credit_norm, run=run)
+    return gradients(network)
+
+
+@contextmanager
+def _as_in_training(bench: Bench) -> Iterator:
+    """The bench's network as a training step finds it, noise and precision included; gives what runs a part of it."""
+    train_mode(bench.network)
+    with noisy(bench.network, copied(bench.noise)), products(bench.spec.precision):
+        yield runner(bench.spec.precision, bench.noise.device)
+
+
+def _parts(trained: Gradients, told: Gradients) -> dict[str, tuple[list[Tensor], list[Tensor]]]:
+    """Part of the network (embed, blocks.0, …; not the head, which no credit trains) → its two gradients."""
+    parts: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
+    for name, one in trained.items():
+        part = ".".join(name.split(".")[: 2 if name.startswith("blocks.") else 1])
+        if part.startswith("out_") or (one is None and told[name] is None):
+            continue
+        if one is None or told[name] is None:
+            raise PluginError(f"{name}: a gradient in training alone, or by the measured credits alone")
+        pair = parts.setdefault(part, ([], []))
+        pair[0].append(one)
+        pair[1].append(told[name])
+    return parts
+
+
+def _worst(parts: Mapping[str, tuple[Sequence[Tensor], Sequence[Tensor]]]) -> tuple[float, str]:
+    """The largest ‖found − expected‖/‖expected‖ of any part, and where it is, in words."""
+    errors = {name: _distance(*pair) for name, pair in parts.items()}
+    if not errors:
+        return 0.0, ""
+    name = max(errors, key=lambda part: errors[part])
+    return errors[name], f"at {name} the two lie {errors[name]:.2g} of the measured one apart, allowed {SAME_CREDIT:g}"
+
+
+def _distance(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    one, two = (torch.cat([tensor.flatten().double() for tensor in side]) for side in (found, expected))
+    if torch.equal(one, two):
+        return 0.0
+    error = ((one - two).norm() / two.norm()).item()
+    return error if error == error else float("inf")
+
+
+def _disguise(card: MethodCard, credits: Sequence[Tensor], exact: Sequence[Tensor]) -> str:
+    """DISGUISED where the credit at every site that the card does not call exact is the gradient; empty otherwise."""
+    if card.exact_sites == "all" or "approaches_bp" in card.properties:
+        return ""
+    blocks = len(credits) - 1
+    sites = [site for site in range(blocks + 1) if not card.is_exact(site, blocks)]
+    cosines = [_cosine(credits[site], exact[site]) for site in sites]
+    return DISGUISED if cosines and min(cosines) > NEARLY_BP else ""
+
+
+def _cosine(credit: Tensor, gradient: Tensor) -> float:
+    """nan where one is zero, which is no cosine near 1."""
+    one, two = credit.flatten().double(), gradient.flatten().double()
+    return (one @ two / (one.norm() * two.norm())).item()

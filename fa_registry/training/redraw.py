@@ -1,0 +1,312 @@
+"""What follows from a specification alone is drawn again and held against what is sealed; then the first steps are taken again.
+
+Initial weights and drawn feedback come from the seed, so nobody has to be believed about them: a matrix that was fitted to the
+gradients afterwards is not the one that the seed gives. Where the first steps lead follows from them and the training data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fa_registry.methods.base import LearnsByLoss, UpdatesFeedback
+from fa_registry.records import Check
+from fa_registry.seeding import generator
+from fa_registry.training.checkpoint import load_tensors
+from fa_registry.training.credit_check import Bench, copied, gradients, objection, trained_gradients
+from fa_registry.training.task import Task
+from fa_registry.training.trainer import FIRST_STEPS, Trainer
+
+AUTO = "auto"
+OFF = "off"
+# samples × weights that the first steps take on a network whose replay nobody has to ask for: a minute of one core or so
+AUTO_WORK = 2e10
+DRAWN = 1e-6  # where another processor or torch draws: relative to the tensor's largest entry
+# Of the way that the first steps go, where not every bit can be the same. AdamW's first steps go by the sign of a gradient, and
+# where a gradient is all but zero rounding decides it: weights perturbed by 1e-7 end below 4e-3 apart, another method at 1.
+SAME_WAY = 0.05
+ADOPTED = "the run was trained elsewhere and adopted: nothing of it was drawn here"
+NOT_SEALED = "no state after the first steps is sealed with this run"
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """What is sealed of a run's training. digests: artifact's role → SHA-256: "initial", "feedback", "early", "final".
+
+    early: file with network and feedback state after `early_step` steps. later: epoch → checkpoint of its end, each with its
+    digest. epochs: those that it ran. exact: this is the kind of machine it ran on, every bit has to come again.
+    """
+
+    initial: Path | None = None
+    feedback: Path | None = None
+    early: Path | None = None
+    early_step: int | None = None
+    digests: Mapping[str, str | None] = field(default_factory=dict)
+    later: Mapping[int, tuple[Path, str]] = field(default_factory=dict)
+    epochs: int = 0
+    exact: bool = True
+
+
+@dataclass(frozen=True)
+class Redrawn:
+    """checks: what came of it; steps: training steps taken again, `of` so many; seconds: what they cost by the clock."""
+
+    checks: tuple[Check, ...]
+    steps: int = 0
+    of: int = 0
+    seconds: float = 0.0
+
+
+def asked_steps(value: str | int) -> str | int:
+    """`auto`, `off`, or at most how many steps of a run are taken again; ValueError for anything else."""
+    if value in (AUTO, OFF):
+        return value
+    try:
+        steps = int(value)
+    except ValueError:
+        steps = 0
+    if steps < 1:
+        raise ValueError(f"expected auto, off or a number of steps from 1, found {value!r}")
+    return steps
+
+
+def redraw(task: Task, sealed: Sealed, replay: str | int = AUTO) -> Redrawn:
+    """Hold the sealed files against `task`, which is as `prepare` draws it and stays so.
+
+    Raises IntegrityError where a file is not the recorded one.
+    """
+    if task.spec.weights:
+        return Redrawn(tuple(Check(subject, "not possible", ADOPTED) for subject in ("initial weights", "first steps")))
+    checks = [_initial(task, sealed), *_feedback(task, sealed)]
+    if replay == OFF:
+        return Redrawn((*checks, Check("first steps", "not possible", "not asked for (--replay off)")))
+    steps, hindrance = _planned(task, sealed, replay)
+    if hindrance:
+        return Redrawn((*checks, Check("first steps", "not possible", hindrance)))
+    began = time.monotonic()
+    taken = _Replay(task, sealed, steps)
+    taken.run()
+    total = taken.per_epoch * task.spec.epochs
+    return Redrawn((*checks, *taken.checks(total)), steps, total, time.monotonic() - began)
+
+
+def is_fixed(task: Task) -> bool:
+    """Whether the feedback state ends as it was drawn: its card says so, or nothing in the method could change it."""
+    learns = isinstance(task.method, (LearnsByLoss, UpdatesFeedback))
+    return "feedback_fixed" in task.method.card.properties or not learns
+
+
+def credit_in_training(task: Task) -> Check:
+    """The method asked on the eval batch as training asks, in the middle of a run, and as measuring does, weights and feedback
+    as they are in `task`. What a method told only the first steps, or tells only of training images, shows here.
+    """
+    if task.method.end_to_end:
+        return Check("training credit", "agrees", "trained end to end")
+    bench = Bench.beside(task, generator(task.spec.seed, "noise", task.device))
+    images, labels = task.eval_batch
+    draw = generator(task.spec.seed, "method", task.device)
+    trained = trained_gradients(bench, images, labels, draw, progress=0.5)
+    found = objection(Bench.beside(task, bench.noise), images, labels, trained, judge_bp=False)
+    if found:
+        return Check("training credit", "differs", f"at the final weights: {found}")
+    return Check("training credit", "agrees", "training and measuring are told one credit at the final weights")
+
+
+def _initial(task: Task, sealed: Sealed) -> Check:
+    if sealed.initial is None:
+        return Check("initial weights", "not possible", "no initial weights are sealed with this run")
+    held = load_tensors(sealed.initial, sealed.digests.get("initial"))
+    return _compared("initial weights", held, task.network.state_dict(), sealed.exact)
+
+
+def _feedback(task: Task, sealed: Sealed) -> Iterator[Check]:
+    drawn = task.feedback.state_dict()
+    if not drawn:
+        return
+    if not is_fixed(task):
+        yield Check(
+            "feedback",
+            "not possible",
+            "it changes while it trains: its draw is held to the sealed state after the first steps",
+        )
+    elif sealed.feedback is None:
+        yield Check("feedback", "not possible", "no feedback state is there to be compared")
+    else:
+        held = load_tensors(sealed.feedback, sealed.digests.get("feedback"))
+        yield _compared("feedback", held, drawn, sealed.exact)
+
+
+def _compared(subject: str, held: Mapping[str, Tensor], drawn: Mapping[str, Tensor], exact: bool) -> Check:
+    """Sealed tensors against drawn ones, name by name."""
+    if problem := _misfit(held, drawn):
+        return Check(subject, "differs", problem)
+    apart = {name: _apart(held[name], tensor.cpu()) for name, tensor in drawn.items()}
+    limit = 0.0 if exact else DRAWN
+    wrong = [name for name, error in apart.items() if not error <= limit]
+    if wrong:
+        worst = max(wrong, key=lambda name: apart[name])
+        by = f"{worst} by {apart[worst]:.2g} of its largest entry"
+        return Check(
+            subject, "differs", f"{len(wrong)} of {len(apart)} tensors are not those that the seed gives, {by}"
+        )
+    how = "bit by bit" if exact else f"to {DRAWN:g}"
+    return Check(subject, "agrees", f"drawn again from the specification, {len(apart)} tensors, equal {how}")
+
+
+def _misfit(held: Mapping[str, Tensor], drawn: Mapping[str, Tensor]) -> str:
+    """What keeps two sets of tensors from being compared: names or shapes."""
+    if set(held) != set(drawn):
+        return f"expected the tensors {', '.join(sorted(drawn))}, found {', '.join(sorted(held)) or 'none'}"
+    for name, tensor in drawn.items():
+        if held[name].shape != tensor.shape or held[name].dtype != tensor.dtype:
+            shapes = f"{tuple(tensor.shape)} of {tensor.dtype}, found {tuple(held[name].shape)} of {held[name].dtype}"
+            return f"{name}: expected {shapes}"
+    return ""
+
+
+def _apart(held: Tensor, drawn: Tensor) -> float:
+    """max|held − drawn| / max|drawn|, 0 where both are the same bit by bit, inf and nan included."""
+    if _same(held, drawn):
+        return 0.0
+    error = (held.double() - drawn.double()).abs().max().item() / (drawn.double().abs().max().item() or 1.0)
+    return error if error == error else float("inf")
+
+
+def _same(one: Tensor, two: Tensor) -> bool:
+    return bool(((one == two) | ((one != one) & (two != two))).all())
+
+
+def _planned(task: Task, sealed: Sealed, replay: str | int) -> tuple[int, str]:
+    """How many steps are taken again, and why none are."""
+    samples = len(task.splits.train_labels)
+    batch = min(task.spec.recipe.batch_size, samples)
+    per_epoch = -(-samples // task.spec.recipe.batch_size)
+    if replay != AUTO:
+        return min(int(replay), per_epoch * max(sealed.epochs, 1)), ""
+    steps = min(sealed.early_step or FIRST_STEPS, FIRST_STEPS, per_epoch)
+    work = steps * batch * sum(weight.numel() for weight in task.network.parameters())
+    if work > AUTO_WORK:
+        return 0, (
+            f"{steps} steps of {batch} samples through this network are more than is taken again unasked; "
+            f"--replay {steps} asks for it"
+        )
+    return steps, ""
+
+
+class _Replay:
+    """The first `steps` of a run taken again from its drawn task, and what was found on the way."""
+
+    def __init__(self, task: Task, sealed: Sealed, steps: int):
+        """task: stays as it is; what trains is a copy."""
+        bench = Bench.beside(task, generator(task.spec.seed, "noise", task.device))
+        self._task = dataclasses.replace(task, network=bench.network, feedback=bench.feedback)
+        # every step as it is written: a graph would be the same numbers and could not be watched
+        self._trainer = Trainer(self._task, _uncaptured if task.device.type == "cuda" else None)
+        self._start = _copies(self._trainer.state())
+        self._sealed, self._steps, self._taken = sealed, steps, 0
+        self._objections: dict[int, str] = {}
+        self._arrived: list[tuple[str, str]] = []  # (where, what differs there)
+        self.per_epoch = -(-len(task.splits.train_labels) // task.spec.recipe.batch_size)
+
+    def run(self) -> None:
+        while self._taken < self._steps:
+            self._trainer.begin_epoch(self._watched)
+
+    def _watched(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
+        for batch in batches[: self._steps - self._taken]:
+            watched = self._taken + 1 in (1, min(self._steps, FIRST_STEPS))
+            before = self._before() if watched else None
+            yield batch
+            self._taken += 1
+            if before:
+                self._look(*before, batch)
+            self._compare()
+
+    def _before(self) -> tuple[Bench, torch.Generator]:
+        draws = self._trainer.generators
+        return Bench.beside(self._task, draws["noise"]), copied(draws["augmentation"])
+
+    def _look(self, bench: Bench, augmentation: torch.Generator, batch: Tensor) -> None:
+        """Hold the gradients that the step just taken has left against those of the measured credits."""
+        splits = self._task.splits
+        images = splits.augment(splits.train_images[batch], augmentation)
+        found = objection(bench, images, splits.train_labels[batch], gradients(self._task.network))
+        if found:
+            self._objections[self._taken] = found
+
+    def _compare(self) -> None:
+        """Hold the state just reached against what is sealed of it, if something is."""
+        sealed, step = self._sealed, self._taken
+        if step == sealed.early_step and sealed.early:
+            held = load_tensors(sealed.early, sealed.digests.get("early"))
+            self._arrive(f"after step {step}", held, self._trainer.state())
+        epoch, rest = divmod(step, self.per_epoch)
+        if not rest and epoch in sealed.later:
+            held = load_tensors(*sealed.later[epoch])
+            state = {f"network.{name}": tensor for name, tensor in held.items()}
+            reached = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith("network.")}
+            self._arrive(f"after epoch {epoch}", state, reached)
+
+    def _arrive(self, where: str, held: Mapping[str, Tensor], reached: Mapping[str, Tensor]) -> None:
+        problem = _misfit(held, reached) or self._off_the_way(held, reached)
+        self._arrived.append((where, problem))
+
+    def _off_the_way(self, held: Mapping[str, Tensor], reached: Mapping[str, Tensor]) -> str:
+        """Bit by bit, or by the share of the way that lies between where the run went and where the replay goes."""
+        wrong = [name for name, tensor in reached.items() if not _same(held[name], tensor.cpu())]
+        if not wrong:
+            return ""
+        for part in ("network.", "feedback."):
+            names = [name for name in wrong if name.startswith(part)]
+            error = _share_of_the_way(names, held, reached, self._start)
+            if names and (self._sealed.exact or not error <= SAME_WAY):
+                return (
+                    f"{len(wrong)} of {len(reached)} tensors are not the sealed ones: {part.rstrip('.')} ends {error:.2g} of "
+                    "the way it went away from them"
+                )
+        return ""
+
+    def checks(self, total: int) -> Iterator[Check]:
+        """total: the steps of the run's whole training."""
+        share = f"the first {self._steps} of {total} training steps, {self._steps / total:.2g} of them, taken again"
+        how = "bit by bit" if self._sealed.exact else f"to {SAME_WAY:g} of the way"
+        wrong = [f"{where} {problem}" for where, problem in self._arrived if problem]
+        if wrong:
+            yield Check("first steps", "differs", f"{share}: {'; '.join(wrong)}")
+        elif self._arrived:
+            places = " and ".join(where for where, _ in self._arrived)
+            yield Check("first steps", "agrees", f"{share}: {places} the sealed state comes again, {how}")
+        else:
+            step = self._sealed.early_step
+            absent = f"the sealed state is that after step {step}" if step else NOT_SEALED
+            yield Check("first steps", "not possible", f"{share}: {absent}")
+        if self._objections:
+            step, found = next(iter(self._objections.items()))
+            yield Check("training credit", "differs", f"at step {step}: {found}")
+
+
+def _share_of_the_way(
+    names: Sequence[str], held: Mapping[str, Tensor], reached: Mapping[str, Tensor], start: Mapping[str, Tensor]
+) -> float:
+    """‖held − reached‖ / ‖reached − start‖ over these tensors, read as one vector."""
+    if not names:
+        return 0.0
+    off = sum((held[name].double() - reached[name].cpu().double()).square().sum().item() for name in names)
+    way = sum((reached[name] - start[name]).double().square().sum().item() for name in names)
+    error = (off / way) ** 0.5 if way else float("inf")
+    return error if error == error else float("inf")
+
+
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+def _uncaptured(work):
+    """A capture that takes nothing: see CapturedStep."""
+    raise RuntimeError("steps that are watched are taken one by one")
