@@ -23,10 +23,13 @@ READOUT = ("out_ln", "out_head")
 
 @dataclass(frozen=True)
 class ArchitectureCard:
+    """version: of an architecture of our own; raised whenever its initial weights or its forward pass change."""
+
     name: str
     line: str
     options: Mapping[str, Option]
     source: str
+    version: int = 1
 
 
 def identity(state: Tensor) -> Tensor:

@@ -29,7 +29,8 @@ class DatasetCard:
     """sha256: digest of the source arrays as this package reads them; loading anything else is an integrity error.
 
     Empty for synthetic sets, which have no source, and for sets that are read from `files`, each known by its MD5.
-    classes: of the labels, or how many values a target has. bibtex: of the publication of a set that has one."""
+    classes: of the labels, or how many values a target has. bibtex: of the publication of a set that has one.
+    version: of a set of our own; raised whenever one of its numbers changes."""
 
     name: str
     line: str
@@ -44,6 +45,7 @@ class DatasetCard:
     sha256: str
     files: tuple[SourceFile, ...] = ()
     bibtex: str = ""
+    version: int = 1
 
 
 @dataclass(frozen=True)

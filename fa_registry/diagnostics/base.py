@@ -40,7 +40,7 @@ class DiagnosticCard:
     run's feedback state. cannot_tell: what a reader must not conclude from it. source: paper and equation, or who made it up.
     when: "epoch" (measured every epoch) or "final" (at the end of training and when a run is recomputed: it takes many passes).
     conventions: how it is measured, recorded with every run. bibtex: of what `source` names, where it is certain; an arXiv
-    number in `source` is cited by itself.
+    number in `source` is cited by itself. version: of a diagnostic of our own; raised whenever one of its numbers changes.
     """
 
     name: str
@@ -55,6 +55,7 @@ class DiagnosticCard:
     needs_credit: tuple[str, ...] = ()
     conventions: Mapping[str, Scalar] = field(default_factory=dict)
     bibtex: str = ""
+    version: int = 1
 
     def __post_init__(self):
         words = ("name", "symbol", "line", "quantities", "unit", "range", "cannot_tell", "source")

@@ -25,6 +25,8 @@ class MethodCard:
     credit_scale: of which loss the source holds its credit when it normalises it, of the samples' sum (an error e without 1/N) or
     of their mean. Credits here are always of the sum; what the word decides is the unit of norm(c)'s ε, 1e-6 or N·1e-6.
     credit_scale_source: where that is known from.
+    version: of a method of our own; raised whenever one of its numbers changes, so that no run of the old code is taken for one of
+    the new.
     """
 
     name: str
@@ -43,6 +45,7 @@ class MethodCard:
     learned: bool = False
     credit_scale: str = "sum"
     credit_scale_source: str = ""
+    version: int = 1
 
     def __post_init__(self):
         problems = [name for name in REQUIRED if not getattr(self, name)]

@@ -1,0 +1,85 @@
+"""No number of a member of ours changes under its version: runs of the old number would be taken for runs of the new one."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from fa_registry import methods
+from tests import golden
+
+HELD = json.loads(golden.FILE.read_text(encoding="utf-8"))
+FROM_FILES = {"cifar10", "cifar100", "fashion_mnist", "mnist", "svhn"}
+
+
+@pytest.fixture(scope="module")
+def found():
+    return golden.today()
+
+
+def test_no_number_changed_under_its_version(found):
+    assert golden.problems(HELD, found) == []
+
+
+def test_every_member_has_numbers(found):
+    assert {key for key, entry in found.items() if not entry["numbers"]} == {f"datasets/{name}" for name in FROM_FILES}
+
+
+def test_the_numbers_see_a_changed_rule(monkeypatch):
+    genuine = methods.CATALOG.get("dfa")
+    rule = type(genuine).credits
+    monkeypatch.setattr(type(genuine), "credits", lambda *given: [1.0001 * credit for credit in rule(*given)])
+    changed = {"methods/dfa": {"version": 1, "numbers": golden.of_method("dfa")}}
+    (line,) = golden.problems({"methods/dfa": HELD["methods/dfa"]}, changed)
+    assert line.startswith("methods/dfa: credit 0 changed from [")
+    assert (
+        "under version 1. If that was meant, set version=2 on its card and run python -m tests.golden --write" in line
+    )
+
+
+def changed(version: int, factor: float) -> dict:
+    entry = copy.deepcopy(HELD["methods/fa"])
+    entry["version"] = version
+    entry["numbers"]["credit 1"] = [value * factor for value in entry["numbers"]["credit 1"]]
+    return {"methods/fa": entry}
+
+
+@pytest.mark.parametrize(
+    ("version", "factor", "line", "refused"),
+    [
+        (1, 1.0, "", False),
+        (1, 1 + 1e-12, "", False),  # another processor's last bits
+        (1, 1 + 1e-6, "under version 1. If that was meant, set version=2", True),
+        (2, 1 + 1e-6, "version 2 is not written yet", False),
+        (2, 1.0, "version 2 is not written yet", False),
+        (0, 1.0, "a version never falls", True),
+    ],
+)
+def test_a_number_and_its_version_change_together(version, factor, line, refused):
+    held = {"methods/fa": HELD["methods/fa"]}
+    found = golden.problems(held, changed(version, factor))
+    assert (line in found[0]) if line else found == []
+    assert bool(golden.refusals(held, changed(version, factor))) is refused
+
+
+def test_a_member_that_came_or_went_is_named():
+    held = {"methods/fa": HELD["methods/fa"]}
+    assert golden.problems({}, held) == [
+        "methods/fa: has no golden numbers yet; write them: python -m tests.golden --write"
+    ]
+    assert golden.problems(held, {}) == ["methods/fa: is gone, its golden numbers are not"]
+
+
+def test_writing_refuses_what_the_version_does_not_tell(monkeypatch, tmp_path, capsys):
+    file = tmp_path / "golden.json"
+    file.write_text(json.dumps({"methods/fa": HELD["methods/fa"]}), encoding="utf-8")
+    monkeypatch.setattr(golden, "FILE", file)
+    monkeypatch.setattr(golden, "today", lambda: changed(1, 1.1))
+    assert golden.main(["--write"]) == 1
+    assert "under version 1" in capsys.readouterr().err
+    assert json.loads(file.read_text()) == {"methods/fa": HELD["methods/fa"]}
+    monkeypatch.setattr(golden, "today", lambda: changed(2, 1.1))
+    assert golden.main(["--write"]) == 0
+    assert json.loads(file.read_text()) == changed(2, 1.1)
