@@ -17,6 +17,9 @@ EXPERIMENT = click.option("--experiment", default="", help="Experiment for new r
 DATA_ROOT = click.option("--data-root", default="", help="Folder of data sets that need files.")
 DEVICE = click.option("--device", default="auto", show_default=True, help="auto, cuda or cpu; auto prefers CUDA.")
 FORCE = click.option("--force", is_flag=True, help="Train again what is already complete.")
+KEEP_TRAINED = click.option(
+    "--keep-trained", is_flag=True, help="Keep finished runs that were trained by other code than is installed."
+)
 EVERY = click.option(
     "--checkpoint-every",
     type=click.IntRange(min=0),

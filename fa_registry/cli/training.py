@@ -19,6 +19,7 @@ from fa_registry.cli.options import (
     FORCE,
     JOBS,
     JSON,
+    KEEP_TRAINED,
     OUT,
     SCALE,
     SEEDS,
@@ -64,6 +65,7 @@ from fa_registry.output.training import planned, studied, trained
 @DATA_ROOT
 @STORE
 @FORCE
+@KEEP_TRAINED
 @JSON
 @examples(
     "train --method dfa --seed 7 --epochs 3",
@@ -79,8 +81,8 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
         name: arguments.pop(name)
         for name in ("store", "experiment", "force", "study", "threads", "checkpoint_every", "data_root", "edition")
     }
-    stop_on = arguments.pop("stop_on")
-    trained(run_train(parsing.fields(arguments, settings), stop_on=stop_on, **keep), as_json)
+    keep |= {name: arguments.pop(name) for name in ("stop_on", "keep_trained")}
+    trained(run_train(parsing.fields(arguments, settings), **keep), as_json)
 
 
 @click.command()
@@ -98,6 +100,7 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 @DATA_ROOT
 @STORE
 @FORCE
+@KEEP_TRAINED
 @click.option("--dry-run", is_flag=True, help="Print what would be trained and what it would take; write nothing.")
 @click.option("--no-probe", is_flag=True, help="With --dry-run: time no steps, give no cost.")
 @JSON
@@ -118,7 +121,7 @@ def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **given: Any)
     if dry_run:
         from fa_registry.commands.dry_run import plan_study
 
-        asked = {option: given[option] for option in ("store", "jobs", "edition", "stop_on", "force")}
+        asked = {option: given[option] for option in ("store", "jobs", "edition", "stop_on", "force", "keep_trained")}
         sys.exit(planned(plan_study(name, overrides, **asked, probing=not no_probe), as_json))
     from fa_registry.commands.study import run_study
 
@@ -135,6 +138,7 @@ def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **given: Any)
 @DEVICE
 @EDITION
 @STOP_ON
+@KEEP_TRAINED
 @OUT
 @STORE
 @JSON
@@ -145,7 +149,7 @@ def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **given: Any)
     "run digits --stop-on D1,D2",
 )
 def run(
-    name: str, epochs: str, seeds: str, data: str, scale: str, device: str, out: str, as_json: bool, **arguments: str
+    name: str, epochs: str, seeds: str, data: str, scale: str, device: str, out: str, as_json: bool, **arguments: Any
 ) -> None:
     """Study, audit and report in one go. Failed verdicts, and runs that --stop-on ends, are results here: exit 0."""
     from fa_registry.commands.audit import AuditRequest, run_audit
@@ -157,6 +161,7 @@ def run(
     if result.stopped:
         sys.exit(code)
     arguments.pop("stop_on")
+    arguments.pop("keep_trained")
     audit = run_audit(
         AuditRequest(study=name, overrides=overrides, out=out, adopt=False, early_is_incomplete=False, **arguments)
     )

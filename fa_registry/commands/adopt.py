@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from fa_registry import jsonio
+from fa_registry.commands.code import code_changes
 from fa_registry.commands.stores import open_tracker
 from fa_registry.commands.training import finished_run, headline
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
@@ -81,7 +82,7 @@ def run_adopt(request: AdoptRequest) -> Adoption:
     checked = _check(request)
     tracker = open_tracker(request.store, request.experiment)
     present = None if request.force else finished_run(tracker, checked.spec)
-    if present:
+    if present and not code_changes(tracker, present, checked.spec):
         _check_same(tracker, present, checked)
         return Adoption(present.run_id, present.tags[schema.TAG_STATUS], adopted=False)
     with pinned_threads(request.threads):

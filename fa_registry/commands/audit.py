@@ -12,6 +12,7 @@ from typing import Any
 
 from fa_registry import architectures, datasets, diagnostics, jsonio, methods
 from fa_registry.commands.audit_log import log_audit
+from fa_registry.commands.conformance import with_conformance
 from fa_registry.commands.editions import checked_request
 from fa_registry.commands.exclusions import exclusion, not_judged
 from fa_registry.commands.gathering import Gathered, gather_all, replay_remark
@@ -146,7 +147,7 @@ def build_report(
     gathered = gather_all(
         tracker, selection.runs, request.trust_logged, request.data_root, terms.processes, terms.replay
     )
-    records = [one.record for one in gathered if one.record and not not_judged(one.record)]
+    records = [with_conformance(one.record) for one in gathered if one.record and not not_judged(one.record)]
     broken = [_excluded(tracker, one) for one in gathered if one.record is None or not_judged(one.record)]
     leading, *others = terms.editions
     report = AuditReport(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fa_registry.commands.code import code_changes
 from fa_registry.commands.monitor import Watch
 from fa_registry.commands.probing import Probe, probe
 from fa_registry.commands.stores import open_tracker
@@ -79,11 +80,12 @@ def plan_study(
     edition: str = "",
     stop_on: str = "",
     force: bool = False,
+    keep_trained: bool = False,
     probing: bool = True,
 ) -> Plan:
     """The plan of a study under the arguments of run_study, whose InvalidFields it raises; no file of a data set is touched."""
     study, processes, watch = checked_study(name, overrides, jobs, edition, stop_on)
-    there, remarks = (set(), []) if force else _complete(study, store, watch)
+    there, remarks = (set(), []) if force else _complete(study, store, watch, keep_trained)
     found = probe(study.specs) if probing else Probe()
     settings = tuple(
         _setting(specs, study.labels.get(identity, ()), there, found) for identity, specs in study.settings.items()
@@ -110,7 +112,7 @@ def plan_study(
     )
 
 
-def _complete(study: Study, store: str, watch: Watch) -> tuple[set[str], list[str]]:
+def _complete(study: Study, store: str, watch: Watch, keep_trained: bool) -> tuple[set[str], list[str]]:
     """Identities of the runs that would not be trained. A store that is not there is not made for asking."""
     uri = resolve_uri(store)
     path = sqlite_path(uri)
@@ -118,7 +120,14 @@ def _complete(study: Study, store: str, watch: Watch) -> tuple[set[str], list[st
         return set(), [f"There is no store {uri} yet: nothing is complete."]
     tracker = open_tracker(store, create=False)
     attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
-    return {spec.identity for spec in study.specs if newest_finished(attempts[spec.identity], spec, watch)}, []
+    there, other = set(), {}
+    for spec in study.specs:
+        run = newest_finished(attempts[spec.identity], spec, watch)
+        if changed := code_changes(tracker, run, spec) if run else ():
+            other |= dict.fromkeys(changed)
+        if run and (keep_trained or not changed):
+            there.add(spec.identity)
+    return there, [f"Some runs were trained by other code: {line}." for line in other]
 
 
 def _setting(specs: Sequence[RunSpec], labels: tuple[str, ...], there: set[str], found: Probe) -> SettingPlan:

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from fa_registry import diagnostics
+from fa_registry.commands.code import code_check, with_other_code
 from fa_registry.commands.same_weights import final_weights
 from fa_registry.errors import IntegrityError
 from fa_registry.protocol.integrity import SAME_MACHINE, compare, merged, with_checks
@@ -54,13 +55,18 @@ def _measured(
 ) -> RunRecord:
     """The record as logged, its figures measured again and compared unless trusted."""
     feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
+    code = code_check(record)
     if trust_logged:
         _check_files(tracker, record)
         lost = schema.FEEDBACK in record.digests and feedback is None
+        record = dataclasses.replace(record, integrity=with_checks(record.integrity, [code]))
         return _without_credits(record) if lost else record
     checkpoint = tracker.artifact(record.run_id, schema.FINAL)
     if checkpoint is None:
         raise IntegrityError(f"run {record.run_id}: {schema.FINAL} is missing")
+    if code.outcome != "agrees":
+        _check_files(tracker, record)
+        return with_other_code(record, code)
     if hindrance := obstacle(record.spec):
         return dataclasses.replace(record, integrity=Integrity("unverifiable", (hindrance,)))
     names = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
@@ -77,7 +83,7 @@ def _measured(
     except IntegrityError as error:
         raise IntegrityError(f"run {record.run_id}: {error}") from error
     tell(redrawn)
-    integrity = with_checks(compare(record.measurements, again), checks)
+    integrity = with_checks(compare(record.measurements, again), (*checks, code))
     return dataclasses.replace(record, measurements=merged(record.measurements, again), integrity=integrity)
 
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fa_registry import jsonio
+from fa_registry.commands.code import code_changes, tell
 from fa_registry.commands.comparisons import without_frozen
+from fa_registry.commands.conformance import stated_conformance
 from fa_registry.commands.data import make_ready
 from fa_registry.commands.editions import load_or_name
 from fa_registry.commands.monitor import UNWATCHED, Watch, checked_watch
@@ -37,6 +39,7 @@ class StudyResult:
     """What happened to every spec of a study: run ids already there and trained now, errors by run name.
 
     stopped_early: run ids of those that a rule of --stop-on ended, now or before. stopped: names of those that a person stopped.
+    other_code: name of each run that was there by other code than today's → what changed; kept, or trained again.
     """
 
     study: str
@@ -45,6 +48,7 @@ class StudyResult:
     failed: dict[str, str] = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
     stopped_early: list[str] = field(default_factory=list)
+    other_code: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def ended(self) -> int:
@@ -67,15 +71,18 @@ def run_study(
     data_root: str = "",
     edition: str = "",
     stop_on: str = "",
+    keep_trained: bool = False,
 ) -> StudyResult:
     """Train every run of the study that the store does not hold yet. jobs 0: one process a core (one in all on a GPU).
 
     edition: the rules that watch the runs instead of the study's. stop_on: which of them end a run, `D1,D2`.
+    keep_trained: runs that other code has trained stay; else they are trained again.
     """
     study, processes, watch = checked_study(name, overrides, jobs, edition, stop_on)
     tracker, adopted = open_tracker(store, experiment), launched_run()
     close_zombies(tracker, {schema.TAG_KIND: "study"})
-    result, todo = _already_there(study, tracker, watch, force)
+    result, todo = _already_there(study, tracker, watch, force, keep_trained)
+    tell(result.other_code, keep_trained)
     make_ready({spec.dataset for spec in todo}, data_root)
     if adopted:
         tracker.adopt(adopted, f"study {study.name}", _study_tags(study), {})
@@ -93,7 +100,8 @@ def run_study(
         watch=watch,
     )
     try:
-        _train_all([replace(template, spec=spec) for spec in todo], study, result, processes)
+        jobs = [replace(template, spec=spec, conformance=stated_conformance(spec, tracker.uri)) for spec in todo]
+        _train_all(jobs, study, result, processes)
     finally:
         _close(tracker, parent, study, result)
     return result
@@ -109,14 +117,17 @@ def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResul
 
 
 def _already_there(
-    study: Study, tracker: MlflowTracker, watch: Watch, force: bool
+    study: Study, tracker: MlflowTracker, watch: Watch, force: bool, keep_trained: bool = False
 ) -> tuple[StudyResult, list[RunSpec]]:
     """The runs that the store holds, and the specs it does not hold yet."""
     result, todo = StudyResult(study.name), []
     attempts = {} if force else runs_by_spec(tracker, [spec.identity for spec in study.specs])
     for spec in study.specs:
         run = newest_finished(attempts.get(spec.identity, ()), spec, watch)
-        if run is None:
+        changed = code_changes(tracker, run, spec) if run else ()
+        if changed:
+            result.other_code[run_name(spec)] = changed
+        if run is None or (changed and not keep_trained):
             todo.append(spec)
         elif run.tags[schema.TAG_STATUS] == schema.STOPPED_EARLY:
             result.stopped_early.append(run.run_id)

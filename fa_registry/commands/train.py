@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fa_registry.commands.code import code_changes, tell
+from fa_registry.commands.conformance import stated_conformance
 from fa_registry.commands.data import make_ready
 from fa_registry.commands.editions import study_edition
 from fa_registry.commands.monitor import Watch, checked_watch
@@ -22,12 +24,16 @@ from fa_registry.training.specs import parse_spec
 
 @dataclass(frozen=True)
 class Trained:
-    """A run that is in the store. result: None where it was there before. ended_by: why it was stopped early, if it was."""
+    """A run that is in the store. result: None where it was there before. ended_by: why it was stopped early, if it was.
+
+    other_code: what changed since the run that was there before was trained, a line a member; it was kept, or trained again.
+    """
 
     run_id: str
     status: str
     ended_by: str = ""
     result: TrainingResult | None = None
+    other_code: tuple[str, ...] = ()
 
 
 def run_train(
@@ -41,8 +47,9 @@ def run_train(
     data_root: str = "",
     edition: str = "",
     stop_on: str = "",
+    keep_trained: bool = False,
 ) -> Trained:
-    """Train one spec, unless the store already holds a finished run of it.
+    """Train one spec, unless the store already holds a finished run of it, trained by today's code or kept all the same.
 
     edition: the rules it is watched by. stop_on: which of them end it, `D1,D2`.
     Raises InvalidFields before anything is written, RegistryError with the traceback when training breaks.
@@ -50,8 +57,11 @@ def run_train(
     spec, watch = _checked(fields, edition or study_edition(study), stop_on)
     tracker = open_tracker(store, experiment)
     present = None if force else finished_run(tracker, spec, watch)
-    if present:
-        return Trained(present.run_id, present.tags[schema.TAG_STATUS], present.tags.get(schema.TAG_STOPPED_ON, ""))
+    changed = code_changes(tracker, present, spec) if present else ()
+    tell({run_name(spec): changed} if changed else {}, keep_trained)
+    if present and (keep_trained or not changed):
+        tags = present.tags
+        return Trained(present.run_id, tags[schema.TAG_STATUS], tags.get(schema.TAG_STOPPED_ON, ""), other_code=changed)
     make_ready([spec.dataset], data_root)
     job = TrainingJob(
         spec,
@@ -63,13 +73,14 @@ def run_train(
         checkpoint_every=checkpoint_every,
         data_root=data_root,
         watch=watch,
+        conformance=stated_conformance(spec, tracker.uri),
     )
     end = _run_here(job, run_name(spec))
     if end.kind == "stopped":
         raise Interrupted(end.value or "stopped before it began")
     if end.kind == "failed":
         raise RegistryError(end.value)
-    return Trained(end.value.run_id, end.value.status, end.value.ended_by, end.value)
+    return Trained(end.value.run_id, end.value.status, end.value.ended_by, end.value, changed)
 
 
 def _checked(fields: Mapping[str, Any], edition: str, stop_on: str) -> tuple[RunSpec, Watch]:

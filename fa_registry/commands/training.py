@@ -20,6 +20,7 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.tracking.writer import RunWriter
+from fa_registry.training.code import FIRST, code_of
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.loop import EpochRow, Outcome, in_one_go, training
 from fa_registry.training.resume import ResumeFile
@@ -31,7 +32,7 @@ from fa_registry.training.trainer import Trainer
 class TrainingJob:
     """One run to train. store: tracking URI. adopt: id of a run that `mlflow run` already started for it.
 
-    watch: the rules to look out for while it trains, and those that end it.
+    watch: the rules to look out for while it trains, and those that end it. conformance: of its method, to be sealed with it.
     """
 
     spec: RunSpec
@@ -45,6 +46,7 @@ class TrainingJob:
     checkpoint_every: int = 0
     data_root: str = ""
     watch: Watch = UNWATCHED
+    conformance: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def training_steps(
     task = prepare(job.spec, torch.device(job.spec.device_class), root)
     trainer = Trainer(task)
     rows = resume.read_into(trainer)
-    writer = RunWriter(tracker, task, job.study, job.parent, job.adopt, job.checkpoint_every)
+    writer = RunWriter(tracker, task, job.study, job.parent, job.adopt, job.checkpoint_every, None, job.conformance)
     try:
         writer.start(prepare(job.spec, task.device, root).network if rows else task.network)
         writer.restore(rows)
@@ -108,8 +110,13 @@ def training_steps(
 
 
 def _resume_name(spec: RunSpec, watch: Watch) -> str:
-    """A run that a rule may end has a resume file of its own: the other's state may lie beyond its end."""
-    return f"{spec.identity}-{jsonio.digest_of(watch.wish)[:16]}" if watch.wish else spec.identity
+    """A run that a rule may end has a resume file of its own: the other's state may lie beyond its end.
+
+    So has one of other code than version 1 of ours: half a run of a method before it was edited is no half of one after.
+    """
+    changed = {name: entry for name, entry in code_of(spec).items() if entry != FIRST and "diagnostics/" not in name}
+    parts = [jsonio.digest_of(part)[:16] for part in (watch.wish, changed) if part]
+    return "-".join([spec.identity, *parts])
 
 
 class _Listener:
@@ -182,6 +189,10 @@ def _is_alive(process: int) -> bool:
 
 
 def resume_folder(store: str) -> Path:
-    """Beside a sqlite store, else in the current folder."""
+    return registry_folder(store) / "resume"
+
+
+def registry_folder(store: str) -> Path:
+    """What may be lost without harm: beside a sqlite store, else in the current folder."""
     database = sqlite_path(store)
-    return (database.parent if database else Path.cwd()) / ".fa_registry" / "resume"
+    return (database.parent if database else Path.cwd()) / ".fa_registry"

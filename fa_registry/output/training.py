@@ -23,6 +23,7 @@ def trained(run: Trained, as_json: bool) -> None:
             "status": run.status,
             "ended_by": run.ended_by,
             "trained": run.result is not None,
+            "other_code": list(run.other_code),
             "headline": run.result.headline if run.result else {},
             "first_fire": run.result.fired if run.result else {},
         }
@@ -35,7 +36,7 @@ def trained(run: Trained, as_json: bool) -> None:
 def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
     """Prints the study's outcome (errors alone if quiet); returns its exit code."""
     if as_json:
-        names = ("study", "present", "trained", "stopped_early", "failed", "stopped")
+        names = ("study", "present", "trained", "stopped_early", "failed", "stopped", "other_code")
         click.echo(jsonio.pretty({name: getattr(result, name) for name in names}), nl=False)
         return result.exit_code
     counts = {

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fa_registry.protocol.cases import Case, SeedGroup
 from fa_registry.protocol.checking import CREDIT, LIMIT, SEEDS
 from fa_registry.protocol.credit import judge_credit
+from fa_registry.protocol.evidence import evidence
 from fa_registry.protocol.grouping import frozen_controls, seeds_key
 from fa_registry.protocol.judges import judge_limit, judge_over_seeds
 from fa_registry.protocol.rules import Edition, Rule
@@ -74,6 +75,8 @@ def _audit(case: Case, group: SeedGroup, edition: Edition, waivers: Sequence[Wai
     record = case.record
     findings = [_judge_safely(rule, case, group) for rule in edition.rules]
     findings = tuple(waived(finding, record, waivers) for finding in (*findings, *_crashed_diagnostics(record)))
+    # after the waivers: a person may overlook a figure, not its lack of evidence
+    findings = (*findings, *evidence(record))
     return RunAudit(record, findings, verdict(record, findings, edition), case.frozen.run_id if case.frozen else "")
 
 

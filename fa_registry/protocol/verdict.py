@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from fa_registry.protocol.evidence import fails_outright
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Finding, RunRecord, Verdict
 
@@ -16,7 +17,8 @@ WORDS = {name: name.upper() for name in (*SEVERITY, "diverged")}
 def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) -> Verdict:
     """The verdict of one run: CONTROL, DIVERGED, FAIL, INCOMPLETE, WARN or PASS (or the edition's words) with its flags.
 
-    Only gating findings count. fail: all rules of one `fail_if` list fire (in a strict edition: any rule). incomplete:
+    Only gating findings count. fail: all rules of one `fail_if` list fire (in a strict edition: any rule), or the method is not
+    what its card says. incomplete:
     something is missing or broke, and what is there does not already fail. warn: something fired, could not be decided,
     or was waived. Missing is never a pass. Figures that are not those of what is sealed are judged by no rule: NOT JUDGED, and
     incomplete, whatever they say.
@@ -26,6 +28,7 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
     gating = [finding for finding in findings if finding.gating]
     fired = {finding.rule for finding in gating if finding.outcome == "fail"}
     fails = any(set(group) <= fired for group in edition.fail_if) or (edition.strict and bool(fired))
+    fails = fails or any(map(fails_outright, gating))
     missing = any(finding.outcome in ("not_applicable", "error") for finding in gating)
     flags = tuple(_flag(finding) for finding in gating if finding.outcome in ("fail", "warn", "waived"))
     words = {**WORDS, **edition.labels}

@@ -33,8 +33,10 @@ from fa_registry.records.reproduction import (
 )
 from fa_registry.records.runs import (
     CHECK_OUTCOMES,
+    CONFORMANCE_STATES,
     SCHEMA,
     Check,
+    Conformance,
     Integrity,
     Measurements,
     Recipe,
@@ -46,6 +48,7 @@ from fa_registry.records.runs import (
 
 __all__ = [
     "CHECK_OUTCOMES",
+    "CONFORMANCE_STATES",
     "EXCLUSION_KINDS",
     "NOT_FINITE",
     "OUTCOMES",
@@ -54,6 +57,7 @@ __all__ = [
     "AuditReport",
     "Check",
     "Choice",
+    "Conformance",
     "EditionReference",
     "Exclusion",
     "FigureVerdict",

@@ -129,13 +129,30 @@ class Integrity:
     checks: tuple[Check, ...] = ()
 
 
+CONFORMANCE_STATES = ("own", "passed", "failed", "stated", "unchecked")
+
+
+@dataclass(frozen=True)
+class Conformance:
+    """Whether a run's method is what its card says. state: one of CONFORMANCE_STATES.
+
+    own: a method of this package, which its own tests hold. passed, failed: as the audit itself has measured, or a
+    failure that the run's files admit. stated: passed by what those files say, and could not be measured here. unchecked: nobody
+    measured it. failures: a line a property that fails; of one stated or unchecked why. architecture: on which it was checked.
+    """
+
+    state: str
+    failures: tuple[str, ...] = ()
+    architecture: str = ""
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """One run as the audit sees it. status: complete, diverged or failed. setting: readable name of what it is compared within.
 
     trajectory: headline quantity (h_L, g_L, growth_max, accuracy, …) → one Reading an epoch (index = epoch, 0 = init).
     by_site: site quantity (growth, gamma) → its readings site by site, at evenly spread epochs; empty in older audits.
-    digests: artifact path → SHA-256.
+    digests: artifact path → SHA-256. conformance: of its method; None where no audit looked, and in older ones.
     """
 
     run_id: str
@@ -150,3 +167,4 @@ class RunRecord:
     feedback: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     by_site: Mapping[str, SiteSeries] = field(default_factory=dict)
+    conformance: Conformance | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fa_registry.protocol.evidence import CODE, METHOD, speaks_for_nothing
 from fa_registry.protocol.verdict import stands
 from fa_registry.records import Exclusion, Finding, RunAudit
 from fa_registry.reporting.claims_depth import depth_claims
@@ -16,7 +17,6 @@ from fa_registry.reporting.claims_states import state_claims
 from fa_registry.reporting.claims_words import claim, passes
 from fa_registry.reporting.exclusions import exclusion_claim
 from fa_registry.reporting.parts import Claim
-
 
 NO_EVIDENCE = "Its figures are not those of what is sealed with the run: nothing may be said about it"
 
@@ -31,9 +31,13 @@ def claims(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = (), alone: 
         return ()
     standing = [run for run in judged if stands(run.record)]
     broken = [run for run in judged if not stands(run.record)]
-    no_evidence = [claim("open", NO_EVIDENCE, judged, broken)] if broken else []
-    said = tuple(_claims(standing, alone)) if standing else ()
-    return (*no_evidence, *said, *([exclusion_claim(excluded)] if excluded else []))
+    told = [run for run in standing if not speaks_for_nothing(run.findings)]
+    return (
+        *([claim("open", NO_EVIDENCE, judged, broken)] if broken else []),
+        *_evidence_claims(standing),
+        *(_claims(told, alone) if told else ()),
+        *([exclusion_claim(excluded)] if excluded else []),
+    )
 
 
 def _claims(runs: Sequence[RunAudit], alone: bool) -> Iterator[Claim]:
@@ -54,6 +58,23 @@ def _claims(runs: Sequence[RunAudit], alone: bool) -> Iterator[Claim]:
     if alone and len(runs) == 1:
         text = "One seed: no interval exists, and no ranking against another method may be read from this form"
         yield Claim("open", f"{text}.", (runs[0].record.run_id,))
+
+
+def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
+    """What the audit found of the code behind the runs; a method that conforms is no claim."""
+    kinds = {
+        (METHOD, "fail"): ("not", "Nothing may be claimed of the method by this name"),
+        (METHOD, "warn"): ("open", "Whether the method's code is what its card says was not measured by this audit"),
+        (CODE, "not_applicable"): ("open", "Nothing may be claimed of these figures, which nobody could compute again"),
+    }
+    touched: dict[tuple[str, str], list[RunAudit]] = {}
+    for run in runs:
+        for finding in run.findings:
+            if found := kinds.get((finding.rule, finding.outcome)):
+                kind, words = found
+                touched.setdefault((kind, f"{words}: {finding.observed.reason}"), []).append(run)
+    for (kind, words), several in touched.items():
+        yield claim(kind, words, runs, several)
 
 
 def _state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:

@@ -36,6 +36,8 @@ def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
         each("Threads", records, lambda record: words(record.provenance.get("threads"))),
         each("Versions", records, _versions),
         each("Commit", records, _commit),
+        *_said("Code", records, _code),
+        *_said("Conformance", records, _conformance),
         *_said("Resumed", records, _resumed),
         *_said("Adopted", records, _adopted),
         each("Eval batch", records, _eval_batch),
@@ -129,6 +131,39 @@ def _commit(record: RunRecord) -> str:
     if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
         return words(commit)
     return f"{commit} ({'tree unknown' if dirty is None else 'tree was DIRTY' if dirty else 'clean tree'})"
+
+
+def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
+    """The code that the run's files name, member by member; nothing of runs of older releases."""
+    code = record.provenance.get("code")
+    return (
+        {name: entry for name, entry in code.items() if isinstance(entry, Mapping)} if isinstance(code, Mapping) else {}
+    )
+
+
+def _code(record: RunRecord) -> str:
+    """The code that trained the run: versions of our own members, package and source of others; empty in older runs."""
+    shown = {
+        name: entry
+        for name, entry in sealed_code(record).items()
+        if "digest" in entry or not name.startswith("diagnostics/")
+    }
+    return " · ".join(f"{name.partition('/')[2]} {_entry(entry)}" for name, entry in shown.items())
+
+
+def _entry(entry: Mapping[str, Any]) -> str:
+    if "digest" not in entry:
+        return f"version {entry.get('version')}"
+    return f"of package {entry.get('package')} {entry.get('version')}, source sha256 {entry['digest']}"
+
+
+def _conformance(record: RunRecord) -> str:
+    """Of a method of another package; our own are held by this package's tests."""
+    found = record.conformance
+    if found is None or found.state == "own":
+        return ""
+    where = f" on {found.architecture}" if found.architecture else ""
+    return f"{found.state}{where}{': ' if found.failures else ''}{'; '.join(found.failures)}"
 
 
 def _said(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> Iterator[Entry]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import AuditReport, RunAudit, RunRecord
-from fa_registry.reporting.identification import UNKNOWN
+from fa_registry.reporting.identification import UNKNOWN, sealed_code
 from fa_registry.reporting.naming import command
 from fa_registry.reporting.readings import Frozen
 
@@ -19,9 +19,10 @@ def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tupl
     by_checkout: dict[str, list[RunRecord]] = {}
     for record in records:
         by_checkout.setdefault(_checkout(record), []).append(record)
+    packages = dict.fromkeys(line for record in records for line in _packages(record))
     trained = [line for checkout, held in by_checkout.items() for line in (checkout, *map(_training, held))]
     absent = [f"# frozen control {one}: not part of this report" for one in controls if one not in frozen.runs]
-    return (*trained, *absent, _audit(runs, report))
+    return (*packages, *trained, *absent, _audit(runs, report))
 
 
 def _checkout(record: RunRecord) -> str:
@@ -34,6 +35,15 @@ def _checkout(record: RunRecord) -> str:
     if dirty:
         return f"{line}  # the tree was DIRTY: what was changed after this commit was not recorded"
     return line if dirty is False else f"{line}  # whether the tree was clean is not known"
+
+
+def _packages(record: RunRecord) -> Iterator[str]:
+    """Installing what another package brought to the run. A release by that number may hold other code: hence the digest."""
+    for name, entry in sealed_code(record).items():
+        if "digest" in entry:
+            release = " ".join(f"{entry.get('package')}=={entry.get('version')}".split())
+            member = f"{name}: source sha256 {entry['digest']}"
+            yield f"pip install {shlex.quote(release)}  {_comment(member)}"
 
 
 def _training(record: RunRecord) -> str:

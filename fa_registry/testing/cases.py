@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -122,6 +122,7 @@ class Setting:
     architecture: Architecture
     options: Mapping[str, Scalar]
     seed: int
+    method_options: Mapping[str, Scalar] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -140,14 +141,16 @@ class Setting:
         complete = self.architecture.resolve(self.options)
         network = self.architecture.build(complete, IMAGE_SHAPE, CLASSES, generator(seed, "init")).double()
         images, labels = batch(self.seed)
-        feedback = draw_feedback(self.method, network_shape(network, images[:1], CLASSES), seed)
+        feedback = draw_feedback(self.method, network_shape(network, images[:1], CLASSES), seed, self.method_options)
         return Case(self.method, network, feedback.double(), images, labels)
 
 
-def draw_feedback(method: Method, shape: NetworkShape, seed: int) -> nn.Module:
-    """The method's feedback state at its default options."""
+def draw_feedback(
+    method: Method, shape: NetworkShape, seed: int, given: Mapping[str, Scalar] | None = None
+) -> nn.Module:
+    """The method's feedback state at the `given` options, the rest at their defaults."""
     options = {name: option.default for name, option in method.card.options.items()}
-    return method.feedback(shape, options, generator(seed, "feedback"))
+    return method.feedback(shape, {**options, **(given or {})}, generator(seed, "feedback"))
 
 
 def batch(seed: int) -> tuple[Tensor, Tensor]:
@@ -166,6 +169,16 @@ def variants(architecture: Architecture) -> Iterator[dict[str, Scalar]]:
         yield from ({**base, "num_blocks": depth} for depth in DEPTHS)
     flags = [name for name, option in options.items() if isinstance(option.default, bool) and name != "learn"]
     yield from ({**base, name: not options[name].default} for name in flags)
+
+
+def cannot_build(architecture: Architecture) -> str:
+    """Why the architecture cannot be built in the suite's small sizes, on its images; empty where it can."""
+    try:
+        for options in variants(architecture):
+            architecture.build(architecture.resolve(options), IMAGE_SHAPE, CLASSES, generator(0, "init"))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def supported_by(method: Method, wanted: Sequence[str | Architecture] | None) -> list[Architecture]:

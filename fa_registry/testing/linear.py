@@ -33,7 +33,8 @@ def linear_case(setting: Setting) -> tuple[Case, list[Tensor], list[Tensor]]:
     for jacobian in reversed(jacobians[1:]):
         outputs.append(outputs[-1] @ jacobian)
     images, labels = batch(setting.seed)
-    feedback = draw_feedback(setting.method, network_shape(network, images[:1], CLASSES), setting.seed).double()
+    shape = network_shape(network, images[:1], CLASSES)
+    feedback = draw_feedback(setting.method, shape, setting.seed, setting.method_options).double()
     return Case(setting.method, network, feedback, images, labels), jacobians, outputs[::-1]
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fa_registry import methods
 from fa_registry.architectures.base import Architecture
 from fa_registry.errors import UsageError, unknown_name_text
 from fa_registry.methods.base import Method
+from fa_registry.records import Scalar
 from fa_registry.testing import universal
 from fa_registry.testing.cases import Setting, supported_by, variants
 from fa_registry.testing.declared import DECLARED
@@ -33,19 +34,23 @@ UNIVERSAL: tuple[Check, ...] = (
 
 
 def check_method(
-    method: str | Method, architectures: Sequence[str | Architecture] | None = None, seed: int = 0
+    method: str | Method,
+    architectures: Sequence[str | Architecture] | None = None,
+    seed: int = 0,
+    options: Mapping[str, Scalar] | None = None,
 ) -> list[PropertyResult]:
     """Measure every property of a method: first those all methods have, then those of credit.md §5 that a card may declare.
 
     method: a name of the catalog, or any Method object. architectures: names or Architecture objects; if none are given, all of
-    the catalog that the card supports. Every network is small, in float64, and drawn from `seed`, which a failure prints.
+    the catalog that the card supports. options: of the method, by name; the rest are its defaults. Every network is small, in
+    float64, and drawn from `seed`, which a failure prints.
     Returns one PropertyResult a property: pass, fail or not_applicable, with the figure. Raises UnknownName for an unknown name.
     """
     subject = methods.CATALOG.get(method) if isinstance(method, str) else method
     settings = [
-        Setting(subject, architecture, options, seed)
+        Setting(subject, architecture, sizes, seed, options or {})
         for architecture in supported_by(subject, architectures)
-        for options in variants(architecture)
+        for sizes in variants(architecture)
     ]
     if not settings:
         raise UsageError(

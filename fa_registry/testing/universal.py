@@ -98,7 +98,10 @@ def feedback_is_drawn_from_the_seed(setting: Setting) -> Outcome:
     case = setting.case()
     shape = network_shape(case.network, case.images[:1], case.labels.max().item() + 1)
     before = torch.get_rng_state()
-    first, again, other = (draw_feedback(setting.method, shape, setting.seed + more).state_dict() for more in (0, 0, 1))
+    first, again, other = (
+        draw_feedback(setting.method, shape, setting.seed + more, setting.method_options).state_dict()
+        for more in (0, 0, 1)
+    )
     if not torch.equal(before, torch.get_rng_state()):
         return failed("drawing the feedback state consumed the global generator")
     for name, value in first.items():

@@ -20,6 +20,7 @@ from fa_registry.tracking.base import DatasetReference, Point, Tracker
 from fa_registry.tracking.origin import Origin
 from fa_registry.tracking.series import write_series
 from fa_registry.training.checkpoint import content_digest, save_tensors
+from fa_registry.training.code import code_of
 from fa_registry.training.devices import gpu_name
 from fa_registry.training.loop import EpochRow, Outcome
 from fa_registry.training.naming import run_name, setting_label
@@ -34,6 +35,7 @@ class RunWriter:
     """Writes one run. Use as: start → on_epoch … → complete, or fail / interrupt.
 
     origin: of a run that was not trained here; it has no initial weights, and feedback only where that was given.
+    conformance: what was measured of a method that is not our own.
     """
 
     def __init__(
@@ -45,11 +47,13 @@ class RunWriter:
         adopt: str = "",
         checkpoint_every: int = 0,
         origin: Origin | None = None,
+        conformance: Mapping[str, Any] | None = None,
     ):
         self._tracker = tracker
         self._task = task
         self._checkpoint_every = checkpoint_every
         self._origin = origin
+        self._sealed = {"code": code_of(task.spec), **({"conformance": dict(conformance)} if conformance else {})}
         self._folder = Path(tempfile.mkdtemp(prefix="fa_registry-run-"))
         self._study = study
         self._stop_on = ""
@@ -60,6 +64,7 @@ class RunWriter:
         self.rows: list[EpochRow] = []
         spec = task.spec
         tags = {**schema.tags(spec, setting_label(spec), study), schema.TAG_PROCESS: process_tag()}
+        tags |= {schema.TAG_CODE: jsonio.digest_of(self._sealed["code"])}
         tags |= {schema.TAG_ADOPTED: "true"} if origin else {}
         name = origin.name if origin else run_name(spec)
         if adopt:
@@ -198,6 +203,7 @@ class RunWriter:
             "resumed_from": self._resumed_from,
             "stepping": outcome.stepping,
             "eval_indices": list(range(len(task.eval_batch[1]))),
+            **self._sealed,
             "digests": digests,
             **({"origin": self._origin.provenance} if self._origin else {}),
         }

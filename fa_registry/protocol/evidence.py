@@ -1,0 +1,80 @@
+"""What an audit knows of the code behind a run, as findings that no edition may leave out and no waiver may take back.
+
+An edition judges figures. These ask whether there is anything to judge: is the method what its card says, and is the code that
+trained the run the code that measured it again?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fa_registry.records import Finding, Reading, RunRecord
+
+METHOD, CODE = "method", "code"  # what stands in the place of a rule's code
+CONFORMANCE = "conformance"  # the quantity of METHOD
+FAILED = "FAILED CONFORMANCE"
+
+
+def evidence(record: RunRecord) -> Iterator[Finding]:
+    """Findings on the run's method and code; none of a method of our own that is still the one that trained."""
+    if record.conformance and record.conformance.state != "own":
+        yield _of_method(record)
+    checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted are the figures as logged
+    for check in checks:
+        if check.subject == CODE and check.outcome == "not possible":
+            yield _finding(
+                record,
+                CODE,
+                "not_applicable",
+                "OTHER CODE",
+                "the code that trained the run is the code that measures it",
+                check.detail,
+            )
+
+
+def fails_outright(finding: Finding) -> bool:
+    """Whether the verdict fails by this finding alone, whatever the edition's own combinations are."""
+    return finding.rule == METHOD and finding.outcome == "fail"
+
+
+def speaks_for_nothing(findings: tuple[Finding, ...]) -> bool:
+    """Whether a run's figures support no claim: its method is not what it is called, or other code than today's trained it."""
+    return any(
+        (finding.rule == CODE and finding.outcome == "not_applicable") or fails_outright(finding)
+        for finding in findings
+    )
+
+
+def _of_method(record: RunRecord) -> Finding:
+    conformance, method = record.conformance, record.spec.method
+    where = f" on {conformance.architecture}" if conformance.architecture else ""
+    why = "; ".join(conformance.failures)
+    outcome, state, words = {
+        "passed": (
+            "pass",
+            "CONFORMS",
+            f"method {method} has every property of its card{where}, measured by this audit",
+        ),
+        "failed": ("fail", FAILED, f"method {method} is not what its card says{where}: {why}"),
+        "stated": (
+            "warn",
+            "STATED",
+            f"method {method} conforms{where} by what the run's files say, not measured here: {why}",
+        ),
+        "unchecked": ("warn", "UNCHECKED", f"nobody has measured whether method {method} is what its card says: {why}"),
+    }[conformance.state]
+    return _finding(record, METHOD, outcome, state, "the method has every property of its card", words)
+
+
+def _finding(record: RunRecord, rule: str, outcome: str, state: str, required: str, words: str) -> Finding:
+    return Finding(
+        rule=rule,
+        title={METHOD: "conformance of the method", CODE: "code that trained the run"}[rule],
+        outcome=outcome,
+        quantity={METHOD: CONFORMANCE, CODE: CODE}[rule],
+        observed=Reading(None, words),
+        required=required,
+        sentence=f"{rule}: required {required}, observed: {words}",
+        run_id=record.run_id,
+        state=state,
+    )

@@ -1,0 +1,85 @@
+"""The code that trains a run: which version of each member of ours, which source of each that another package brings.
+
+It is sealed with the run. Whoever edits a method does not change a run's specification, and so not its identity; what tells the
+runs of the old code from those of the new is this alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fa_registry import architectures, datasets, diagnostics, methods
+from fa_registry.records import RunSpec
+
+Code = Mapping[str, Mapping[str, Any]]  # `methods/dfa` → {version} of ours, {package, version, digest} of others
+
+WORDS = {"methods": "method", "architectures": "architecture", "datasets": "data set", "diagnostics": "diagnostic"}
+FIRST: Mapping[str, Any] = {"version": 1}  # what an older release, which recorded no code, had of every member of ours
+SHOWN = 8  # characters of a digest in a message
+
+
+def code_of(spec: RunSpec) -> dict[str, dict[str, Any]]:
+    """The code that trains `spec` here: its method, architecture and data set, and every diagnostic that measures it.
+
+    Raises UnknownName where one of them is not installed.
+    """
+    method, architecture = methods.CATALOG.get(spec.method), architectures.CATALOG.get(spec.architecture)
+    data = datasets.get(spec.dataset)
+    return {
+        f"methods/{spec.method}": methods.CATALOG.code(spec.method, method.card),
+        f"architectures/{spec.architecture}": architectures.CATALOG.code(spec.architecture, architecture.card),
+        f"datasets/{spec.dataset}": datasets.CATALOG.code(spec.dataset.partition(":")[0], data.card),
+        **{f"diagnostics/{name}": _diagnostic(name) for name in diagnostics.CATALOG.names()},
+    }
+
+
+def _diagnostic(name: str) -> dict[str, Any]:
+    return diagnostics.CATALOG.code(name, diagnostics.CATALOG.get(name).card)
+
+
+def changes(sealed: Code | None, now: Code) -> tuple[str, ...]:
+    """What differs between the code that trained a run and today's, a line a member; empty where it is the same.
+
+    sealed: None for a run of an older release; its members of ours are taken for version 1, others cannot be told. A diagnostic
+    that came or went since measures more or less, and changes nothing of what was measured.
+    """
+    return tuple(_changes(sealed or {}, now))
+
+
+def _changes(sealed: Code, now: Code) -> Iterator[str]:
+    for key, today in now.items():
+        family, _, name = key.partition("/")
+        before = sealed.get(key) or ({} if "digest" in today else FIRST)
+        if _same(before, today) or (family == "diagnostics" and key not in sealed and "digest" in today):
+            continue
+        yield f"{WORDS[family]} {name}: {_change(before, today)}"
+
+
+def _same(before: Mapping[str, Any], today: Mapping[str, Any]) -> bool:
+    """The same source is the same code, whatever release it came in."""
+    name = "digest" if "digest" in today else "version"
+    return ("digest" in before) == ("digest" in today) and before.get(name) == today[name]
+
+
+def _change(before: Mapping[str, Any], today: Mapping[str, Any]) -> str:
+    if not before:
+        return f"its source was not recorded with the run; installed is {described(today)}"
+    if "digest" not in before and "digest" not in today:
+        return f"version {before.get('version')} → {today['version']}"
+    if "digest" not in before or "digest" not in today:
+        return f"{described(before)} → {described(today)}"
+    digests = f"digest {_short(before['digest'])}… → {_short(today['digest'])}…"
+    old, new = (f"{one.get('package')} {one.get('version')}" for one in (before, today))
+    return f"source edited ({digests})" if old == new else f"{old} → {new} ({digests})"
+
+
+def described(entry: Mapping[str, Any]) -> str:
+    """`version 2 of fa_registry's own`, or `package name 0.1 (digest ab12…)`."""
+    if "digest" not in entry:
+        return f"version {entry.get('version')} of fa_registry's own"
+    return f"package {entry.get('package')} {entry.get('version')} (digest {_short(entry['digest'])}…)"
+
+
+def _short(digest: Any) -> str:
+    return str(digest)[:SHOWN]
