@@ -9,10 +9,10 @@ from functools import cached_property
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.verdict import stands
 from fa_registry.records import Reading, RunRecord
-from fa_registry.statistics import paired_difference
+from fa_registry.statistics import Interval, paired_difference, stated_difference
 
 NO_CONTROL = "no frozen control of the same setting and seed"
-BY_HAND = "given when the run was adopted, not measured here"
+BY_HAND = "stated by the author when the run was adopted, not measured here"
 SHOWN = 10
 COUNTED = ("complete", "diverged")  # without the diverged ones, a method would be judged by its luckier seeds
 
@@ -24,6 +24,11 @@ class Reference:
     reading: Reading
     run_id: str = ""
     words: str = "of the frozen control"
+
+    @property
+    def stated(self) -> bool:
+        """Whether there is a figure, and nobody here measured it."""
+        return self.reading.value is not None and not self.run_id
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Margins:
-    """accuracy − frozen accuracy over seeds, in percentage points. interval: Student-t, 95 %; None for fewer than two.
+    """accuracy − frozen accuracy over seeds, in percentage points. interval: 95 %; None for fewer than two.
 
+    Student's t of the differences by seed; where any frozen accuracy is `stated`, nothing is paired: `stated_difference`.
     seeds: those that count; notes: what a reader must know of them, e.g. which were left out and why.
     """
 
@@ -59,6 +65,7 @@ class Margins:
     interval: tuple[float, float] | None
     seeds: tuple[int, ...]
     notes: tuple[str, ...]
+    stated: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,9 +90,10 @@ class SeedGroup:
                 continue
             accuracies.setdefault(seed, []).append(accuracy.value)
             references[seed] = reference.reading.value
-            by_hand |= {seed} if not reference.run_id else set()
+            by_hand |= {seed} if reference.stated else set()
         notes = [*shortened(list(dict.fromkeys(left_out)), "left out"), *_remarks(accuracies, by_hand)]
-        return _estimated({seed: _mean(several) for seed, several in accuracies.items()}, references, notes)
+        means = {seed: _mean(several) for seed, several in accuracies.items()}
+        return _estimated(means, references, notes, _one_sample(self.cases) if by_hand else None)
 
 
 def shortened(items: Sequence[object], what: str = "") -> list[str]:
@@ -123,18 +131,32 @@ def _remarks(accuracies: dict[int, list[float]], by_hand: set[int]) -> Iterator[
         yield f"the frozen accuracy of seed {', '.join(shortened(sorted(by_hand)))} was {BY_HAND}"
 
 
-def _estimated(accuracies: dict[int, float], references: dict[int, float], notes: Sequence[str]) -> Margins:
+def _estimated(
+    accuracies: dict[int, float], references: dict[int, float], notes: Sequence[str], one_sample: float | None
+) -> Margins:
+    """one_sample: None where every reference was measured here; else the accuracy that one sample of the test set is."""
     if not accuracies:
         return Margins(None, None, (), tuple(notes))
-    found = paired_difference(
-        {seed: 100 * value for seed, value in accuracies.items()},
-        {seed: 100 * references[seed] for seed in accuracies},
-    )
-    ends = (found.interval.low, found.interval.high) if found.interval else None
-    interval = tuple(margin_pp(end / 100, 0.0) for end in ends) if ends else None
+    seeds = tuple(sorted(accuracies))
+    ours = {seed: 100 * accuracies[seed] for seed in seeds}
+    theirs = {seed: 100 * references[seed] for seed in seeds}
+    if one_sample is None:
+        found = paired_difference(ours, theirs)
+    else:
+        found = stated_difference(ours.values(), theirs.values(), 100 * one_sample)
+    remark = (found.remark,) if found.remark and found.interval else ()
     mean = margin_pp(found.mean / 100, 0.0)
-    remark = (found.remark,) if found.remark and interval else ()
-    return Margins(mean, interval, found.seeds, (*notes, *remark))
+    return Margins(mean, _ends(found.interval), seeds, (*notes, *remark), one_sample is not None)
+
+
+def _ends(found: Interval | None) -> tuple[float, float] | None:
+    return (margin_pp(found.low / 100, 0.0), margin_pp(found.high / 100, 0.0)) if found else None
+
+
+def _one_sample(cases: Sequence[Case]) -> float:
+    """What one sample of the test set is of an accuracy; 0 where its size was not recorded."""
+    samples = (case.record.measurements.conventions.get("test_samples") for case in cases)
+    return next((1 / count for count in samples if isinstance(count, int) and count > 0), 0.0)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -17,6 +17,7 @@ def finding(
     more: fields of Finding that are this judgement's own.
     """
     limits = limits or required(rule)
+    reference = case.reference(rule.reference) if rule.reference else None
     fields: dict[str, object] = {
         "rule": rule.code,
         "title": rule.title,
@@ -28,7 +29,8 @@ def finding(
         "run_id": case.record.run_id,
         "gating": rule.gating,
         "threshold": rule.threshold,
-        "reference_run_id": case.reference(rule.reference).run_id if rule.reference else "",
+        "reference_run_id": reference.run_id if reference else "",
+        "stated": reference.stated if reference else False,
         "first_fire": first_fire(rule, case.record),
     }
     return Finding(**{**fields, **more})

@@ -12,7 +12,7 @@ from fa_registry.protocol.rules import Rule
 from fa_registry.protocol.takes import take
 from fa_registry.records import Finding, Reading
 
-UNDECIDED, PROVISIONAL = "UNDECIDED", "PROVISIONAL"
+UNDECIDED, PROVISIONAL, STATED = "UNDECIDED", "PROVISIONAL", "STATED"
 MARGIN = "margin_pp"  # a finding over seeds shows the margin in percentage points, not the accuracy it comes from
 
 
@@ -24,12 +24,20 @@ def judge_limit(rule: Rule, case: Case, group: SeedGroup) -> Finding:
     reference = case.reference(rule.reference) if rule.reference else None
     readings = look(rule, case.record.measurements)
     decision = decide(rule, readings, reference.reading if reference else None)
-    outcome, words = decision.outcome, decision.reason
+    outcome, state, words = decision.outcome, decision.state, decision.reason
     if decision.fires is not None:
         words = _observed(rule, readings, reference, decision.state)
+        if reference and reference.stated:
+            outcome, state = _at_most_warned(outcome, state)
+            words += f": {state}"
     elif reference and observed.value is not None:
         outcome = rule.without_reference
-    return finding(rule, case, outcome, observed, words, site=site, state=decision.state)
+    return finding(rule, case, outcome, observed, words, site=site, state=state)
+
+
+def _at_most_warned(outcome: str, state: str) -> tuple[str, str]:
+    """Against a figure that nobody measured here nothing passes; what fails even so, fails."""
+    return ("warn", STATED) if outcome == "pass" else (outcome, state)
 
 
 def _observed(rule: Rule, readings: Sequence[Reading], reference: Reference | None, state: str) -> str:
@@ -56,6 +64,8 @@ def judge_over_seeds(rule: Rule, case: Case, group: SeedGroup) -> Finding:
             rule, case, "not_applicable", Reading(None, reason), reason, quantity=MARGIN, limits=limits, seeds=0
         )
     outcome, state, words = _seeds_outcome(rule, margins)
+    if margins.stated:
+        outcome, state = _at_most_warned(outcome, state)
     return finding(
         rule,
         case,
@@ -67,6 +77,7 @@ def judge_over_seeds(rule: Rule, case: Case, group: SeedGroup) -> Finding:
         state=state,
         interval=margins.interval,
         seeds=len(margins.seeds),
+        stated=margins.stated,
     )
 
 

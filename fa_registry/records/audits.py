@@ -21,7 +21,8 @@ class Finding:
     not_applicable (a figure is missing); skipped (the edition lets it); waived. state: the rule's word for what it saw, e.g.
     OK, EXPLODED, AT FLOOR, CONVERGED, NOISY, CLEARS, UNDERCUT, UNDECIDED. gating: whether the verdict looks at it.
     observed: with `interval` (low, high) where it is an estimate over seeds, then of all `seeds` runs of the group.
-    detail: the traceback of an error, or who waived it, when and why.
+    detail: the traceback of an error, or who waived it, when and why. stated: it rests on a frozen accuracy that the author
+    stated and nobody measured here, over seeds that of any of them; it is never a pass then, but STATED at best.
     """
 
     rule: str
@@ -41,6 +42,7 @@ class Finding:
     reference_run_id: str = ""
     first_fire: int | None = None
     detail: str = ""
+    stated: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,11 @@ The coverage of every interval is simulated in tests/statistics.
 from fa_registry.statistics.differences import (
     Comparison,
     PairedDifference,
+    StatedDifference,
     WelchDifference,
     compare,
     paired_difference,
+    stated_difference,
     welch,
 )
 from fa_registry.statistics.equivalence import Equivalence, tost
@@ -25,6 +27,7 @@ __all__ = [
     "Interval",
     "PairedDifference",
     "Reported",
+    "StatedDifference",
     "Summary",
     "WelchDifference",
     "bootstrap_interval",
@@ -34,6 +37,7 @@ __all__ = [
     "paired_difference",
     "rank_p_value",
     "reported",
+    "stated_difference",
     "summary",
     "t_interval",
     "tost",

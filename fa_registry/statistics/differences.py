@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -46,6 +47,16 @@ class WelchDifference:
     df: float
     n_a: int
     n_b: int
+    remark: str
+
+
+@dataclass(frozen=True)
+class StatedDifference:
+    """mean(a) − mean(b), b stated by somebody. interval: None for one value of a. draws: how many different numbers b holds."""
+
+    mean: float
+    interval: Interval | None
+    draws: int
     remark: str
 
 
@@ -94,6 +105,39 @@ def welch(a: Iterable[float], b: Iterable[float]) -> WelchDifference:
     error, remark = steady_error(raw, rounding(first.mean, second.mean), first.n + second.n)
     mean = first.mean - second.mean
     return WelchDifference(mean, around(mean, error, df), _two_sided(mean / error, df), df, first.n, second.n, remark)
+
+
+def stated_difference(a: Iterable[float], b: Iterable[float], resolution: float = 0.0) -> StatedDifference:
+    """Difference of measured values a and values b that somebody stated: nobody can say which belongs to which.
+
+    resolution: stated numbers within one multiple of it are one number (a sample of the test set, in the unit of the values).
+    Different numbers are an independent sample (Welch 1947); one that is stated again weighs more and tells no more, and the
+    degrees are then the fewest there can be. One number alone is one draw of unknown origin: Student's t with variance
+    s²(1 + 1/n), s and n − 1 degrees from a, as for predicting one further value (Hahn and Meeker 1991, Statistical Intervals).
+    Raises ValueError without a value on either side, or for one that is not finite.
+
+    Checked in tests/statistics/test_coverage.py on seeded normal samples of equal spread, 4000 a case: the interval of paired
+    differences, which takes one stated number for the control of every seed, covers 83.6 % at n = 3 and 48.8 % at n = 10;
+    this one 95 %, and with two different numbers or more at least the 93.5 % that protocol.md §3 asks for. A stated number that
+    comes from a wider spread than that of a is beyond any interval.
+    """
+    values, given = finite(a, "side a"), finite(b, "a stated side")
+    numbers = {round(value / resolution) if resolution else value: value for value in given}
+    mean = math.fsum(values) / len(values) - math.fsum(given) / len(given)
+    if len(values) < 2:
+        return StatedDifference(mean, None, len(numbers), "provisional: one value has no interval")
+    first = reported(values, "a stated difference")
+    if len(numbers) == 1:
+        raw, df = first.std * math.sqrt(1 + 1 / first.n), float(first.n - 1)
+    elif len(numbers) == len(given):
+        raw, df = welch_error(first, reported(given, "a stated side"))
+    else:
+        counts = Counter(round(value / resolution) if resolution else value for value in given)
+        weight = math.hypot(*counts.values()) / len(given)  # √Σw², which is 1/√n for equal ones
+        raw = math.hypot(standard_error(first), reported(numbers.values()).std * weight)
+        df = float(min(first.n, len(numbers)) - 1)
+    error, remark = steady_error(raw, rounding(*values, *given), first.n)
+    return StatedDifference(mean, around(mean, error, df), len(numbers), remark)
 
 
 def welch_error(a: Reported, b: Reported) -> tuple[float, float]:

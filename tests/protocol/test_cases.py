@@ -9,7 +9,7 @@ import pytest
 from fa_registry.protocol.cases import BY_HAND, NO_CONTROL, Case, SeedGroup, shortened
 from fa_registry.protocol.grouping import frozen_controls
 from fa_registry.records import Reading
-from fa_registry.statistics import paired_difference
+from fa_registry.statistics import paired_difference, t_interval, welch
 from tests.builders import frozen, measurements, over_seeds, record
 
 
@@ -90,7 +90,39 @@ def test_a_frozen_accuracy_given_by_hand_stands_in_and_is_named():
     runs[1] = given(runs[1], Reading(0.7))
     found = margins(runs)
     assert (found.mean, found.seeds) == (15.0, (1, 2))
-    assert found.notes == (f"the frozen accuracy of seed 2 was {BY_HAND}",)
+    assert found.notes == (f"the frozen accuracy of seed 2 was {BY_HAND}",) and found.stated
+
+
+def test_a_stated_frozen_accuracy_is_not_paired():
+    accuracies, stated = {1: 0.90, 2: 0.93, 3: 0.88}, {1: 0.86, 2: 0.87, 3: 0.85}
+    found = margins([given(run, Reading(stated[run.spec.seed])) for run in over_seeds(accuracies, {})])
+    expected = welch(accuracies.values(), stated.values()).interval
+    assert found.mean == pytest.approx(100 * 0.13 / 3)
+    assert found.interval == pytest.approx((100 * expected.low, 100 * expected.high))
+    assert not margins(over_seeds(accuracies, stated)).stated
+
+
+@pytest.mark.parametrize("figures", [(0.5, 0.5, 0.5), (0.5, 0.5001, 0.4999)])
+def test_one_stated_number_for_all_seeds_is_one_draw(figures):
+    """Twice as wide as if it were the control of each seed: √(n + 1). Digits below a test sample make no second draw."""
+    runs = over_seeds({1: 0.90, 2: 0.93, 3: 0.88}, {})
+    runs = [given(run, Reading(figure)) for run, figure in zip(runs, figures, strict=True)]
+    runs = [_with_test_samples(run, 360) for run in runs]
+    (low, high), alone = margins(runs).interval, t_interval([90, 93, 88])
+    assert high - low == pytest.approx(2 * (alone.high - alone.low))
+
+
+def test_one_stated_figure_among_measured_ones_makes_all_of_them_a_sample():
+    runs = over_seeds({1: 0.90, 2: 0.93, 3: 0.88}, {1: 0.86, 2: 0.87})
+    runs[2] = given(runs[2], Reading(0.85))
+    found, expected = margins(runs), welch([0.90, 0.93, 0.88], [0.86, 0.87, 0.85]).interval
+    assert found.stated and found.interval == pytest.approx((100 * expected.low, 100 * expected.high))
+
+
+def _with_test_samples(run, count):
+    return dataclasses.replace(
+        run, measurements=dataclasses.replace(run.measurements, conventions={"test_samples": count})
+    )
 
 
 def test_a_trained_control_comes_before_one_given_by_hand():

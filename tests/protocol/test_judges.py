@@ -50,10 +50,39 @@ def test_exactly_two_points_above_frozen_clears_although_binary_fractions_say_le
 def test_a_frozen_accuracy_given_by_hand_is_used_and_said_to_be_so(edition):
     run = given(record(measured=measurements(accuracy=0.9)), Reading(0.5))
     finding = next(one for one in judge(run, None, edition).findings if one.rule in ("D3", "d"))
-    assert finding.outcome == ("warn" if edition is OURS else "pass")
-    assert "given when the run was adopted, not measured here" in finding.sentence
-    assert finding.reference_run_id == ""
-    assert "adopted" not in judge(run, frozen(), edition).findings[2].sentence
+    assert (finding.outcome, finding.state) == ("warn", "PROVISIONAL" if edition is OURS else "STATED")
+    assert "stated by the author when the run was adopted, not measured here" in finding.sentence
+    assert (finding.reference_run_id, finding.stated) == ("", True)
+    beside = judge(run, frozen(), edition).findings
+    assert "stated" not in beside[2].sentence and not any(one.stated for one in beside)
+
+
+@pytest.mark.parametrize("edition", [PUBLISHED, load_edition("2026-04"), OURS], ids=lambda edition: edition.name)
+@pytest.mark.parametrize("stated", [(0.5,) * 3, (0.50, 0.52, 0.48)], ids=["one number", "three numbers"])
+def test_nothing_passes_against_a_stated_figure(edition, stated):
+    runs = over_seeds({1: 0.90, 2: 0.91, 3: 0.89}, {})
+    audits = judge_all([given(run, Reading(one)) for run, one in zip(runs, stated, strict=True)], edition)
+    for audit in audits:
+        finding = next(one for one in audit.findings if one.rule in ("D3", "d"))
+        assert (finding.outcome, finding.state, finding.stated) == ("warn", "STATED", True)
+        assert audit.verdict.label == f"WARN({finding.rule} stated)"
+
+
+@pytest.mark.parametrize("edition", [PUBLISHED, load_edition("2026-04"), OURS], ids=lambda edition: edition.name)
+def test_what_fails_against_a_stated_figure_fails(edition):
+    runs = [given(run, Reading(0.95)) for run in over_seeds({1: 0.90, 2: 0.91, 3: 0.89}, {})]
+    for audit in judge_all(runs, edition):
+        finding = next(one for one in audit.findings if one.rule in ("D3", "d"))
+        assert (finding.outcome, finding.state, finding.stated) == ("fail", "UNDERCUT", True)
+        assert "stated by the author" in finding.sentence
+
+
+def test_one_stated_figure_in_the_group_keeps_every_seed_from_passing():
+    runs = over_seeds({1: 0.90, 2: 0.91, 3: 0.89}, {1: 0.5, 2: 0.51})
+    runs[2] = given(runs[2], Reading(0.5))
+    audits = [audit for audit in judge_all(runs, OURS) if audit.record.spec.control == "none"]
+    assert {(one.findings[2].state, one.findings[2].stated) for one in audits} == {("STATED", True)}
+    assert [one.findings[2].reference_run_id for one in audits] == ["f1", "f2", ""]
 
 
 def test_a_control_is_not_judged_against_itself():

@@ -16,6 +16,7 @@ from fa_registry.statistics import (
     interval,
     paired_difference,
     reported,
+    stated_difference,
     summary,
     t_interval,
     tost,
@@ -68,6 +69,37 @@ def test_welch_at_three_values_of_equal_spread_errs_to_the_safe_side():
     pairs = zip(draws(3, shift=0.03, stream=4), draws(3, stream=5), strict=True)
     found = coverage((welch(a, b).interval for a, b in pairs), 0.03)
     assert found == pytest.approx(0.9656, abs=0.01), f"coverage {found:.4f} at seed {SEED}"
+
+
+@pytest.mark.parametrize(("n", "paired"), [(2, 0.9138), (3, 0.8356), (5, 0.6797), (10, 0.4876)])
+def test_one_stated_number_is_one_draw_and_no_control_of_every_seed(n, paired):
+    """The number is drawn like the values; exact: t at n − 1 degrees, narrower by √(n + 1) where it is taken for a pair."""
+    stated = [number for (number,) in draws(1, stream=8)]
+    ours = draws(n, shift=0.03, stream=9)
+    found = coverage((stated_difference(a, [b] * n).interval for a, b in zip(ours, stated, strict=True)), 0.03)
+    assert_near_95(found)
+    before = (
+        paired_difference(dict(enumerate(a)), dict.fromkeys(range(n), b)).interval
+        for a, b in zip(ours, stated, strict=True)
+    )
+    assert coverage(before, 0.03) == pytest.approx(paired, abs=0.025)
+
+
+@pytest.mark.parametrize(("n", "numbers"), [(2, 2), (3, 2), (3, 3), (5, 5), (10, 2), (10, 3)])
+def test_stated_numbers_are_a_sample_of_their_own(n, numbers):
+    """Fewer numbers than seeds: the last stands for all the rest, as an author does who has not run every control."""
+    stated = draws(numbers, stream=10)
+    pairs = zip(draws(n, shift=0.03, stream=9), ([*b, *b[-1:] * (n - numbers)] for b in stated), strict=True)
+    found = coverage((stated_difference(a, b).interval for a, b in pairs), 0.03)
+    assert found >= 0.935, f"coverage {found:.4f} at seed {SEED}"
+
+
+@pytest.mark.parametrize("n", [3, 10])
+def test_stated_numbers_of_a_real_test_set_collide_and_are_covered_all_the_same(n):
+    """Accuracies of 360 samples: what is the same number by chance counts as one."""
+    ours, stated = ([[round(one * 360) / 360 for one in row] for row in draws(n, stream=stream)] for stream in (11, 12))
+    found = coverage((stated_difference(a, b, 1 / 360).interval for a, b in zip(ours, stated, strict=True)), 0.0)
+    assert found >= 0.935, f"coverage {found:.4f} at seed {SEED}"
 
 
 @pytest.mark.parametrize("n", SIZES)

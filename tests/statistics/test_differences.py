@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fa_registry.statistics import compare, excludes, paired_difference, welch
+from fa_registry.statistics import compare, excludes, paired_difference, stated_difference, t_interval, welch
 
 A, B = {0: 0.91, 1: 0.94, 2: 0.90, 3: 0.95}, {0: 0.88, 1: 0.90, 2: 0.89, 3: 0.90}
 SAMPLES = st.lists(st.integers(-1000, 1000).map(lambda count: count / 360), min_size=2, max_size=8)
@@ -170,3 +170,36 @@ def test_one_seed_is_provisional_however_large_the_difference(b):
 def test_a_comparison_with_a_broken_side_is_refused(b):
     with pytest.raises(ValueError, match="side b"):
         compare({1: 0.9}, b)
+
+
+def test_stated_numbers_that_differ_are_welchs():
+    found, expected = stated_difference(A.values(), B.values()), welch(A.values(), [0.88, 0.90, 0.89, 0.90])
+    again = stated_difference([0.91, 0.94, 0.90], [0.88, 0.905, 0.89])
+    same = welch([0.91, 0.94, 0.90], [0.88, 0.905, 0.89])
+    assert (again.mean, again.draws) == (pytest.approx(same.mean), 3)
+    assert (again.interval.low, again.interval.high) == pytest.approx((same.interval.low, same.interval.high))
+    assert found.draws == 3 and found.interval.low < expected.interval.low  # 0.90 twice is one number
+
+
+def test_one_stated_number_is_a_further_value_by_hand():
+    """1, 2, 3 against 0: s = 1, √(1 + 1/3) = 1.1547, t at 2 degrees = 4.30265."""
+    found = stated_difference([1, 2, 3], [0, 0, 0])
+    assert (found.mean, found.draws, found.interval.high) == (2.0, 1, pytest.approx(2 + 4.302653 * 1.154701))
+    assert stated_difference([1, 2, 3], [0]).interval == found.interval
+    alone = t_interval([1, 2, 3])
+    assert found.interval.high - found.interval.low == pytest.approx(2 * (alone.high - alone.low))  # √(n + 1)
+
+
+def test_stated_numbers_less_than_a_sample_apart_are_one():
+    """A last digit that no test set has makes no second draw."""
+    values, figures = [0.90, 0.93, 0.88], [0.7000, 0.7001, 0.7002]
+    assert stated_difference(values, figures).draws == 3
+    found = stated_difference(values, figures, resolution=1 / 360)
+    assert found.draws == 1 and found.interval.low < stated_difference(values, figures).interval.low
+
+
+def test_one_value_against_a_stated_number_has_no_interval():
+    found = stated_difference([0.9], [0.7, 0.8])
+    assert (found.mean, found.interval) == (pytest.approx(0.15), None) and "provisional" in found.remark
+    with pytest.raises(ValueError, match="a stated side takes finite values"):
+        stated_difference([0.9, 0.8], [math.nan])
