@@ -14,7 +14,7 @@ from fa_registry.reporting.claims_depth import depth_claims
 from fa_registry.reporting.claims_gamma import gamma_claims
 from fa_registry.reporting.claims_reference import reference_claims
 from fa_registry.reporting.claims_states import state_claims
-from fa_registry.reporting.claims_words import claim, passes
+from fa_registry.reporting.claims_words import by_author, claim, passes
 from fa_registry.reporting.exclusions import exclusion_claim
 from fa_registry.reporting.parts import Claim
 
@@ -108,6 +108,7 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         for finding in run.findings:
             if finding.outcome == "waived":
                 seen = f"{finding.rule} {finding.title}{f' ({finding.state})' if finding.state else ''}"
-                waived.setdefault((seen, finding.detail), []).append(run)
+                detail = finding.detail + by_author([run], (finding.quantity,))
+                waived.setdefault((seen, detail), []).append(run)
     for (seen, detail), touched in waived.items():
         yield claim("open", f"{seen} is not counted in the verdict, but not refuted: {detail}", runs, touched)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from fa_registry.records import Finding, RunAudit
-from fa_registry.reporting.claims_words import claim, finding_with, with_state
+from fa_registry.reporting.claims_words import by_author, claim, finding_with, with_state
 from fa_registry.reporting.filters import between, compact, num, pp
 from fa_registry.reporting.parts import Claim
 from fa_registry.reporting.quantities import SUBJECTS
@@ -20,14 +20,18 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """What the comparison with the frozen control allows to say."""
     undercut = with_state(runs, "UNDERCUT", quantities=DEPTH)
     if undercut:
-        yield claim("not", _undercut(undercut[0]) + _interval(undercut), runs, undercut)
+        yield claim("not", _undercut(undercut[0]) + _interval(undercut) + by_author(undercut, DEPTH), runs, undercut)
     clears = [run for run in with_state(runs, "CLEARS", quantities=DEPTH) if _over_seeds(run) and _is_whole(run)]
     if clears:
         yield claim("may", f"The trained blocks beat frozen random ones{_interval(clears)}", runs, clears)
+    stated = with_state(runs, "STATED", quantities=DEPTH)
+    if stated:
+        yield claim("open", _stated(finding_with(stated[0], "STATED", quantities=DEPTH)), runs, stated)
     for state, what in (("UNDECIDED", _undecided), ("PROVISIONAL", _provisional)):
         touched = with_state(runs, state, quantities=DEPTH)
         if touched:
-            yield claim("open", what(finding_with(touched[0], state, quantities=DEPTH)), runs, touched)
+            words = what(finding_with(touched[0], state, quantities=DEPTH)) + by_author(touched, DEPTH)
+            yield claim("open", words, runs, touched)
 
 
 def seeds_needed(finding: Finding) -> int | None:
@@ -78,7 +82,9 @@ def _interval(runs: Sequence[RunAudit]) -> str:
 
 def _undecided(finding: Finding) -> str:
     needed = seeds_needed(finding)
-    if needed is None:
+    if finding.stated:  # more seeds do not narrow what one stated number leaves open
+        how = "Frozen controls trained here, one a seed, would pair it"
+    elif needed is None:
         how = f"At this mean and spread not even {num(MOST_SEEDS)} seeds would decide it: the mean lies too near the limit"
     else:
         how = f"More seeds would decide it: at this mean and spread about {needed} would put it on one side"
@@ -86,6 +92,20 @@ def _undecided(finding: Finding) -> str:
         f"Whether the trained blocks beat frozen random ones is undecided: the margin is {pp(finding.observed.value)}, and "
         f"its 95 % interval, {between(finding.interval, 'pp')} over {finding.seeds} seeds, holds the limit of "
         f"{compact(finding.threshold)} pp. {how}"
+    )
+
+
+def _stated(finding: Finding) -> str:
+    """Above a figure that nobody here measured: it opens a question and settles none."""
+    seen = (
+        f"by {pp(finding.observed.value)}, 95 % interval {between(finding.interval, 'pp')} over {finding.seeds} seeds, "
+        "not paired by seed"
+        if finding.interval
+        else f"by what {finding.rule} asks for, each seed judged by itself"
+    )
+    return (
+        f"The trained blocks stand above a frozen accuracy stated by the author, {seen}: that they beat frozen random ones is "
+        "not shown. A frozen control of the same setting, trained here for each seed, would decide it"
     )
 
 

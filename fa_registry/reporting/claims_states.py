@@ -18,7 +18,7 @@ COLLAPSE = "; aggregation collapse: "  # how rule D4 appends its guard's words
 ELSEWHERE = {  # subject → states that the other modules of claims speak of
     "scale": (EXPLODED,),
     "reference": ("AT FLOOR", "CONVERGED", "NOISY"),
-    "depth": ("UNDERCUT", "UNDECIDED", "PROVISIONAL"),
+    "depth": ("UNDERCUT", "UNDECIDED", "PROVISIONAL", "STATED"),
     "gamma_null_p": ("SPECIFIC", "NOT SPECIFIC"),
 }
 

@@ -27,6 +27,12 @@ def passes(run: RunAudit) -> bool:
     return run.verdict.outcome == "pass" and not any(one.gating and one.outcome == "waived" for one in run.findings)
 
 
+def by_author(runs: Iterable[RunAudit], quantities: Sequence[str]) -> str:
+    """How a claim ends that rests on a figure which nobody here measured; empty where none does."""
+    stated = any(one.stated and one.quantity in quantities for run in runs for one in run.findings)
+    return "; the frozen accuracy is stated by the author, not measured here" if stated else ""
+
+
 def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str] = ()) -> list[RunAudit]:
     """The runs of which a finding has one of the states; quantities: only findings about these, if any are given."""
     return [run for run in runs if finding_with(run, *states, quantities=quantities)]

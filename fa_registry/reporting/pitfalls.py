@@ -22,7 +22,7 @@ QUESTIONS: tuple[Question, ...] = (  # in the order of protocol.md, numbered fro
     ("a Γ of 1.0, or any, where the feedback was not saved", "FA007", pitfalls_credit.saved_feedback),
     ("per-sample and mean-reduced gradients confused", "FA008", pitfalls_figures.per_sample_gradients),
     ("accuracy of the eval batch instead of the test set", "", pitfalls_figures.accuracy_of_test_set),
-    ("frozen control of another setting", "", pitfalls_design.own_control),
+    ("frozen control of another setting, or stated by hand", "", pitfalls_design.own_control),
     ("seeds chosen after the fact or differing between methods", "", pitfalls_design.same_seeds),
     ("BatchNorm or dropout in training mode while measuring", "", pitfalls_figures.eval_mode),
 )

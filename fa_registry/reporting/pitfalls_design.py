@@ -13,7 +13,7 @@ SHOWN = 5
 
 
 def own_control(asked: Asked) -> Said:
-    """10: the frozen control is of the same setting, seed and data."""
+    """10: the frozen control is of the same setting, seed and data, and was measured here."""
     control = asked.sources.frozen.runs.get(asked.run.frozen_run_id)
     if control is not None:
         differing = list(_differing(asked.run.record, control))
@@ -23,7 +23,7 @@ def own_control(asked: Asked) -> Said:
     if asked.run.frozen_run_id:
         return UNKNOWN, f"the frozen control {asked.run.frozen_run_id[:8]} is not part of this report"
     if asked.scalar(GIVEN).value is not None:
-        return UNKNOWN, "the frozen accuracy was given when the run was adopted: its setting is not recorded"
+        return VIOLATED, "the frozen accuracy is stated by the author: its setting, seed and data are not recorded"
     return UNKNOWN, NO_CONTROL
 
 

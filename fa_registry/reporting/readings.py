@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from fa_registry.reporting.rows import IntegrityRow, SeedRow
 from fa_registry.statistics import summary
 
 GIVEN = "frozen_accuracy"  # of a run that was adopted together with the accuracy of its owner's own control
+BY_AUTHOR = "the frozen accuracy is stated by the author: not paired by seed"
 NO_CONTROL = "no frozen control of the same setting and seed"
 
 
@@ -106,9 +108,21 @@ def estimate(kind: str, values: Iterable[SeedValue]) -> Estimate:
 
 
 def over_seeds(rows: Iterable[SeedRow], pick: Callable[[SeedRow], Number]) -> Estimate:
-    """The estimate of one headline column over seeds."""
-    picked = [SeedValue(row.seed, pick(row)) for row in rows]
-    return estimate(picked[0].number.kind if picked else "num", picked)
+    """The estimate of one headline column over seeds; without an interval where it rests on a stated frozen accuracy.
+
+    What somebody stated is no control of a seed: the interval of the margin is that of the rule that judges it.
+    """
+    given = tuple(rows)
+    picked = [SeedValue(row.seed, pick(row)) for row in given]
+    found = estimate(picked[0].number.kind if picked else "num", picked)
+    if found.low.value is None or not any(pick(row) in (row.frozen, row.margin) and _stated(row) for row in given):
+        return found
+    return dataclasses.replace(found, low=Reading(None, BY_AUTHOR), high=Reading(None, BY_AUTHOR))
+
+
+def _stated(row: SeedRow) -> bool:
+    """Whether its frozen accuracy is a figure of the run itself: no control gave it."""
+    return row.frozen.reading.value is not None and row.frozen.run_ids == (row.run_id,)
 
 
 def integrity_row(record: RunRecord) -> IntegrityRow:

@@ -119,3 +119,23 @@ def test_an_undercut_margin_is_walked_back(said):
     assert kind == "not" and "not shown to beat frozen random ones" in text and "over 3 seeds, the limit 2 pp" in text
     ((kind, text),) = said(a_finding("d", quantity="accuracy", state="UNDERCUT", threshold=2.0))
     assert kind == "not" and "interval" not in text
+
+
+def test_what_rests_on_a_stated_figure_says_so_and_may_not_be_claimed(said):
+    ((kind, text),) = said(margin([8.0, 9.0, 10.0], outcome="warn", state="STATED", stated=True))
+    assert kind == "open"
+    assert text.startswith(
+        "The trained blocks stand above a frozen accuracy stated by the author, by +9.0\u00a0pp, 95 % interval"
+    )
+    ((kind, text),) = said(a_finding("D3", quantity="accuracy", outcome="warn", state="STATED", stated=True))
+    assert kind == "open" and "by what D3 asks for, each seed judged by itself" in text
+
+
+@pytest.mark.parametrize("state", ["UNDERCUT", "UNDECIDED", "PROVISIONAL"])
+def test_every_claim_about_a_stated_figure_says_so_and_no_other_does(said, state):
+    outcome = "fail" if state == "UNDERCUT" else "warn"
+    ((_, stated),) = said(margin([1.0, 4.0, 5.5], outcome=outcome, state=state, stated=True))
+    ((_, measured),) = said(margin([1.0, 4.0, 5.5], outcome=outcome, state=state))
+    assert "the frozen accuracy is stated by the author, not measured here" in stated
+    assert "stated" not in measured
+    assert "More seeds would decide it" not in stated

@@ -32,7 +32,8 @@ def test_without_a_control_nothing_is_known(rich):
     alone = dataclasses.replace(run, frozen_run_id="")
     assert questions.own_control(asked(rich, alone)) == ("unknown", "no frozen control of the same setting and seed")
     given = changed(alone, scalars={"frozen_accuracy": 0.3})
-    assert "given when the run was adopted" in questions.own_control(asked(rich, given))[1]
+    outcome, evidence = questions.own_control(asked(rich, given))
+    assert outcome == "violated" and evidence.startswith("the frozen accuracy is stated by the author")
     elsewhere = dataclasses.replace(run, frozen_run_id="0" * 32)
     assert "not part of this report" in questions.own_control(asked(rich, elsewhere))[1]
 

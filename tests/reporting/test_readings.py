@@ -9,8 +9,9 @@ import pytest
 
 from fa_registry.records import Reading
 from fa_registry.reporting.parts import Number, SeedValue
-from fa_registry.reporting.readings import Frozen, estimate, last_site, scalar, seed_row
+from fa_registry.reporting.readings import BY_AUTHOR, Frozen, estimate, last_site, over_seeds, scalar, seed_row
 from fa_registry.statistics import summary
+from tests.reporting.asking import changed
 
 
 def values(*readings):
@@ -67,3 +68,15 @@ def test_one_value_that_is_not_finite_leaves_no_mean():
 )
 def test_without_an_interval_there_is_a_reason(readings, reason):
     assert estimate("pct", values(*readings)).low == Reading(None, reason)
+
+
+def test_a_stated_frozen_accuracy_has_no_interval_that_is_paired_by_seed(report):
+    runs = [run for run in report.runs if run.record.spec.method == "dfa" and run.record.spec.control == "none"][:2]
+    rows = [seed_row(run, Frozen.of(report)) for run in runs]
+    assert over_seeds(rows, lambda row: row.margin).low.value is not None
+    alone = [dataclasses.replace(changed(run, scalars={"frozen_accuracy": 0.3}), frozen_run_id="") for run in runs]
+    stated = [rows[0], seed_row(alone[1], Frozen.of(report))]
+    for pick in (lambda row: row.margin, lambda row: row.frozen):
+        found = over_seeds(stated, pick)
+        assert found.mean.reading.value is not None and found.low.reason == BY_AUTHOR == found.high.reason
+    assert over_seeds(stated, lambda row: row.accuracy).low.value is not None
