@@ -52,6 +52,7 @@ class ResNet(Network):
 class SmallResNet(Architecture):
     card = ArchitectureCard(
         name="small_resnet",
+        version=2,  # published names and initial distributions
         line="3×3 convolution, BN, ReLU → L post-activation basic blocks (no stride) → global average pool → Linear",
         options={
             "width": Option(64, "channels of the stream", least=1),

@@ -107,6 +107,7 @@ class VisionTransformer(Network):
 class VitMini(Architecture):
     card = ArchitectureCard(
         name="vit_mini",
+        version=2,  # published names and initial distributions
         line="patches → class token, positions → L pre-LN transformer blocks → LN → class token → Linear",
         options={
             "d_hidden": Option(128, "width D of a token", least=1),

@@ -25,6 +25,7 @@ EXACT = "the credit is exact by construction here, whatever the feedback"
 class GammaNull(Diagnostic):
     card = DiagnosticCard(
         name="gamma_null",
+        version=2,  # 99 draws where they are cheap
         symbol="Γ_l under fresh B",
         line=f"Γ_l under fresh draws of the feedback state ({CHEAP_DRAWS} where a draw costs a matrix product a site, "
         f"{COSTLY_DRAWS} where it passes through the network): mean, standard deviation (ddof 1), and the rank p-value "

@@ -32,6 +32,7 @@ class BlockFeedbackAlignment(Method):
         feedback="B_l (D, D) with independent entries N(0, 1/D), fixed",
         properties=("feedback_fixed", "block_jacobian_gives_bp"),
         credit_scale="mean",
+        version=2,  # ε acts in the scale of the source
         credit_scale_source="arXiv 2606.21126's code starts from g_L of the mean cross entropy and normalises what follows from it",
     )
 
