@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from benchmarks import architectures, methods, precision, toy_lq
+from benchmarks import architectures, differences, methods, precision, toy_lq
 from benchmarks.tables import inserted
 
-PAGES = [architectures, methods, precision, toy_lq]
+PAGES = [architectures, differences, methods, precision, toy_lq]
 DIGIT = re.compile(r"(?<=\d\.\d)\d")
 
 
