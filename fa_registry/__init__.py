@@ -7,6 +7,7 @@ from typing import Any
 
 __all__ = [
     "AuditReport",
+    "EvidenceWarning",
     "FAProtocol",
     "Finding",
     "Measurements",
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "EvidenceWarning": "fa_registry.errors",
     "FAProtocol": "fa_registry.api",
     "RegistryError": "fa_registry.errors",
     "adapt": "fa_registry.architectures",

@@ -9,12 +9,18 @@ RegistryError
 ├── PluginError                 exit 2: a plugin is registered twice or is not what its family asks for
 ├── IntegrityError              exit 3: a file is not the one that was recorded
 └── Interrupted                 exit 130: stopped on request, resumable
+
+And the one warning, a UserWarning: EvidenceWarning, a result that rests on less than it should; it says on what.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+
+
+class EvidenceWarning(UserWarning):
+    """A figure was computed as asked, but rests on less evidence than it should. Never raised by this package itself."""
 
 
 class RegistryError(Exception):

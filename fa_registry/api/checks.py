@@ -1,9 +1,13 @@
-"""What FAProtocol and diagnose are given, checked before anything is measured: every problem of a call is named at once."""
+"""What FAProtocol and diagnose are given, checked before anything is measured: every problem of a call is named at once.
+
+What can be measured, but tells less than a reader would take it to tell, is no problem but a warning.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
@@ -14,23 +18,29 @@ from torch import Tensor, nn
 from fa_registry.architectures import Adapted, adapt
 from fa_registry.architectures.base import Network
 from fa_registry.diagnostics import evaluating
-from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.errors import EvidenceWarning, InvalidFields, UsageError
 
 Batch = tuple[Tensor, Tensor]
 
 
 class Checks:
-    """Collects the problems of one call; `finish` raises them together. subject: whom the error speaks for."""
+    """Collects the problems of one call, raised together by `finish`, and its doubts. subject: whom the error speaks for."""
 
     def __init__(self, subject: str):
         self.subject = subject
         self.problems: list[str] = []
+        self.doubts: list[str] = []
         self.cause: Exception | None = None
 
     def finish(self) -> None:
-        """Raise InvalidFields if anything was wrong, from the exception behind one of the problems if there is one."""
+        """Raise InvalidFields if anything was wrong, from the exception behind one of the problems if there is one.
+
+        Else warn of the doubts, in the name of the line that called the public function which calls this.
+        """
         if self.problems:
             raise InvalidFields(self.subject, list(dict.fromkeys(self.problems))) from self.cause
+        for doubt in self.doubts:
+            warnings.warn(f"{self.subject}: {doubt}", EvidenceWarning, stacklevel=3)
 
     def network(self, model: Any) -> nn.Module | None:
         """`model` as something whose sites can be observed; None where it is not."""
@@ -91,12 +101,14 @@ class Checks:
             self._range(y, classes, names[1])
 
     def classes(self, labels: Iterable[Tensor], name: str) -> None:
-        """The labels of all batches together are of two classes at least; what is no label was named already."""
-        kinds = {kind for one in labels if _are_labels(one) for kind in one.unique().tolist()}
-        if len(kinds) == 1:
-            self.problems.append(
-                f"{name}: expected labels of at least two classes, found {next(iter(kinds))} alone: "
-                "the gradient of one class is no reference"
+        """Doubts about the labels of all batches together; what is no label was named already."""
+        given = [one for one in labels if _are_labels(one)]
+        kinds = {kind for one in given for kind in one.unique().tolist()}
+        if sum(map(len, given)) == 1:
+            self.doubts.append(f"{name}: one sample alone: every median is that sample's own figure")
+        elif len(kinds) == 1:
+            self.doubts.append(
+                f"{name}: labels of one class alone, {next(iter(kinds))}: the gradient of one class is a poor reference"
             )
 
     def batches(self, eval_batches: Any) -> dict[int, Batch]:

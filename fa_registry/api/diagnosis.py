@@ -1,10 +1,11 @@
-"""diagnose: the four-diagnostic entry point of the published code, kept by name, judged by edition 2026-04."""
+"""diagnose: the four-diagnostic entry point of the published code, kept by name, judged by the first release of 2026-04."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from string import Formatter
 from typing import Any
 
 import torch
@@ -18,15 +19,31 @@ from fa_registry.diagnostics.stability import BATCHES, mean_pairwise_cosine
 from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.records import Measurements, Reading, RunAudit
 
-EDITION = "2026-04"
+EDITION = "2026-04:first-release"  # max ‖h_l‖ / ‖h_0‖ > 50: growth of the whole stream, as the published report has it
+# What a rule judges, as the report speaks of it: (flag, quantities, what the verdict says where it fires).
+FLAGS = (
+    ("residual_exploded", ("growth", "h_norm"), "residual stream exploded"),
+    ("reference_at_floor", ("g_norm", "g_norm_mean_ce"), "BP reference at floor"),
+    ("stability_high", ("stability_mid",), "cross-batch stability high"),
+    ("below_frozen", ("accuracy", "margin_pp"), "frozen baseline not beaten"),
+)
+LINES = (  # flag, and what str() prints of it
+    ("residual_exploded", "residual stream", "‖h_0‖ {first:.4g}, max ‖h_l‖ {largest:.4g}"),
+    ("reference_at_floor", "BP reference", "‖g_L‖ {reference:.4g}"),
+    ("stability_high", "cross-batch stability", "{stability:.3f} at site {layer}"),
+    ("below_frozen", "frozen baseline", "{headline:.4f} against {frozen:.4f}"),
+)
 
 
 @dataclass(frozen=True)
 class DiagnosisReport:
     """What four diagnostics say of one model. What is None has its reason among the `remarks`.
 
-    residual_norms: median ‖h_l‖, l = 0..L. bp_grad_norms: median ‖g_l‖ of the mean cross entropy over the first batch.
+    residual_norms: ‖h_l‖, l = 0..L. bp_grad_norms: ‖g_l‖ of the mean cross entropy over the first batch. Both are lower medians
+    over its samples (torch.median), as published; the registry's own medians are midpoints.
     cross_batch_stability: mean pairwise cosine, over the batches, of the mean gradient at site `stability_layer` = ⌊L/2⌋.
+    thresholds: flag → the limit of its rule, as the rule has it: ratio, norm, cosine, percentage points. flags: flag → whether
+    it fires, None where that could not be judged or was left out; each is a property of its own too.
     remarks: what is missing or was found, in sentences; notes: the caller's own.
     """
 
@@ -41,10 +58,57 @@ class DiagnosisReport:
     edition: str
     notes: str = ""
     remarks: tuple[str, ...] = ()
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    flags: Mapping[str, bool | None] = field(default_factory=dict)
+
+    @property
+    def residual_exploded(self) -> bool | None:
+        """Whether the stream outgrew its limit: over the whole stream by default, in one block by `2026-04` and later."""
+        return self.flags.get("residual_exploded")
+
+    @property
+    def reference_at_floor(self) -> bool | None:
+        """Whether ‖g_L‖ lies below its floor."""
+        return self.flags.get("reference_at_floor")
+
+    @property
+    def stability_high(self) -> bool | None:
+        """Whether the batches' gradients point the same way."""
+        return self.flags.get("stability_high")
+
+    @property
+    def below_frozen(self) -> bool | None:
+        """Whether the accuracy is less than the frozen baseline and its margin; None without a frozen accuracy."""
+        return self.flags.get("below_frozen")
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values."""
         return jsonio.encode(self)
+
+    def __str__(self) -> str:
+        """The verdict, a line for each diagnostic, and one for every remark."""
+        name = f"{self.method_name}: " if self.method_name else ""
+        lines = [f"{name}{self.verdict}", *(f"  {line}" for line in self._lines())]
+        return "\n".join(
+            [*lines, *(f"  note: {one}" for one in (*self.remarks, *([self.notes] if self.notes else [])))]
+        )
+
+    def _lines(self) -> Iterator[str]:
+        norms = [norm for norm in self.residual_norms if norm is not None]
+        figures = {
+            "largest": max(norms) if len(norms) == len(self.residual_norms) else None,
+            "first": self.residual_norms[0],
+            "reference": self.bp_grad_norms[-1],
+            "stability": self.cross_batch_stability,
+            "layer": self.stability_layer,
+            "headline": self.headline_acc,
+            "frozen": self.frozen_baseline_acc,
+        }
+        for flag, title, words in LINES:
+            state = {True: "FIRES", False: "ok", None: "not judged"}[self.flags.get(flag)]
+            used = [name for _, name, _, _ in Formatter().parse(words) if name]
+            known = all(figures[name] is not None for name in used)
+            yield f"{title}: {state}" + (f", {words.format(**figures)}" if known else "")
 
 
 def diagnose(
@@ -60,13 +124,17 @@ def diagnose(
     """Residual growth, reference floor, cross-batch stability and frozen baseline of one trained model.
 
     model: as FAProtocol takes it. eval_batches: disjoint batches (x, y), 8 of 128 as published; norms are of the first.
-    Accuracies are fractions of a whole test set. edition: a name or a .toml to judge by. InvalidFields names all that is wrong.
-    Source: the four-diagnostic release before arXiv 2606.21126.
+    Accuracies are fractions of a whole test set. edition: a name or a .toml to judge by; by default the rule of the published
+    report, growth of the whole stream, max ‖h_l‖ / ‖h_0‖ > 50; `2026-04` judges growth block by block.
+    The verdict is `trustworthy`, or `needs walk-back: ` and what fires, in words: `residual stream exploded`; in an edition of
+    other labels it is that edition's. One sample, or labels of one class in all batches, are measured with an EvidenceWarning.
+    InvalidFields names all that is wrong otherwise. Source: the four-diagnostic release before arXiv 2606.21126.
     """
     rules, left_out = load_edition(edition), []
     if frozen_baseline_acc is None:
         rules, left_out = _without_reference(rules)
-    network, batches = _checked(model, eval_batches, headline_acc, frozen_baseline_acc)
+    checks, network, batches = _checked(model, eval_batches, headline_acc, frozen_baseline_acc)
+    checks.finish()
     first = observed(network, *batches[0], "diagnose")
     layer = (first.sites - 1) // 2
     stability = _stability(network, batches, first, layer)
@@ -80,24 +148,50 @@ def diagnose(
         bp_grad_norms=_values(measurements, "g_norm_mean_ce"),
         stability_layer=layer,
         cross_batch_stability=stability.value,
-        verdict=audit.verdict.label,
+        verdict=_in_words(audit, rules),
         edition=rules.name,
         notes=notes,
         remarks=(*_remarks(batches, stability, measurements, audit), *left_out),
+        thresholds={flag: rule.threshold for rule in rules.rules for flag, *_ in _flag_of(rule.quantity)},
+        flags=_flags(audit),
     )
+
+
+def _flag_of(*quantities: str) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    return (one for one in FLAGS if set(one[1]) & set(quantities))
+
+
+def _flags(audit: RunAudit) -> dict[str, bool | None]:
+    """Every flag; None for what no rule of the edition asks for, or what it could not decide."""
+    fires = {"fail": True, "pass": False}
+    found: dict[str, bool | None] = {flag: None for flag, *_ in FLAGS}
+    for finding in audit.findings:
+        for flag, *_ in _flag_of(finding.quantity):
+            found[flag] = fires.get(finding.outcome)
+    return found
+
+
+def _in_words(audit: RunAudit, edition: Edition) -> str:
+    """The verdict's label; with what fires in words where the edition lists its flags after a colon."""
+    word = edition.labels.get("fail", "")
+    if audit.verdict.outcome != "fail" or not word.endswith(":"):
+        return audit.verdict.label
+    fired = [finding for finding in audit.findings if finding.gating and finding.outcome == "fail"]
+    words = ["".join(words for *_, words in _flag_of(finding.quantity)) or finding.title for finding in fired]
+    return f"{word} {'; '.join(dict.fromkeys(words))}"
 
 
 def _checked(
     model: nn.Module, eval_batches: Iterable[tuple[Tensor, Tensor]], headline: float | None, frozen: float | None
-) -> tuple[nn.Module, list[Batch]]:
+) -> tuple[Checks, nn.Module | None, list[Batch]]:
+    """The call's checks, not yet finished: their warnings speak for the line that called `diagnose`."""
     checks = Checks("diagnose")
     checks.fractions(headline_acc=headline, frozen_baseline_acc=frozen)
     network, given = checks.network(model), checks.batches(eval_batches)
     for index, (x, y) in given.items():
         checks.batch(network, x, y, (f"eval_batches[{index}] x", f"eval_batches[{index}] y"))
     checks.classes([y for _, y in given.values()], "eval_batches")
-    checks.finish()
-    return network, list(given.values())
+    return checks, network, list(given.values())
 
 
 def _without_reference(edition: Edition) -> tuple[Edition, list[str]]:

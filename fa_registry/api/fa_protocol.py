@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from typing import Any
 
 from torch import Tensor, nn
 
 from fa_registry.api.checks import Checks
-from fa_registry.api.measuring import accuracy, judged, measured, observed
+from fa_registry.api.measuring import accuracy, accuracy_of, judged, measured, observed
+from fa_registry.errors import EvidenceWarning
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.rules import Edition, load_edition
-from fa_registry.records import Finding, RunAudit
+from fa_registry.protocol.verdict import PROVISIONAL, verdict
+from fa_registry.records import Finding, RunAudit, Verdict
 
 EDITION = "2026-05"
 FORMATS = {
     "D1_scale_growth": "max growth {max_growth:.4g} (limit {threshold:g})",
     "D2_ref_validity": "‖g_L‖ {g_L:.4g} (floor {floor:g})",
-    "D3_depth_utility": "margin {margin:+.2f} pp over frozen (required {margin_threshold:g})",
+    "D3_depth_utility": "margin {margin_pp:+.2f} pp over frozen (required {threshold_pp:g})",
 }
 ZERO = (
     "‖g_L‖ is exactly zero: nothing of the loss reaches the states, which is another defect than a small reference; "
@@ -29,7 +33,11 @@ class FAProtocol:
 
     model: any nn.Module with `.blocks`, `.out_head` and optional `.out_ln` whose blocks return their residual branch; anything
     else through `fa_registry.adapt`. x_eval (N, …), y_eval (N,): the eval batch. ‖g‖ is of the *mean* cross entropy over this
-    batch, as published, so D2 depends on N; d2_eps · d2_factor is its floor. InvalidFields names all that is wrong with them.
+    batch, as published, so D2 depends on N; d2_eps · d2_factor is its floor. d3_margin_pp: percentage points; the report gives
+    margin and margin_threshold as fractions, as published. Norms are lower medians over samples (torch.median), as published;
+    the registry's own are midpoints, so that with an even N the two differ in the digits between the two middle samples.
+
+    One sample, or labels of one class, are measured with an EvidenceWarning. InvalidFields names all that is wrong otherwise.
     Source: arXiv 2606.21126.
     """
 
@@ -54,17 +62,32 @@ class FAProtocol:
         self.edition: Edition = load_edition(EDITION, {name: float(limit) for name, limit in limits.items()})
 
     def run(self, frozen_baseline_acc: float | None = None, test_acc: float | None = None) -> dict[str, Any]:
-        """Measure and judge. Accuracies are fractions of a whole test set; without both, D3 is None and nothing is PASS.
+        """Measure and judge. Accuracies are fractions of a whole test set, and count as you state them.
 
-        Whatever is None in the report has its reason among its `remarks`.
+        test_acc None: the accuracy of the eval batch stands in, with an EvidenceWarning; the report is `provisional` then, and
+        its verdict at most WARN(D3 provisional). frozen_baseline_acc None: D3 is None and nothing is PASS.
+        Whatever is None in the report has its reason among its `remarks`. InvalidFields for what is no fraction.
         """
         checks = Checks("FAProtocol")
         checks.fractions(test_acc=test_acc, frozen_baseline_acc=frozen_baseline_acc)
         checks.finish()
+        provisional = test_acc is None
+        if provisional:
+            test_acc = accuracy_of(self.network, self.x_eval, self.y_eval)
+            warnings.warn(f"FAProtocol: {self._stand_in()}", EvidenceWarning, stacklevel=2)
         observation = observed(self.network, self.x_eval, self.y_eval, "FAProtocol")
         measurements = measured(observation, {"accuracy": accuracy(test_acc)})
         audit = judged(measurements, frozen_baseline_acc, self.edition)
-        return self._as_published(audit, frozen_baseline_acc, test_acc)
+        report = self._as_published(audit, frozen_baseline_acc, test_acc)
+        if not provisional:
+            return report
+        remarks = [*report["remarks"], self._stand_in()]
+        return {
+            **report,
+            "verdict": _marked(audit, self.edition).label,
+            "remarks": remarks,
+            "provisional": True,
+        }
 
     @staticmethod
     def summary(report: dict[str, Any]) -> str:
@@ -74,14 +97,20 @@ class FAProtocol:
             figures = report["diagnostics"][name]
             state = {True: "FIRES", False: "ok", None: "N/A"}[figures["fires"]]
             known = all(figures[key] is not None for key in ("max_growth", "g_L", "margin") if key in figures)
-            lines.append(f"{name}: {state}" + (f", {words.format(**figures)}" if known else ""))
+            lines.append(f"{name}: {state}" + (f", {words.format(**figures, **_in_pp(figures))}" if known else ""))
         return "\n".join([*lines, *(f"note: {remark}" for remark in report.get("remarks", ()))])
 
-    def _as_published(self, audit: RunAudit, frozen_acc: float | None, test_acc: float | None) -> dict[str, Any]:
+    def _stand_in(self) -> str:
+        return (
+            f"test_acc: none was given: the accuracy of the eval batch, {len(self.y_eval)} samples, stands in for that of "
+            "the test set, and the verdict is provisional"
+        )
+
+    def _as_published(self, audit: RunAudit, frozen_acc: float | None, test_acc: float) -> dict[str, Any]:
         findings = {finding.rule: finding for finding in audit.findings}
         limits = {rule.code: rule.threshold for rule in self.edition.rules}
         sites = audit.record.measurements.sites
-        margin = margin_pp(test_acc, frozen_acc) if test_acc is not None and frozen_acc is not None else None
+        margin = None if frozen_acc is None else margin_pp(test_acc, frozen_acc) / 100  # rounded as the rule rounds it
         return {
             "verdict": audit.verdict.label,
             "test_acc": test_acc,
@@ -103,7 +132,7 @@ class FAProtocol:
                     "test_acc": test_acc,
                     "frozen_baseline_acc": frozen_acc,
                     "margin": margin,
-                    "margin_threshold": limits["D3"],
+                    "margin_threshold": limits["D3"] / 100,
                     "fires": _fires(findings["D3"]),
                 },
             },
@@ -113,8 +142,29 @@ class FAProtocol:
                 if _fires(finding) is None or finding.observed.value is None
             ]
             + ([ZERO] if findings["D2"].observed.value == 0 else []),
+            "provisional": False,
         }
 
 
 def _fires(finding: Finding) -> bool | None:
     return {"fail": True, "pass": False}.get(finding.outcome)
+
+
+def _marked(audit: RunAudit, edition: Edition) -> Verdict:
+    """The verdict with what compares accuracies marked provisional: it passes nothing, and where it fires it says so."""
+    compared = {rule.code for rule in edition.rules if rule.reference}
+    outcomes = {"pass": "warn", "fail": "fail"}
+    findings = [
+        dataclasses.replace(one, outcome=outcomes[one.outcome], state=PROVISIONAL)
+        if one.rule in compared and one.outcome in outcomes
+        else one
+        for one in audit.findings
+    ]
+    return verdict(audit.record, findings, edition)
+
+
+def _in_pp(figures: dict[str, Any]) -> dict[str, float]:
+    """The figures of D3 in the unit of the words; nothing for the others."""
+    if "margin" not in figures:
+        return {}
+    return {"margin_pp": 100 * figures["margin"], "threshold_pp": 100 * figures["margin_threshold"]}

@@ -1,18 +1,26 @@
-"""From a model and a batch to measurements, and to the record that the one engine judges. Shared by FAProtocol and diagnose."""
+"""From a model and a batch to measurements, and to the record that the one engine judges. Shared by FAProtocol and diagnose.
+
+Norms are medians over samples as the published code takes them, by torch.median: of an even number of samples the lower of the
+two in the middle. The registry's own figures are the midpoint of these two, as NumPy's are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
-from fa_registry.diagnostics import CATALOG, Observation, observe
+from fa_registry.diagnostics import CATALOG, Observation, evaluating, observe
+from fa_registry.diagnostics.base import Table
 from fa_registry.errors import InvalidFields
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Integrity, Measurements, Reading, RunAudit, RunRecord, RunSpec
 
-DIAGNOSTICS = ("fidelity", "g_norm", "gain", "h_norm")  # those that need neither a method nor a training run
+OURS = ("fidelity", "gain")  # what the published code does not know
+PUBLISHED = ("g_norm", "h_norm")
 NO_GRAPH = ("not have been used in the graph", "does not require grad")  # in torch's words
 
 
@@ -27,12 +35,31 @@ def observed(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: boo
         raise InvalidFields(subject, [problem]) from error
 
 
+@dataclass(frozen=True)
+class MedianSample:
+    """What the diagnostics of norms look at, as of one sample: (sites, 1), the lower median over the samples there were."""
+
+    hidden_norms: Table
+    gradient_norms: Table
+
+    @classmethod
+    def of(cls, seen: Observation) -> MedianSample:
+        return cls(_lower_median(seen.hidden_norms), _lower_median(seen.gradient_norms))
+
+
+def _lower_median(norms: Table) -> Table:
+    """(sites, samples) → (sites, 1); nan where a sample is."""
+    return torch.from_numpy(norms).median(dim=1, keepdim=True).values.numpy()
+
+
 def measured(observation: Observation, scalars: Mapping[str, Reading]) -> Measurements:
     """The figures of one batch, and further `scalars`. g_norm_mean_ce is of the mean loss over *this* batch, as published."""
+    median = MedianSample.of(observation)
+    looked = [*((name, observation) for name in OURS), *((name, median) for name in PUBLISHED)]
     sites: dict[str, tuple[Reading, ...]] = {}
     found: dict[str, Reading] = {}
-    for name in DIAGNOSTICS:
-        one = CATALOG.get(name).measure(observation)
+    for name, seen in looked:
+        one = CATALOG.get(name).measure(seen)
         sites |= one.sites
         found |= one.scalars
     sites["g_norm_mean_ce"] = tuple(
@@ -40,6 +67,13 @@ def measured(observation: Observation, scalars: Mapping[str, Reading]) -> Measur
         for reading in sites["g_norm"]
     )
     return Measurements(sites, {**found, **scalars})
+
+
+def accuracy_of(network: nn.Module, x: Tensor, y: Tensor) -> float:
+    """The share of a batch that the network classifies rightly, in eval mode. No accuracy of a test set."""
+    with torch.no_grad(), evaluating(network):
+        right = network(x.clone()).argmax(dim=1) == y  # a model may write into its input
+    return right.double().mean().item()
 
 
 def accuracy(value: float | None) -> Reading:

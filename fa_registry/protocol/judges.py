@@ -10,9 +10,10 @@ from fa_registry.protocol.limits import decide, look
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.rules import Rule
 from fa_registry.protocol.takes import take
+from fa_registry.protocol.verdict import PROVISIONAL
 from fa_registry.records import Finding, Reading
 
-UNDECIDED, PROVISIONAL, STATED = "UNDECIDED", "PROVISIONAL", "STATED"
+UNDECIDED, STATED = "UNDECIDED", "STATED"
 MARGIN = "margin_pp"  # a finding over seeds shows the margin in percentage points, not the accuracy it comes from
 
 

@@ -9,6 +9,7 @@ from fa_registry.protocol.evidence import fails_outright
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Finding, RunRecord, Verdict
 
+PROVISIONAL = "PROVISIONAL"  # the state of what may come out otherwise once the evidence is whole
 SEVERITY = ("control", "pass", "warn", "incomplete", "fail")  # mildest first
 NOT_JUDGED = "NOT JUDGED"
 WORDS = {name: name.upper() for name in (*SEVERITY, "diverged")}
@@ -51,8 +52,11 @@ def stands(record: RunRecord) -> bool:
 
 
 def _flag(finding: Finding) -> str:
-    """`D1` where it fires, else with the word for what it is: `D2 noisy`, `D3 undecided`, `D3 waived`."""
-    if finding.outcome == "fail":
+    """`D1` where it fires, else with the word for what it is: `D2 noisy`, `D3 undecided`, `D3 waived`.
+
+    One that fires on a figure that stands in for another, which FAProtocol alone allows, is marked too: `D3 provisional`.
+    """
+    if finding.outcome == "fail" and finding.state != PROVISIONAL:
         return finding.rule
     word = "waived" if finding.outcome == "waived" else finding.state
     return f"{finding.rule} {word.lower()}".strip()

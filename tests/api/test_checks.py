@@ -12,7 +12,7 @@ from torch import nn
 
 from fa_registry.api.checks import Checks
 from fa_registry.architectures.base import Network
-from fa_registry.errors import InvalidFields
+from fa_registry.errors import EvidenceWarning, InvalidFields
 from tests.api.models import CLASSES, WIDTH, batch, build, exploded
 
 X, Y = batch()
@@ -49,12 +49,28 @@ def test_labels_the_model_has_no_output_for(shift, found):
     assert problems(y=Y + shift) == [f"y_eval: expected labels 0..2, one an output of the model, found {found}"]
 
 
-def test_labels_of_one_class():
-    message = (
-        "y_eval: expected labels of at least two classes, found 1 alone: the gradient of one class is no reference"
-    )
-    assert problems(y=torch.ones_like(Y)) == [message]
-    assert problems(*batch(1)) == [message.replace("1 alone", "0 alone")]
+@pytest.mark.parametrize(
+    ("x", "y", "doubt"),
+    [
+        (X, torch.ones_like(Y), "y_eval: labels of one class alone, 1: the gradient of one class is a poor reference"),
+        (X[:1], Y[:1], "y_eval: one sample alone: every median is that sample's own figure"),
+    ],
+)
+def test_one_class_and_one_sample_are_doubts_and_no_problems(x, y, doubt):
+    checks = Checks("here")
+    checks.batch(checks.network(build()), x, y, NAMES)
+    checks.classes([y], "y_eval")
+    assert (checks.problems, checks.doubts) == ([], [doubt])
+    with pytest.warns(EvidenceWarning, match=f"^here: {doubt}$"):
+        checks.finish()
+
+
+def test_what_is_refused_does_not_warn_too():
+    checks = Checks("here")
+    checks.classes([Y[:1]], "y_eval")
+    checks.limits(limit=math.nan)
+    with pytest.raises(InvalidFields):
+        checks.finish()
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.int32, torch.bool])
