@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,8 @@ from fa_registry.statistics import Interval, paired_difference, stated_differenc
 
 NO_CONTROL = "no frozen control of the same setting and seed"
 BY_HAND = "stated by the author when the run was adopted, not measured here"
+OTHER_SET = "the accuracy {accuracy:.6g} is no whole number of {samples} test samples: it is of another set"
+WHOLE = 0.01  # how far a count may be from a whole number: accuracies may have been float32 once
 SHOWN = 10
 COUNTED = ("complete", "diverged")  # without the diverged ones, a method would be judged by its luckier seeds
 
@@ -42,6 +45,14 @@ class Case:
     def control(self) -> bool:
         return self.record.spec.control != "none"
 
+    @property
+    def other_set(self) -> str:
+        """Why its accuracy cannot be that of the whole test set; empty where it can, or where the set's size is not known."""
+        samples, accuracy = _test_samples(self), self.record.measurements.scalars.get("accuracy")
+        if not samples or accuracy is None or accuracy.value is None or whole(accuracy.value * samples):
+            return ""
+        return OTHER_SET.format(accuracy=accuracy.value, samples=samples)
+
     def reference(self, quantity: str) -> Reference:
         """The frozen control's figure; one given by hand only where there is no control."""
         if self.frozen:
@@ -58,7 +69,8 @@ class Margins:
     """accuracy − frozen accuracy over seeds, in percentage points. interval: 95 %; None for fewer than two.
 
     Student's t of the differences by seed; where any frozen accuracy is `stated`, nothing is paired: `stated_difference`.
-    seeds: those that count; notes: what a reader must know of them, e.g. which were left out and why.
+    seeds: those that count; notes: what a reader must know of them, e.g. which were left out and why. other_set: some accuracy
+    cannot be of the whole test set.
     """
 
     mean: float | None
@@ -66,6 +78,7 @@ class Margins:
     seeds: tuple[int, ...]
     notes: tuple[str, ...]
     stated: bool = False
+    other_set: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,7 @@ class SeedGroup:
     def margins(self) -> Margins:
         accuracies: dict[int, list[float]] = {}
         references: dict[int, float] = {}
-        by_hand, left_out = set(), []
+        by_hand, left_out, doubts = set(), [], []
         weights: dict[str, int] = {}
         for case in self.cases:
             seed = case.record.spec.seed
@@ -91,9 +104,15 @@ class SeedGroup:
             accuracies.setdefault(seed, []).append(accuracy.value)
             references[seed] = reference.reading.value
             by_hand |= {seed} if reference.stated else set()
-        notes = [*shortened(list(dict.fromkeys(left_out)), "left out"), *_remarks(accuracies, by_hand)]
+            doubts += [f"seed {seed}: {case.other_set}"] if case.other_set else []
+        notes = [
+            *shortened(list(dict.fromkeys(left_out)), "left out"),
+            *_remarks(accuracies, by_hand),
+            *shortened(doubts),
+        ]
         means = {seed: _mean(several) for seed, several in accuracies.items()}
-        return _estimated(means, references, notes, _one_sample(self.cases) if by_hand else None)
+        found = _estimated(means, references, notes, _one_sample(self.cases) if by_hand else None)
+        return dataclasses.replace(found, other_set=bool(doubts))
 
 
 def shortened(items: Sequence[object], what: str = "") -> list[str]:
@@ -155,8 +174,18 @@ def _ends(found: Interval | None) -> tuple[float, float] | None:
 
 def _one_sample(cases: Sequence[Case]) -> float:
     """What one sample of the test set is of an accuracy; 0 where its size was not recorded."""
-    samples = (case.record.measurements.conventions.get("test_samples") for case in cases)
-    return next((1 / count for count in samples if isinstance(count, int) and count > 0), 0.0)
+    return next((1 / samples for samples in map(_test_samples, cases) if samples), 0.0)
+
+
+def _test_samples(case: Case) -> int:
+    """How many the run's test set holds; 0 where that was not recorded."""
+    found = case.record.measurements.conventions.get("test_samples")
+    return found if isinstance(found, int) and found > 0 else 0
+
+
+def whole(count: float) -> bool:
+    """Whether it may be a number of samples."""
+    return abs(count - round(count)) <= WHOLE
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -13,7 +13,7 @@ from fa_registry.protocol.takes import take
 from fa_registry.protocol.verdict import PROVISIONAL
 from fa_registry.records import Finding, Reading
 
-UNDECIDED, STATED = "UNDECIDED", "STATED"
+UNDECIDED, STATED, OTHER_SET = "UNDECIDED", "STATED", "OTHER SET"
 MARGIN = "margin_pp"  # a finding over seeds shows the margin in percentage points, not the accuracy it comes from
 
 
@@ -28,17 +28,18 @@ def judge_limit(rule: Rule, case: Case, group: SeedGroup) -> Finding:
     outcome, state, words = decision.outcome, decision.state, decision.reason
     if decision.fires is not None:
         words = _observed(rule, readings, reference, decision.state)
-        if reference and reference.stated:
-            outcome, state = _at_most_warned(outcome, state)
-            words += f": {state}"
+        doubts = [case.other_set] if reference and case.other_set else []
+        if reference and (reference.stated or doubts):
+            outcome, state = _at_most_warned(outcome, state, reference.stated)
+            words = "; ".join([f"{words}: {state}", *doubts])
     elif reference and observed.value is not None:
         outcome = rule.without_reference
     return finding(rule, case, outcome, observed, words, site=site, state=state)
 
 
-def _at_most_warned(outcome: str, state: str) -> tuple[str, str]:
-    """Against a figure that nobody measured here nothing passes; what fails even so, fails."""
-    return ("warn", STATED) if outcome == "pass" else (outcome, state)
+def _at_most_warned(outcome: str, state: str, stated: bool) -> tuple[str, str]:
+    """With a figure that nobody measured here, or that is not of the test set, nothing passes; what fails even so, fails."""
+    return ("warn", STATED if stated else OTHER_SET) if outcome == "pass" else (outcome, state)
 
 
 def _observed(rule: Rule, readings: Sequence[Reading], reference: Reference | None, state: str) -> str:
@@ -65,8 +66,8 @@ def judge_over_seeds(rule: Rule, case: Case, group: SeedGroup) -> Finding:
             rule, case, "not_applicable", Reading(None, reason), reason, quantity=MARGIN, limits=limits, seeds=0
         )
     outcome, state, words = _seeds_outcome(rule, margins)
-    if margins.stated:
-        outcome, state = _at_most_warned(outcome, state)
+    if margins.stated or margins.other_set:
+        outcome, state = _at_most_warned(outcome, state, margins.stated)
     return finding(
         rule,
         case,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fa_registry.protocol.cases import whole
 from fa_registry.reporting.filters import at_least, compact, num, sci
 from fa_registry.reporting.pitfalls_words import AVOIDED, TRUSTED, UNKNOWN, VIOLATED, Asked, Said, absence, known_sites
 
@@ -14,7 +15,6 @@ NEAR, FAR = (
     10.0,
     1e6,
 )  # a step's effect against the norms' product: agreement to a decade; the L₋₁ norm misses it by more
-WHOLE = 0.01  # how far a count may be from a whole number: accuracies may have been float32 once
 
 
 def norm_of_samples(asked: Asked) -> Said:
@@ -116,11 +116,11 @@ def accuracy_of_test_set(asked: Asked) -> Said:
         return UNKNOWN, "the run did not write down the sizes of its test set and eval batch"
     test, batch = counts
     correct, by_batch = (accuracy.value * count for count in (test, batch))
-    if not _whole(correct):
+    if not whole(correct):
         return VIOLATED, f"{num(accuracy.value, 6)} is no whole number of {num(test)} test samples"
     if test == batch:
         return AVOIDED, f"the eval batch is the whole test set of {num(test)} samples"
-    if not _whole(by_batch):
+    if not whole(by_batch):
         return (
             AVOIDED,
             f"{num(round(correct))} of {num(test)} test samples; of the eval batch of {batch} it is no whole number",
@@ -128,10 +128,6 @@ def accuracy_of_test_set(asked: Asked) -> Said:
     if asked.verified:
         return AVOIDED, f"measured again on all {num(test)} test samples: {num(round(correct))} are right"
     return UNKNOWN, f"{num(accuracy.value, 4)} is a whole number of {num(test)} and of {batch} samples alike; {TRUSTED}"
-
-
-def _whole(count: float) -> bool:
-    return abs(count - round(count)) <= WHOLE
 
 
 def eval_mode(asked: Asked) -> Said:

@@ -19,6 +19,12 @@ def given(run, accuracy):
     return dataclasses.replace(run, measurements=dataclasses.replace(run.measurements, scalars=scalars))
 
 
+def sized(run, count):
+    """The run with a test set of so many samples."""
+    conventions = {"test_samples": count}
+    return dataclasses.replace(run, measurements=dataclasses.replace(run.measurements, conventions=conventions))
+
+
 def margins(records):
     controls = {seed: run for (_, seed), run in frozen_controls(records).items()}
     runs = [run for run in records if run.spec.control == "none"]
@@ -107,7 +113,7 @@ def test_one_stated_number_for_all_seeds_is_one_draw(figures):
     """Twice as wide as if it were the control of each seed: √(n + 1). Digits below a test sample make no second draw."""
     runs = over_seeds({1: 0.90, 2: 0.93, 3: 0.88}, {})
     runs = [given(run, Reading(figure)) for run, figure in zip(runs, figures, strict=True)]
-    runs = [_with_test_samples(run, 360) for run in runs]
+    runs = [sized(run, 360) for run in runs]
     (low, high), alone = margins(runs).interval, t_interval([90, 93, 88])
     assert high - low == pytest.approx(2 * (alone.high - alone.low))
 
@@ -117,12 +123,6 @@ def test_one_stated_figure_among_measured_ones_makes_all_of_them_a_sample():
     runs[2] = given(runs[2], Reading(0.85))
     found, expected = margins(runs), welch([0.90, 0.93, 0.88], [0.86, 0.87, 0.85]).interval
     assert found.stated and found.interval == pytest.approx((100 * expected.low, 100 * expected.high))
-
-
-def _with_test_samples(run, count):
-    return dataclasses.replace(
-        run, measurements=dataclasses.replace(run.measurements, conventions={"test_samples": count})
-    )
 
 
 def test_a_trained_control_comes_before_one_given_by_hand():

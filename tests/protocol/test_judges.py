@@ -10,7 +10,7 @@ from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading
 from tests.builders import frozen, measurements, over_seeds, record
-from tests.protocol.test_cases import given
+from tests.protocol.test_cases import given, sized
 
 PUBLISHED, OURS = load_edition("2026-05"), load_edition("2026-11")
 CONTROLS = {1: 0.80, 2: 0.80, 3: 0.80}
@@ -83,6 +83,22 @@ def test_one_stated_figure_in_the_group_keeps_every_seed_from_passing():
     audits = [audit for audit in judge_all(runs, OURS) if audit.record.spec.control == "none"]
     assert {(one.findings[2].state, one.findings[2].stated) for one in audits} == {("STATED", True)}
     assert [one.findings[2].reference_run_id for one in audits] == ["f1", "f2", ""]
+
+
+@pytest.mark.parametrize("edition", [PUBLISHED, load_edition("2026-04"), OURS], ids=lambda edition: edition.name)
+@pytest.mark.parametrize(("accuracy", "right"), [(115 / 128, False), (324 / 360, True)], ids=["eval batch", "test set"])
+def test_an_accuracy_of_another_set_than_the_test_set_passes_nothing(edition, accuracy, right):
+    """115 of 128 samples of the eval batch are no whole number of 360 test samples."""
+    runs = over_seeds({1: 0.9, 2: accuracy}, {1: 0.5, 2: 0.5})
+    runs[1] = sized(runs[1], 360)
+    audit = judge_all(runs, edition)[1]
+    finding = next(one for one in audit.findings if one.rule in ("D3", "d"))
+    assert (finding.outcome, finding.state == "OTHER SET") == (("pass", False) if right else ("warn", True))
+    assert ("no whole number of 360 test samples" in finding.sentence) is not right
+    assert audit.verdict.outcome == ("pass" if right else "warn")
+    assert right or audit.verdict.label == f"WARN({finding.rule} other set)"
+    low = judge_all([runs[0], runs[1], *over_seeds({}, {1: 0.99, 2: 0.99})], edition)[1]
+    assert low.verdict.outcome == "fail"
 
 
 def test_a_control_is_not_judged_against_itself():

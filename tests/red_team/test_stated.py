@@ -99,3 +99,17 @@ def test_a_typed_figure_does_not_stand_in_for_a_control_that_was_trained(store, 
     for run in judged(report, control="none"):
         finding = depth_of(run)
         assert not finding.stated and finding.reference_run_id == controls[run.record.spec.seed]
+
+
+@pytest.mark.parametrize("edition", ["2026-05", "2026-11"])
+def test_an_accuracy_of_the_eval_batch_written_over_that_of_the_test_set(store, audit, edition):
+    """100 of the batch's 128 are no whole number of the 360 test samples; believed as logged, it passed."""
+    for run_id in store.run_ids(method="bp", control="none"):
+        store.change_json(run_id, schema.MEASUREMENTS, lambda held: held["scalars"].update(accuracy=100 / 128))
+        store.seal(run_id)
+    _, report = audit("--trust-logged", "--edition", edition)
+    for run in judged(report, method="bp", control="none"):
+        finding = depth_of(run)
+        assert (finding.outcome, finding.state) == ("warn", "OTHER SET")
+        assert run.verdict.outcome != "pass" and "D3 other set" in run.verdict.flags
+        assert "is no whole number of 360 test samples" in finding.sentence
