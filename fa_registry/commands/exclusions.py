@@ -14,7 +14,6 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.training.naming import run_name, setting_label
 
-
 ENDED_EARLY = "ended early"
 INTEGRITY_FAILURE = "integrity failure"
 

@@ -31,10 +31,14 @@ def final_weights(tracker: Tracker, record: RunRecord) -> Check:
     held = _content(tracker, record)
     sealed = record.provenance.get("final_weights", held)
     if held != sealed:
-        return Check(FINAL_WEIGHTS, "differs", f"{schema.FINAL} holds content {held or 'none'}, sealed is {sealed or 'none'}")
+        return Check(
+            FINAL_WEIGHTS, "differs", f"{schema.FINAL} holds content {held or 'none'}, sealed is {sealed or 'none'}"
+        )
     if not held:
         return Check(FINAL_WEIGHTS, "not possible", NOT_COMPARABLE)
-    return Check(FINAL_WEIGHTS, "agrees", "the checkpoint holds the sealed weights; no other specification gave the same")
+    return Check(
+        FINAL_WEIGHTS, "agrees", "the checkpoint holds the sealed weights; no other specification gave the same"
+    )
 
 
 def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
@@ -87,10 +91,11 @@ def effective(spec: RunSpec) -> RunSpec:
         recipe = dataclasses.replace(recipe, schedule="")
     if _end_to_end(spec):
         recipe = dataclasses.replace(recipe, credit_norm="")
-    penalty = 0.0 if spec.penalty < LOST or control in ("shallow", "frozen") else spec.penalty
-    return dataclasses.replace(
-        spec, control=control, architecture_options=options, recipe=recipe, penalty=penalty, weights=""
-    )
+    penalty = (
+        0.0 if spec.penalty < LOST or control in ("shallow", "frozen") else spec.penalty
+    )  # no block, nothing to keep small
+    found = dataclasses.replace(spec, control=control, architecture_options=options, recipe=recipe, penalty=penalty)
+    return dataclasses.replace(found, weights="")
 
 
 def _drawn(control: str) -> str:
@@ -147,12 +152,12 @@ def _told(record: RunRecord, alike: Iterable[RunRecord]) -> RunRecord:
     if not others:
         return record
     words = ", ".join(_named(others))
-    finding = Check(FINAL_WEIGHTS, "differs", f"the same weights, bit by bit, as {words}: two specifications cannot give that")
+    finding = Check(
+        FINAL_WEIGHTS, "differs", f"the same weights, bit by bit, as {words}: two specifications cannot give that"
+    )
     integrity = record.integrity
     kept = tuple(one for one in integrity.checks if one.subject != FINAL_WEIGHTS or one.outcome == "differs")
-    return dataclasses.replace(
-        record, integrity=with_checks(dataclasses.replace(integrity, checks=kept), [finding])
-    )
+    return dataclasses.replace(record, integrity=with_checks(dataclasses.replace(integrity, checks=kept), [finding]))
 
 
 def _named(others: Sequence[RunRecord]) -> Iterator[str]:

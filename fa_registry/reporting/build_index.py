@@ -42,9 +42,7 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
     settings, footnotes = number_footnotes(setting_rows(sources))
     findings = [row for group in sources.groups for row in finding_rows(group.runs, group_label(group), group.setting)]
     to_look_at = most_severe_first(row for row in findings if row.outcome != "pass")
-    integrity = sorted(
-        integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state)
-    )
+    integrity = sorted(integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state))
     states = [row.state for row in integrity]
     links = [link for _, link in sources.forms]
     return IndexContext(

@@ -77,6 +77,4 @@ def _row(subject: str, several: Sequence[tuple[Check, str]]) -> EvidenceRow:
     ordered = sorted(alike.items(), key=lambda item: WORST_FIRST.index(item[0][0]))
     said = [EvidenceSaid(outcome, detail, Listed.first(MOST_RUNS, ids)) for (outcome, detail), ids in ordered]
     count = {outcome: sum(check.outcome == outcome for check, _ in several) for outcome in WORST_FIRST}
-    return EvidenceRow(
-        subject, count["agrees"], count["differs"], count["not possible"], Listed.first(MOST_SAID, said)
-    )
+    return EvidenceRow(subject, count["agrees"], count["differs"], count["not possible"], Listed.first(MOST_SAID, said))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fa_registry.protocol.grouping import Group, seeds_key
-from fa_registry.protocol.verdict import NOT_JUDGED, stands
-from fa_registry.records import AuditReport, Exclusion, Judgement, RunAudit, Verdict
+from fa_registry.protocol.verdict import stands
+from fa_registry.records import AuditReport, Exclusion, RunRecord
 from fa_registry.reporting.parts import Claim
 
 
@@ -55,38 +55,33 @@ def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
 def without_mismatches(report: AuditReport) -> AuditReport:
     """The report as this release would have it: a run whose integrity is a mismatch is excluded, whatever verdict it was given.
 
-    Reports of older releases judged such runs. Runs that were judged by one, as their frozen control or another of their seeds,
-    are NOT JUDGED until they are audited again. A report without a mismatch is returned as it is.
+    Reports of older releases judged such runs. Excluded with one are the runs it helped to judge, as their frozen control or as
+    another of their seeds, until they are audited again. A report without a mismatch is returned as it is.
     """
-    broken = {run.record.run_id: run for run in report.runs if not stands(run.record)}
+    broken = {run.record.run_id for run in report.runs if not stands(run.record)}
     if not broken:
         return report
-    groups = {seeds_key(run.record.spec) for run in broken.values()}
-    judged_by = {
-        run.record.run_id
+    touched = {
+        seeds_key(run.record.spec)
         for run in report.runs
-        if run.frozen_run_id in broken or seeds_key(run.record.spec) in groups
+        if run.record.spec.control == "none" and broken & {run.record.run_id, run.frozen_run_id}
     }
-    runs = tuple(_unjudged(run, judged_by) for run in report.runs if run.record.run_id not in broken)
+    gone = {
+        run.record.run_id for run in report.runs if run.record.run_id in broken or seeds_key(run.record.spec) in touched
+    }
     opinions = tuple(
-        replace(
-            one, judgements=tuple(_unjudged(said, judged_by) for said in one.judgements if said.run_id not in broken)
-        )
+        replace(one, judgements=tuple(said for said in one.judgements if said.run_id not in gone))
         for one in report.opinions
     )
-    excluded = (*report.excluded, *(_exclusion(run) for run in broken.values()))
-    return replace(report, runs=runs, opinions=opinions, excluded=excluded)
+    excluded = (_excluded(run.record) for run in report.runs if run.record.run_id in gone)
+    runs = tuple(run for run in report.runs if run.record.run_id not in gone)
+    return replace(report, runs=runs, opinions=opinions, excluded=(*report.excluded, *excluded))
 
 
-def _unjudged(judged: RunAudit | Judgement, doubtful: Set[str]) -> RunAudit | Judgement:
-    run_id = judged.run_id if isinstance(judged, Judgement) else judged.record.run_id
-    if run_id not in doubtful or judged.verdict.outcome == "control":
-        return judged
-    return replace(judged, verdict=Verdict("incomplete", NOT_JUDGED), findings=())
-
-
-def _exclusion(run: RunAudit) -> Exclusion:
-    record = run.record
-    reason = f"integrity failure: {'; '.join(record.integrity.details)}"
+def _excluded(record: RunRecord) -> Exclusion:
     named = record.spec.method_label, record.setting
+    if stands(record):
+        reason = "it was judged beside a run whose integrity is a mismatch: audit it again"
+        return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, "broken", record.integrity)
+    reason = f"integrity failure: {'; '.join(record.integrity.details)}"
     return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, "integrity", record.integrity)

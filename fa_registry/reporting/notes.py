@@ -17,7 +17,12 @@ from fa_registry.reporting.sources import Sources
 MAX_NOTE = 4000  # characters; MLflow takes 8000, but nobody reads them beside a run
 MOST_FORMS = 25  # linked in the note of an audit
 WORST_FIRST = ("fail", "incomplete", "warn", "pass")
-KINDS = {"integrity": "integrity failure", "ended early": "ended early", "not trained": "not trained", "broken": "broken"}
+KINDS = {
+    "integrity": "integrity failure",
+    "ended early": "ended early",
+    "not trained": "not trained",
+    "broken": "broken",
+}
 CUT = "\n\n… the rest stands in the form."
 
 

@@ -30,7 +30,9 @@ TAG_STOP_ON = "fa.stop_on"  # which rules were to end the run (--stop-on), and b
 TAG_STOPPED_ON = "fa.stopped_on"  # which of them did, and when
 TAG_CODE = "fa.code"  # digest over the code that trained the run, provenance.json's `code`: an index, no evidence
 TAG_ADOPTED = "fa.adopted"  # "true" on a run that was trained elsewhere
-TAG_WEIGHTS = "fa.weights"  # digest of the final weights' content, so that a search finds the same ones under another name
+TAG_WEIGHTS = (
+    "fa.weights"  # digest of the final weights' content, so that a search finds the same ones under another name
+)
 TAG_NOTE = "mlflow.note.content"
 TAG_PARENT = "mlflow.parentRunId"
 

@@ -75,7 +75,9 @@ def checks(sealed: Sealed, run: StoredRun) -> tuple[Check, ...]:
     tables = [*_tags(sealed, run.tags), *_params(sealed, run.params), *_last_values(sealed, run.metrics)]
     agrees = f"{sealed.status} after epoch {sealed.epochs} of {sealed.spec.epochs}"
     return (
-        check(FILES, list(_among_files(sealed)), f"spec, series, measurements and provenance tell of one run: {agrees}"),
+        check(
+            FILES, list(_among_files(sealed)), f"spec, series, measurements and provenance tell of one run: {agrees}"
+        ),
         check(TABLES, tables, "status, method, study, parameters and last metrics are the sealed ones"),
     )
 

@@ -29,6 +29,8 @@ def test_what_is_not_finished_is_excluded_with_its_status_and_nothing_else_is_an
     tracker.log(run.run_id, tags={schema.TAG_STATUS: "running"})
     found = select(tracker, run_ids=[run.run_id, run_of("bp").run_id])
     assert [one.run_id for one in found.runs] == [run_of("bp").run_id]
-    assert [(one.run_id, one.reason) for one in found.excluded] == [(run.run_id, "integrity failure: tag fa.status is 'running', its sealed files say complete")]
+    assert [(one.run_id, one.reason) for one in found.excluded] == [
+        (run.run_id, "integrity failure: tag fa.status is 'running', its sealed files say complete")
+    ]
     with pytest.raises(NothingSelected, match="fa.status is running"):
         select(tracker, run_ids=[run.run_id])

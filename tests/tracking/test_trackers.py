@@ -91,3 +91,11 @@ def test_links_lead_to_the_runs_own_page_or_nowhere(tracker):
     assert tracker.table() == f"#/experiments/{experiment}/runs?viewStateShareKey=audit"
     tags = tracker._client.get_experiment(experiment).tags
     assert json.loads(tags["mlflow.sharedViewState.audit"])["selectedColumns"][0] == "tags.`fa.verdict`"
+
+
+def test_a_run_tells_its_params_and_every_point_of_the_metrics_asked_for(tracker):
+    run_id = tracker.create("run", {}, {"cfg/seed": "1"})
+    tracker.log(run_id, [Point("h_L", 2.0, 1), Point("h_L", 1.0, 0), Point("g_L", 3.0, 0), Point("mine", 4.0, 0)])
+    assert tracker.get(run_id).params == tracker.search({})[0].params == {"cfg/seed": "1"}
+    found = tracker.history(run_id, ["g_L", "h_L"])
+    assert set(found) == {Point("h_L", 2.0, 1), Point("h_L", 1.0, 0), Point("g_L", 3.0, 0)} and len(found) == 3

@@ -10,7 +10,7 @@ from fa_registry.errors import IntegrityError
 from fa_registry.jsonio import file_digest
 from fa_registry.methods.base import FixedMatrices, NoFeedback
 from fa_registry.training import checkpoint
-from fa_registry.training.checkpoint import load_into, load_tensors, save_tensors
+from fa_registry.training.checkpoint import content_digest, load_into, load_tensors, save_tensors
 from tests.helpers.small import weights_equal
 
 TENSORS = {"b": torch.arange(6.0).reshape(2, 3), "a": torch.tensor([1, 2])}
@@ -99,3 +99,23 @@ def test_weights_equal_sees_a_difference():
     assert not weights_equal(first, second)
     second.load_state_dict(first.state_dict())
     assert weights_equal(first, second)
+
+
+def test_the_digest_of_a_content_is_not_that_of_its_file(tmp_path):
+    """Other metadata, another order: the same weights. Another bit, name, shape or type: others."""
+    tensors = {"a": torch.ones(2, 3), "b": torch.zeros(()), "n": torch.tensor(3)}
+    first = save_tensors(tmp_path / "1", tensors)
+    second = save_tensors(tmp_path / "2", dict(reversed(tensors.items())), {"by": "another"})
+    same = content_digest(load_tensors(tmp_path / "1"))
+    assert first != second and same == content_digest(load_tensors(tmp_path / "2")) == content_digest(tensors)
+    others = [
+        {**tensors, "a": torch.ones(3, 2)},
+        {**tensors, "a": torch.ones(2, 3, dtype=torch.float64)},
+        {**tensors, "b": torch.tensor(1e-45)},
+        {"a": tensors["a"], "c": tensors["b"], "n": tensors["n"]},
+    ]
+    assert len({same, *map(content_digest, others)}) == 5
+
+
+def test_what_training_broke_down_to_has_no_digest():
+    assert content_digest({"a": torch.tensor([1.0, torch.nan])}) == content_digest({}) == ""
