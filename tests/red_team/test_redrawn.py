@@ -1,0 +1,168 @@
+"""What follows from the seed is drawn again: weights and feedback that only say that they were drawn are found out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fa_registry import diagnostics, jsonio
+from fa_registry.records import Measurements, RunSpec
+from fa_registry.tracking import schema
+from fa_registry.training.checkpoint import load_into, load_tensors, save_tensors
+from fa_registry.training.recompute import remeasure
+from fa_registry.training.redraw import NOT_SEALED
+from fa_registry.training.task import prepare
+from tests.red_team.attacks import Store
+from tests.red_team.conftest import call, judged
+
+STEP = schema.step_checkpoint(8)
+
+
+def decoded(store: Store, run_id: str) -> RunSpec:
+    return jsonio.decode(RunSpec, store.json(run_id, schema.SPEC))
+
+
+def measure_again_and_seal(store: Store, run_id: str) -> None:
+    """Every figure of the run's files as they are now, written where the writer writes it, and the seal anew."""
+    folder = store.artifacts(run_id)
+    paths = {
+        "checkpoint": folder / schema.FINAL,
+        "feedback": folder / schema.FEEDBACK,
+        "initial": folder / schema.INITIAL,
+    }
+    digests = {name: jsonio.file_digest(path) for name, path in paths.items() if path.is_file()}
+    spec, logged = decoded(store, run_id), jsonio.decode(Measurements, store.json(run_id, schema.MEASUREMENTS))
+    again = remeasure(spec, paths["checkpoint"], paths["feedback"], digests, initial=paths["initial"])
+    held = {**logged.scalars, **again.scalars}
+    forged = Measurements(again.sites, held, logged.conventions)
+    (folder / schema.MEASUREMENTS).write_text(jsonio.pretty(forged), encoding="utf-8")
+    store.seal(run_id)
+
+
+def fit_feedback(store: Store, run_id: str) -> None:
+    """B_l by least squares, so that e B_lᵀ is the exact gradient at the run's final weights: Γ → 1."""
+    folder = store.artifacts(run_id)
+    task = prepare(decoded(store, run_id), torch.device("cpu"))
+    load_into(task.network, folder / schema.FINAL)
+    seen = diagnostics.look(task.network, *task.eval_batch)
+    fitted = {
+        f"B_{site:02d}": torch.linalg.lstsq(seen.error.double(), gradient.double()).solution.T.float()
+        for site, gradient in enumerate(seen.single.gradients)
+        if site
+    }
+    save_tensors(folder / schema.FEEDBACK, fitted)
+
+
+def checks(report, run_id: str) -> dict[str, str]:
+    (run,) = [run for run in report.runs if run.record.run_id == run_id]
+    return {check.subject: check.outcome for check in run.record.integrity.checks}
+
+
+def only_mismatch(report) -> str:
+    """The id of the one run whose integrity is a mismatch."""
+    (found,) = [run.record.run_id for run in report.runs if run.record.integrity.state == "mismatch"]
+    return found
+
+
+def detail(report, run_id: str, subject: str) -> str:
+    (run,) = [run for run in report.runs if run.record.run_id == run_id]
+    (found,) = [check.detail for check in run.record.integrity.checks if check.subject == subject]
+    return found
+
+
+def test_a_feedback_fitted_to_the_gradients_afterwards_is_not_the_one_that_the_seed_gives(store, audit):
+    run_id = store.run_id(method="dfa", seed=1)
+    before = store.json(run_id, schema.MEASUREMENTS)["scalars"]["gamma_deep_mean"]
+    fit_feedback(store, run_id)
+    measure_again_and_seal(store, run_id)
+    after = store.json(run_id, schema.MEASUREMENTS)["scalars"]["gamma_deep_mean"]
+    assert before < 0.7 < 0.95 < after  # the attack does what it is for
+    code, report = audit()
+    assert code == 3 and only_mismatch(report) == run_id
+    assert checks(report, run_id) == {
+        "initial weights": "agrees",
+        "feedback": "differs",
+        "first steps": "agrees",
+        "training credit": "agrees",
+    }
+    assert "2 of 2 tensors are not those that the seed gives" in detail(report, run_id, "feedback")
+    assert call("verify", "--run", run_id).exit_code == 3
+
+
+def seal_other_initial_weights(store: Store, run_id: str, tensors: dict[str, torch.Tensor]) -> None:
+    save_tensors(store.artifacts(run_id) / schema.INITIAL, tensors)
+    measure_again_and_seal(store, run_id)
+
+
+def test_initial_weights_of_another_seed_are_not_the_ones_that_the_seed_gives(store, audit):
+    run_id = store.run_id(method="bp", seed=1, control="none")
+    other = store.artifacts(store.run_id(method="fa", seed=2)) / schema.INITIAL
+    seal_other_initial_weights(store, run_id, load_tensors(other))
+    code, report = audit()
+    assert code == 3 and only_mismatch(report) == run_id
+    assert checks(report, run_id)["initial weights"] == "differs"
+
+
+def test_initial_weights_of_the_seed_that_were_helped_a_little_are_found_out(store, audit):
+    run_id = store.run_id(method="bp", seed=1, control="none")
+    tensors = load_tensors(store.artifacts(run_id) / schema.INITIAL)
+    tensors["blocks.0.w1.weight"][0, 0] += 1e-4
+    seal_other_initial_weights(store, run_id, tensors)
+    code, report = audit()
+    assert code == 3 and only_mismatch(report) == run_id
+    assert "1 of 18 tensors are not those that the seed gives, blocks.0.w1.weight" in detail(
+        report, run_id, "initial weights"
+    )
+
+
+@pytest.mark.parametrize("part", ["network.blocks.0.w1.weight", "feedback.B_01"])
+def test_a_state_after_the_first_steps_that_was_altered_does_not_come_again(store, audit, part):
+    run_id = store.run_id(method="fa", seed=3)
+    held = store.artifacts(run_id) / STEP
+    tensors = load_tensors(held)
+    tensors[part][0, 0] += 1e-5
+    save_tensors(held, tensors)
+    store.seal(run_id)
+    code, report = audit()
+    assert code == 3 and only_mismatch(report) == run_id
+    assert checks(report, run_id)["first steps"] == "differs"
+    assert "after step 8 1 of " in detail(report, run_id, "first steps")
+    assert audit("--replay", "off")[0] in (0, 1)  # nobody asked
+
+
+def test_a_state_after_the_first_steps_that_is_gone_is_an_integrity_failure(store, audit):
+    run_id = store.run_id(method="fa", seed=3)
+    (store.artifacts(run_id) / STEP).unlink()
+    code, report = audit()
+    (excluded,) = report.excluded
+    assert code == 3 and excluded.run_id == run_id and f"{STEP} is missing" in excluded.reason
+
+
+def test_a_run_that_sealed_no_such_state_says_so_and_is_taken_again_all_the_same(store, audit):
+    run_id = store.run_id(method="fa", seed=3)
+    store.change_json(run_id, schema.PROVENANCE, lambda held: held["digests"].pop(STEP))
+    store.seal(run_id)
+    code, report = audit()
+    assert checks(report, run_id)["first steps"] == "not possible"
+    assert NOT_SEALED in detail(report, run_id, "first steps")
+    assert checks(report, run_id)["training credit"] == "agrees"
+
+
+def test_without_an_attack_everything_comes_again_and_two_audits_are_the_same_bytes(store, audit):
+    code, report = audit()
+    assert code in (0, 1)
+    for run in judged(report, method="fa"):
+        found = {check.subject: check.outcome for check in run.record.integrity.checks}
+        assert found == dict.fromkeys(("initial weights", "feedback", "first steps", "training credit"), "agrees")
+    assert "Of 12 runs the first training steps were taken again" in " ".join(report.remarks)
+    assert "96 of their 576 steps (17 %)" in " ".join(report.remarks)
+    first = Path("pages/audit.json").read_bytes()
+    audit()
+    assert Path("pages/audit.json").read_bytes() == first
+
+
+def test_trusted_runs_are_not_drawn_again(store, audit):
+    report = audit("--trust-logged")[1]
+    assert not any(run.record.integrity.checks for run in report.runs) and not report.remarks
