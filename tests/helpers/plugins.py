@@ -1,0 +1,78 @@
+"""A package that brings a method, as pip would leave it: its module and its entry point on the path, gone after the test."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fa_registry import catalog, methods
+from fa_registry.commands import conformance
+
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "third_party"
+PACKAGE, NAME = "orthogonal_feedback", "orthogonal_dfa"
+BORDER = "PLUGIN = OrthogonalDfa()"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """The installed package in `folder`. Every change is seen as by a new process: module, digests and answers are forgotten."""
+
+    folder: Path
+
+    @property
+    def module(self) -> Path:
+        return self.folder / PACKAGE / f"{NAME}.py"
+
+    def edit(self, old: str, new: str) -> None:
+        """Replace text that occurs once in the method's source."""
+        text = self.module.read_text(encoding="utf-8")
+        assert text.count(old) == 1, text
+        self.module.write_text(text.replace(old, new), encoding="utf-8")
+        self.forget()
+
+    def release(self, version: str) -> None:
+        """Another version number on the package."""
+        (information,) = self.folder.glob("*.dist-info")
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: orthogonal-feedback\nVersion: {version}\n")
+        self.forget()
+
+    def uninstall(self) -> None:
+        shutil.rmtree(self.folder)
+        self.folder.mkdir()
+        self.forget()
+
+    def forget(self) -> None:
+        """What a process remembers of the package."""
+        for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+            del sys.modules[name]
+        shutil.rmtree(self.folder / PACKAGE / "__pycache__", ignore_errors=True)
+        importlib.invalidate_caches()
+        catalog.source_digest.cache_clear()
+        conformance._measured.cache_clear()
+        vars(methods.CATALOG).pop("_locations", None)
+
+
+@contextmanager
+def installed(folder: Path) -> Iterator[Plugin]:
+    """The package of docs/own-method.md installed into `folder`, version 0.1.0."""
+    shutil.copytree(FIXTURE / PACKAGE, folder / PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
+    information = folder / "orthogonal_feedback-0.1.0.dist-info"
+    information.mkdir()
+    points = f"[fa_registry.methods]\n{NAME} = {PACKAGE}.{NAME}:PLUGIN\n"
+    (information / "entry_points.txt").write_text(points, encoding="utf-8")
+    plugin = Plugin(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        patch.setattr(sys, "dont_write_bytecode", True)  # an edit within the same second would run the old bytecode
+        plugin.release("0.1.0")
+        try:
+            yield plugin
+        finally:
+            plugin.uninstall()
