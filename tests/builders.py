@@ -6,10 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Integrity, Measurements, Reading, RunRecord, RunSpec, Series
+from fa_registry.tracking import schema
 
 SITE_0 = "growth starts at site 1"
 BEST_P = 1 / 21  # the least rank p-value of 20 fresh draws
+
+
+def verdict_tag(edition: str) -> str:
+    """The tag of a shipped edition's verdict, with the start of its digest."""
+    return schema.verdict_tag(load_edition(edition).reference)
 
 
 def spec(**changes: Any) -> RunSpec:

@@ -19,6 +19,7 @@ from fa_registry.commands.gathering import Gathered, gather_all, replay_remark
 from fa_registry.commands.references import study_reference
 from fa_registry.commands.selection import Selection, select
 from fa_registry.commands.stores import launched_run, open_tracker
+from fa_registry.commands.unaudited import with_unaudited
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol.engine import judge_all, second_opinions
 from fa_registry.protocol.reproduction import reproduction
@@ -103,6 +104,7 @@ def run_audit(request: AuditRequest) -> AuditResult:
     adopted = launched_run() if request.adopt else ""
     selection = select(tracker, request.study, request.experiment, request.run_ids, request.overrides)
     report, tampered = build_report(tracker, selection, terms, request)
+    report = with_unaudited(tracker, report, selection.runs)
     out = Path(request.out)
     pages = tuple(render_report(report, out, Path(request.templates) if request.templates else None))
     beside = tracker.beside(selection.runs[0].experiment)  # the audit stands in its runs' experiment

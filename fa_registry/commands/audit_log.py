@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,16 @@ from pathlib import Path
 from fa_registry import jsonio
 from fa_registry.commands.editions import signature
 from fa_registry.commands.selection import Selection
-from fa_registry.records import SCHEMA, AuditReport, RunAudit, Verdict
+from fa_registry.protocol.shipped import edition_words, verdict_mark
+from fa_registry.records import SCHEMA, AuditReport, EditionReference, RunAudit, Verdict
 from fa_registry.reporting.notes import Notes, not_judged
 from fa_registry.reporting.standing_alone import standing_alone
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, Tracker
 from fa_registry.tracking.writer import process_tag
 
+NO_DIGEST = "not known by which rules: an older release set this tag"
+HAS_DIGEST = re.compile(r".*\.[0-9a-f]{8}(\.modified)?").fullmatch
 RULE = "\n\n---\n\n"  # in a study's note, between what its newest audit found and what the study asks
 
 
@@ -34,7 +38,7 @@ def log_audit(
         schema.TAG_STATUS: "running",
         schema.TAG_PROCESS: process_tag(),
         schema.TAG_STUDY: selection.study,
-        "fa.edition": report.edition.name,
+        schema.TAG_EDITION: edition_words(report.edition),
         schema.TAG_AUDIT: jsonio.digest_of(report),
     }
     run_id = tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
@@ -71,7 +75,7 @@ def _tell_runs(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: st
     for place, run in enumerate(report.runs):
         run_id = run.record.run_id
         form = tracker.link(run_id, schema.FORM) if run_id in notes.forms else ""
-        tags = {**verdict_tags(report, place), **fire_tags(run, report, before[run_id].tags)}
+        tags = {**verdict_tags(report, place, before[run_id].tags), **fire_tags(run, report, before[run_id].tags)}
         tags |= {schema.TAG_NOTE: notes.of_run(run, form, whole), schema.TAG_REPORT: audit_id}
         margin = notes.margin(run)
         # another audit has mostly found the same, and a metric costs the store as much as all tags
@@ -122,16 +126,25 @@ def _tell_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str
             tracker.log(study.run_id, tags={**tags, schema.TAG_NOTE: f"{tags[schema.TAG_NOTE].rstrip()}{RULE}{asks}"})
 
 
-def verdict_tags(report: AuditReport, place: int) -> dict[str, str]:
-    """fa.verdict, the leading edition's word on the report's run at `place`, and fa.verdict.<edition> by every edition."""
+def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> dict[str, str]:
+    """fa.verdict, the leading edition's word on the report's run at `place`, and fa.verdict.<edition>.<digest> by every edition.
+
+    before: the run's tags; those of older releases name no digest, and whose verdict they hold cannot be known any more.
+    """
     leading = report.runs[place].verdict
-    modified = bool(report.edition.overrides)
-    said: list[tuple[str, bool, Verdict]] = [
-        (report.edition.name, modified, leading),
-        *((one.edition.name, bool(one.edition.overrides), one.judgements[place].verdict) for one in report.opinions),
+    said: list[tuple[EditionReference, Verdict]] = [
+        (report.edition, leading),
+        *((one.edition, one.judgements[place].verdict) for one in report.opinions),
     ]
-    column = {schema.TAG_VERDICT: f"{leading.label} (modified edition)" if modified else leading.label}
-    return column | {schema.verdict_tag(name, modified): verdict.label for name, modified, verdict in said}
+    old = {name: NO_DIGEST for name in before if name.startswith(f"{schema.TAG_VERDICT}.") and not HAS_DIGEST(name)}
+    tags = {schema.verdict_tag(edition): verdict.label for edition, verdict in said}
+    return old | tags | {schema.TAG_VERDICT: marked(leading, report.edition)}
+
+
+def marked(verdict: Verdict, edition: EditionReference) -> str:
+    """A verdict where it stands without its edition: `PASS`, or `PASS (mine 1a2b3c4d)` by one that is not shipped."""
+    mark = verdict_mark(edition)
+    return f"{verdict.label} ({mark})" if mark else verdict.label
 
 
 def fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol.rules import Edition, load_edition, overridden
+from fa_registry.protocol.shipped import DIGEST, FOREIGN, OWN, SHIPPED, standing
 from fa_registry.records import EditionReference
 from fa_registry.studies.study import load_study
 from fa_registry.training.specs import whole_number
@@ -89,5 +90,8 @@ def checked_request(request: Judging, editions: Sequence[str], problems: list[st
 
 
 def signature(edition: EditionReference) -> str:
-    """Which rules exactly, in one line for a tag: `2026-05 23d1b7cd`, and whether a threshold is not the edition's own."""
-    return f"{edition.name} {edition.digest[:8]}" + (" modified" if edition.overrides else "")
+    """Which rules exactly, in one line for a tag: `2026-05 23d1b7cd`, whether a threshold is not the edition's own, and whether
+    the edition is not a shipped one."""
+    modified = " modified" if edition.overrides else ""
+    words = {SHIPPED: "", OWN: " (mine)", FOREIGN: " (not this installation's)"}[standing(edition)]
+    return f"{edition.name} {edition.digest[:DIGEST]}{modified}{words}"

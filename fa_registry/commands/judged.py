@@ -5,6 +5,8 @@ from __future__ import annotations
 from fa_registry.commands.editions import load_or_name, signature
 from fa_registry.commands.report import recorded_report
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
+from fa_registry.protocol.rules import load_edition
+from fa_registry.protocol.shipped import FOREIGN, SHIPPED, standing
 from fa_registry.records import EditionReference
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -36,13 +38,19 @@ def opinions(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple
         judgement = other.judgements[place]
         said.append(Opinion(other.edition, judgement.verdict, judgement.findings))
     deciding = _deciding(run, [one.edition for one in said], edition)
+    for one in said:
+        _check_limits(run, one)
     return audit_run_id, tuple(sorted(said, key=lambda one: one.edition != deciding))  # sorted keeps the others' order
 
 
 def _deciding(run: StoredRun, judged_by: list[EditionReference], edition: str) -> EditionReference:
-    """Which edition's verdict decides. One with changed thresholds is not the edition: it can be told, it cannot decide."""
+    """Which edition's verdict decides. One with changed thresholds is not the edition: it can be told, it cannot decide.
+
+    Nor can one that has a shipped edition's name and another digest: an audit's report can be changed in the store.
+    """
     wanted = _reference(edition) if edition else None
-    found = next((one for one in judged_by if not one.overrides and _is(one, wanted)), None)
+    whole = [one for one in judged_by if not one.overrides and standing(one) != FOREIGN]
+    found = next((one for one in whole if _is(one, wanted)), None)
     if found is None:
         names = ", ".join(signature(one) for one in judged_by)
         raise UsageError(
@@ -50,6 +58,26 @@ def _deciding(run: StoredRun, judged_by: list[EditionReference], edition: str) -
             f"its newest audit judged by {names}; judge it first: {_audit(run, edition)}"
         )
     return found
+
+
+def _check_limits(run: StoredRun, opinion: Opinion) -> None:
+    """Raise IntegrityError where a shipped edition's verdict rests on limits that it does not have."""
+    if standing(opinion.edition) != SHIPPED:
+        return
+    asked = load_edition(
+        opinion.edition.name, {name: float(limit) for name, limit in opinion.edition.overrides.items()}
+    )
+    limits = {rule.code: [condition.threshold for condition in rule.conditions] for rule in asked.rules}
+    wrong = [
+        f"{one.rule} at {one.threshold:g}"
+        for one in opinion.findings
+        if one.threshold is not None and one.threshold not in limits.get(one.rule, ())
+    ]
+    if wrong:
+        raise IntegrityError(
+            f"run {run.run_id}: its newest audit names edition {signature(opinion.edition)} and judged by other limits: "
+            f"{', '.join(wrong)}"
+        )
 
 
 def _is(one: EditionReference, wanted: EditionReference | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fa_registry.protocol.shipped import DIGEST, edition_words
 from fa_registry.reporting.filters import fence, markdown_text, reading
 from fa_registry.reporting.identification import words
 from fa_registry.training.model_folder import ModelCard, Opinion
@@ -44,9 +45,9 @@ def _head(card: ModelCard) -> Iterator[str]:
         yield f"**Promoted despite {label}** by {author}: {reason}"
         yield ""
     control = f"**{markdown_text(card.control)} control** · " if card.control != "none" else ""
-    edition = markdown_text(deciding.edition.name)
+    edition = markdown_text(f"{edition_words(deciding.edition)}, sha256 {deciding.edition.digest[:DIGEST]}")
     yield f"{control}**{label}** by edition {edition} · {markdown_text(card.method)} · {markdown_text(card.setting)}"
-    if others := "; ".join(f"{one.verdict.label} by {one.edition.name}" for one in card.opinions[1:]):
+    if others := "; ".join(f"{one.verdict.label} by {edition_words(one.edition)}" for one in card.opinions[1:]):
         yield ""
         yield f"Other editions: {markdown_text(others)}"
 
@@ -63,7 +64,9 @@ def _facts(card: ModelCard, name: str) -> Iterator[str]:
 
 def _opinion(opinion: Opinion) -> Iterator[str]:
     modified = " (modified)" if opinion.edition.overrides else ""
-    yield f"## {markdown_text(opinion.verdict.label)} by {markdown_text(opinion.edition.name)}{modified}"
+    yield f"## {markdown_text(opinion.verdict.label)} by {markdown_text(edition_words(opinion.edition))}{modified}"
+    yield ""
+    yield f"Edition sha256 {opinion.edition.digest}"
     yield ""
     for finding in opinion.findings:
         gates = "" if finding.gating else ", does not gate"

@@ -11,7 +11,8 @@ from pathlib import Path
 from fa_registry.commands.evidence import gather
 from fa_registry.commands.same_weights import compared
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
-from fa_registry.records import RunRecord, RunSpec, Verdict
+from fa_registry.protocol.shipped import DIGEST, SHIPPED, edition_words, standing
+from fa_registry.records import RunRecord, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.training.model_folder import Despite, Opinion
@@ -75,9 +76,10 @@ def justified(run: StoredRun, opinion: Opinion, reason: str | None, author: str)
     verdict = opinion.verdict
     if reason is None:
         if verdict.outcome in NEEDS_REASON:
+            by = edition_words(opinion.edition)
             against = [one for one in opinion.findings if one.gating and one.outcome in SPEAKS_AGAINST]
             raise UsageError(
-                f"run {run.run_id} ({run.name}) is {verdict.label} by edition {opinion.edition.name} and is not promoted; "
+                f"run {run.run_id} ({run.name}) is {verdict.label} by edition {by} and is not promoted; "
                 'if it shall be all the same, say why: --despite "reason", which is kept with the model'
                 + "".join(f"\n  - {finding.sentence}" for finding in against)
             )
@@ -89,12 +91,25 @@ def justified(run: StoredRun, opinion: Opinion, reason: str | None, author: str)
     return Despite(reason.strip(), author or _user())
 
 
-def check_aliases(aliases: Sequence[str], verdict: Verdict) -> None:
-    """Raise InvalidFields for an alias that names another verdict than the model's."""
-    lies = [alias for alias in aliases if alias.lower() in VERDICT_ALIASES and alias.lower() != verdict.outcome]
+def check_aliases(aliases: Sequence[str], deciding: Opinion) -> None:
+    """Raise InvalidFields for an alias that names another verdict than the model's, or one that no shipped edition gave."""
+    verdict, own = deciding.verdict, standing(deciding.edition) != SHIPPED
+    lies = [
+        alias for alias in aliases if alias.lower() in VERDICT_ALIASES and (own or alias.lower() != verdict.outcome)
+    ]
     if lies:
-        problems = [f"alias: {alias!r} is a verdict, and this run is {verdict.label}" for alias in lies]
+        by = f" by {edition_words(deciding.edition)}" if own else ""
+        problems = [f"alias: {alias!r} is a verdict, and this run is {verdict.label}{by}" for alias in lies]
         raise InvalidFields("promote", problems)
+
+
+def verdict_alias(deciding: Opinion) -> str:
+    """The alias that a verdict gives: its outcome, `pass`, by a shipped edition; else `pass-lenient-1a2b3c4d`."""
+    outcome, edition = deciding.verdict.outcome, deciding.edition
+    if standing(edition) == SHIPPED:
+        return outcome
+    name = re.sub(r"[^a-z0-9_]+", "-", _ascii(edition.name)).strip("-")[:100]
+    return "-".join(part for part in (outcome, name, edition.digest[:DIGEST]) if part)
 
 
 def model_name(spec: RunSpec, setting: str) -> str:
@@ -103,8 +118,11 @@ def model_name(spec: RunSpec, setting: str) -> str:
 
 
 def _slug(label: str) -> str:
-    plain = unicodedata.normalize("NFKD", label).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9.]+", "-", plain).strip("-.")
+    return re.sub(r"[^a-z0-9.]+", "-", _ascii(label)).strip("-.")
+
+
+def _ascii(label: str) -> str:
+    return unicodedata.normalize("NFKD", label).encode("ascii", "ignore").decode().lower()
 
 
 def _user() -> str:

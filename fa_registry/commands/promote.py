@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fa_registry import jsonio, methods
+from fa_registry.commands.audit_log import marked
 from fa_registry.commands.judged import opinions
 from fa_registry.commands.model_card import model_card_text
 from fa_registry.commands.promotable import (
@@ -16,11 +17,13 @@ from fa_registry.commands.promotable import (
     check_words,
     justified,
     model_name,
+    verdict_alias,
     verified,
 )
 from fa_registry.commands.selection import whole_id
 from fa_registry.commands.stores import open_tracker
 from fa_registry.errors import IntegrityError
+from fa_registry.protocol.shipped import edition_words
 from fa_registry.records import Reading, RunRecord
 from fa_registry.tracking import models, schema
 from fa_registry.tracking.base import Tracker
@@ -54,7 +57,7 @@ class PromoteRequest:
 class Promotion:
     """promoted: False where the version was there already. aliases: those that were set now. reference: for load_model.
 
-    verdict, edition: those that decided. verdicts: of every edition of the audit, by name.
+    verdict, edition: those that decided. verdicts: of every edition of the audit, by its words.
     """
 
     name: str
@@ -84,8 +87,7 @@ class _Case:
 
     @property
     def verdict_tags(self) -> dict[str, str]:
-        said = ((schema.verdict_tag(one.edition.name, bool(one.edition.overrides)), one) for one in self.opinions)
-        return {tag: one.verdict.label for tag, one in said}
+        return {schema.verdict_tag(one.edition): one.verdict.label for one in self.opinions}
 
     @property
     def key(self) -> str:
@@ -109,7 +111,7 @@ def run_promote(request: PromoteRequest) -> Promotion:
     present = next((one for one in registry.versions(name) if one.tags.get(models.TAG_PROMOTION) == case.key), None)
     version = present or _register(tracker, registry, case, name)
     # a version that was there keeps its place: a newer one may have taken the verdict's alias
-    aliases = tuple(dict.fromkeys([*([] if present else [case.deciding.verdict.outcome]), *request.aliases]))
+    aliases = tuple(dict.fromkeys([*([] if present else [verdict_alias(case.deciding)]), *request.aliases]))
     for alias in aliases:
         registry.set_alias(version, alias)
     return Promotion(
@@ -118,9 +120,9 @@ def run_promote(request: PromoteRequest) -> Promotion:
         reference=version.reference,
         run_id=case.record.run_id,
         verdict=case.deciding.verdict.label,
-        edition=case.deciding.edition.name,
+        edition=edition_words(case.deciding.edition),
         promoted=present is None,
-        verdicts={one.edition.name: one.verdict.label for one in case.opinions},
+        verdicts={edition_words(one.edition): one.verdict.label for one in case.opinions},
         aliases=aliases,
         despite=case.despite.reason if case.despite else "",
     )
@@ -131,7 +133,7 @@ def _case(request: PromoteRequest, tracker: Tracker) -> _Case:
     run = tracker.get(whole_id(tracker, request.run))
     check_finished(run)
     audit_run_id, said = opinions(tracker, run, request.edition)
-    check_aliases(request.aliases, said[0].verdict)
+    check_aliases(request.aliases, said[0])
     despite = justified(run, said[0], request.despite, request.author)
     record = verified(tracker, run, request.data_root)
     return _Case(record, said, audit_run_id, despite)
@@ -194,8 +196,8 @@ def _card(case: _Case, digests: dict[str, str]) -> ModelCard:
 def _tags(case: _Case, card: ModelCard) -> dict[str, str]:
     said = {
         **case.verdict_tags,
-        schema.TAG_VERDICT: case.deciding.verdict.label,
-        models.TAG_EDITION: case.deciding.edition.name,
+        schema.TAG_VERDICT: marked(case.deciding.verdict, case.deciding.edition),
+        models.TAG_EDITION: f"{edition_words(case.deciding.edition)}, sha256 {case.deciding.edition.digest}",
         models.TAG_RUN: card.run_id,
         schema.TAG_REPORT: card.audit_run_id,
         schema.TAG_SPEC: card.identity,

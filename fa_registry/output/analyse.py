@@ -9,6 +9,7 @@ import click
 
 from fa_registry import jsonio
 from fa_registry.output.tables import table as print_table
+from fa_registry.protocol.shipped import edition_words
 
 if TYPE_CHECKING:
     from fa_registry.analyses import Analysis, Cell, Column, Table
@@ -28,7 +29,9 @@ def analysed(result: AnalyseResult, as_json: bool, several: bool) -> None:
 
 
 def _print(analysis: Analysis) -> None:
-    click.echo(f"{analysis.title}: {analysis.question}\n{analysis.selection}, by edition {analysis.edition.name}")
+    click.echo(
+        f"{analysis.title}: {analysis.question}\n{analysis.selection}, by edition {edition_words(analysis.edition)}"
+    )
     notes: dict[str, int] = {}
     for table in analysis.tables:
         if not table.detail and table.rows:

@@ -34,15 +34,22 @@ def audited(result: AuditResult, as_json: bool) -> None:
         return
     from rich.markup import escape
 
-    editions = [escape(one.edition.name) for one in report.opinions]  # a user's edition may be called anything
+    from fa_registry.protocol.shipped import edition_words
+
+    editions = [
+        escape(edition_words(one.edition)) for one in report.opinions
+    ]  # a user's edition may be called anything
     header = ["method", "setting", "accuracy", "max growth", "verdict", *editions, "by seed"]
-    title = f"{report.title} by edition {report.edition.name}"
+    title = f"{report.title} by edition {edition_words(report.edition)}"
     changed = ", ".join(f"{name} = {value}" for name, value in sorted(report.edition.overrides.items()))
     table(header, list(_rows(report)), escape(f"{title} (modified: {changed})" if changed else title))
     if report.reproduction:
         _reproduced(report.reproduction)
     for one in report.excluded:
         click.echo(f"not judged: {one.name}: {one.reason}")
+    for one in report.choice.unaudited or () if report.choice else ():
+        gone = ", deleted in MLflow" if one.deleted else ""
+        click.echo(f"left out: seed {one.spec.seed} of {one.spec.method_label}, {one.setting}: {one.status}{gone}")
     for remark in report.remarks:
         click.echo(f"note: {remark}")
     click.echo(f"report: {result.pages[0]}")

@@ -9,6 +9,7 @@ import click
 
 from fa_registry import jsonio
 from fa_registry.output.tables import table
+from fa_registry.protocol.shipped import edition_words
 
 if TYPE_CHECKING:
     from fa_registry.commands.compare import CompareResult
@@ -31,7 +32,7 @@ def compared(result: CompareResult, as_json: bool) -> None:
         )
         return
     for part, _ in context.parts:
-        _part(part, context.edition.name)
+        _part(part, edition_words(context.edition))
     states = ", ".join(f"{count.count} {count.outcome}" for count in context.integrity)
     click.echo(f"figures: {states}" + ("; --recompute measures again" if "trusted" in states else ""))
     for one in context.excluded.shown:

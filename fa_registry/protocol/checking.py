@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
 from fa_registry.protocol import takes
 from fa_registry.protocol.operators import OPERATORS
+from fa_registry.protocol.shipped import digests, impersonation
 
 LIMIT, SEEDS, CREDIT = JUDGES = ("limit", "seeds_margin", "credit_distribution")
 LABELS = ("pass", "warn", "fail", "incomplete", "diverged", "control")
@@ -17,6 +19,7 @@ EDITION = {
     "name": str,
     "title": str,
     "source": str,
+    "based_on": str,
     "fail_if": list,
     "strict": bool,
     "labels": dict,
@@ -60,8 +63,11 @@ CODE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # labels and overrides put +, comm
 ACCURACY = "accuracy"
 
 
-def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None) -> dict[str, Any]:
-    """The edition's table with the variant's fields laid over it and `variant` taken out. Raises InvalidFields."""
+def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, digest: str = "") -> dict[str, Any]:
+    """The edition's table with the variant's fields laid over it and `variant` taken out. Raises InvalidFields.
+
+    digest: SHA-256 of the file; the name of a shipped edition is that file's alone.
+    """
     table, problems = dict(raw), []
     variants = table.pop("variant", {})
     if not isinstance(variants, dict):
@@ -72,6 +78,7 @@ def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None) -
         table, more = _laid_over(table, variants[variant], f"variant.{variant}")
         problems += more
     problems += _edition_problems(table)
+    problems += _standing_problems(table, digest)
     if problems:
         raise InvalidFields(f"edition {subject}", problems)
     return table
@@ -144,6 +151,19 @@ def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
     for name, word in labels.items():
         if "(" in str(word) or ":" in str(word)[:-1]:
             yield f"labels.{name}: may hold no bracket, and a colon only at its end (its flags follow), found {word!r}"
+
+
+def _standing_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
+    """What a file says of its own relation to the shipped editions, and may not."""
+    name = table["name"] if isinstance(table.get("name"), str) else ""
+    unseen = [f"U+{ord(letter):04X}" for letter in name if unicodedata.category(letter)[0] == "C"]
+    if wrong := impersonation(name, digest):
+        yield wrong
+    elif unseen:  # one of them turns the direction of reading: such a name may read as any other
+        yield f"name: expected characters that can be seen, found {', '.join(unseen)} in {ascii(name)}"
+    base = table.get("based_on")
+    if isinstance(base, str) and base not in digests():
+        yield f"based_on: {unknown_name_text('shipped edition', base, digests())}"
 
 
 def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,9 @@ from typing import Any
 from fa_registry import resources
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.jsonio import file_digest
+from fa_registry.protocol.based_on import differences, nearest
 from fa_registry.protocol.checking import checked_edition, checked_overrides
+from fa_registry.protocol.shipped import digests
 from fa_registry.records import EditionReference, Scalar
 
 
@@ -75,7 +78,8 @@ class Edition:
 
     fail_if: a run fails when every rule of any one list fires; strict: when any rule does.
     labels: the words of the verdict's outcomes where they are not the house's (verdict.WORDS).
-    overrides: thresholds that are not the file's (`D1.threshold` → value).
+    overrides: thresholds that are not the file's (`D1.threshold` → value). based_on: the shipped edition that a user's own
+    file says it is based on, else the one it shares most rules with; empty where it shares none, and of a shipped one.
     """
 
     name: str
@@ -87,10 +91,24 @@ class Edition:
     strict: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     overrides: Mapping[str, Scalar] = field(default_factory=dict)
+    based_on: str = ""
+
+    @property
+    def shipped(self) -> bool:
+        """Whether it is this installation's own file; other thresholds are recorded as overrides."""
+        return digests().get(self.name) == self.digest
 
     @property
     def reference(self) -> EditionReference:
-        return EditionReference(self.name, self.title, self.source, self.digest, dict(self.overrides))
+        """The edition as reports name it, with its differences to the shipped one that it is, or is based on."""
+        base = self.name if self.shipped else self.based_on
+        changes = tuple(differences(self, load_edition(base) if base else None)) if self._differs else ()
+        facts = (dict(self.overrides), self.shipped, self.based_on, changes)
+        return EditionReference(self.name, self.title, self.source, self.digest, *facts)
+
+    @property
+    def _differs(self) -> bool:
+        return bool(self.overrides) or not self.shipped
 
 
 def load_edition(name: str, overrides: Mapping[str, float] | None = None) -> Edition:
@@ -111,25 +129,30 @@ def load_edition(name: str, overrides: Mapping[str, float] | None = None) -> Edi
 
 def shipped() -> tuple[str, ...]:
     """The names of all shipped editions, each followed by its variants."""
-    names = []
-    for path in sorted(resources.editions().glob("*.toml")):
-        variants = tomllib.loads(path.read_text(encoding="utf-8")).get("variant", {})
-        names += [path.stem, *(f"{path.stem}:{variant}" for variant in variants)]
-    return tuple(names)
+    return tuple(digests())
+
+
+@functools.cache
+def shipped_editions() -> tuple[Edition, ...]:
+    """All shipped editions, in the order of `shipped`."""
+    return tuple(load_edition(name) for name in shipped())
 
 
 def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: str | None = None) -> Edition:
     """Check every field of an edition (of its variant, if one is named); InvalidFields names all that are wrong."""
-    table = checked_edition(raw, subject, variant)
+    table = checked_edition(raw, subject, variant, digest)
+    rules = tuple(_rule(rule) for rule in table["rule"])
+    is_shipped = digest in digests().values()
     return Edition(
         name=table["name"] if variant is None else f"{table['name']}:{variant}",
         title=table["title"],
         source=table["source"],
         fail_if=tuple(tuple(group) for group in table["fail_if"]),
-        rules=tuple(_rule(rule) for rule in table["rule"]),
+        rules=rules,
         digest=digest,
         strict=table.get("strict", False),
         labels=table.get("labels", {}),
+        based_on="" if is_shipped else table.get("based_on") or nearest(rules, shipped_editions()),
     )
 
 

@@ -122,24 +122,62 @@ class Exclusion:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """How a study's runs were chosen. asked: what was asked for instead of the file's own, by option: `seeds` → `42, 123`.
+class OtherRun:
+    """A run of the store that the audit left out although it is of a method and setting that it judged.
 
-    others: runs of the study with other specifications, which were not audited. superseded: older finished runs of
-    the audited specifications, passed over for the newest.
+    setting: readable name. status: as the run's tag has it, and what its files say against it. finished: whether it was trained
+    to its end. deleted: whether somebody deleted it in MLflow. newer: whether it was started after the judged run of its
+    specification.
+    """
+
+    run_id: str
+    spec: RunSpec
+    setting: str
+    status: str
+    finished: bool
+    deleted: bool = False
+    newer: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How the runs were chosen. asked: what was asked for instead of the file's own, by option: `seeds` → `42, 123`.
+
+    study: whose specifications were asked for; empty where runs were chosen by id or by experiment. others: runs of the study
+    with other specifications, which were not audited. superseded: older finished runs of the audited specifications, passed over
+    for the newest. unaudited: every further run of the store of a method and setting that was judged; null in older reports, which
+    did not look.
     """
 
     study: str
     asked: Mapping[str, str] = field(default_factory=dict)
     others: int = 0
     superseded: int = 0
+    unaudited: tuple[OtherRun, ...] | None = None
+
+
+@dataclass(frozen=True)
+class RuleDifference:
+    """One point in which the rules that judged differ from the shipped edition they are based on.
+
+    rule: its code; empty for a field of the edition itself (fail_if, strict, labels). field: its name, `also gain threshold` for
+    one of a further condition, `rule` for a rule that only one of the two has. shipped, this: the value in the shipped edition
+    and in this one; null where it has none.
+    """
+
+    rule: str
+    field: str
+    shipped: Scalar | None
+    this: Scalar | None
 
 
 @dataclass(frozen=True)
 class EditionReference:
     """Which rules judged: the edition's name, the SHA-256 of its file, and any overridden threshold (`D1.threshold` → value).
 
-    Any override makes the edition "modified".
+    Any override makes the edition "modified". shipped: whether the file is the one of that name that shipped with the release that
+    judged; null in older reports, which did not say. based_on: of a user's own edition, the shipped one it is based on; empty where
+    it shares no rule with any. differences: to that edition; overridden thresholds among them.
     """
 
     name: str
@@ -147,6 +185,9 @@ class EditionReference:
     source: str
     digest: str
     overrides: Mapping[str, Scalar] = field(default_factory=dict)
+    shipped: bool | None = None
+    based_on: str = ""
+    differences: tuple[RuleDifference, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -154,8 +195,8 @@ class AuditReport:
     """A whole audit: what was selected, by which edition, run by run. Rendering it needs nothing else.
 
     opinions: what further editions say of the same runs. waivers: those that were in force or have expired, applied or not.
-    reproduction: the study's published figures beside these; none where the study has no reference.toml. choice: none where
-    no study was asked for, and in reports of older releases.
+    reproduction: the study's published figures beside these; none where the study has no reference.toml. choice: none in
+    reports of older releases (in some, none where no study was asked for).
     """
 
     title: str

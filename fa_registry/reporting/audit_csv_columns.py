@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fa_registry.protocol.shipped import edition_words
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, Verdict
 from fa_registry.reporting.naming import pairs
 from fa_registry.reporting.quantities import RUN_SCALARS
@@ -74,7 +75,7 @@ JUDGED = (
     Column(
         "integrity", "verified, mismatch, unverifiable or trusted", TEXT, lambda row: row.run.record.integrity.state
     ),
-    Column("edition", "whose rules lead", TEXT, lambda row: row.report.edition.name),
+    Column("edition", "whose rules lead", TEXT, lambda row: edition_words(row.report.edition)),
     Column("edition_modified", "a threshold was overridden", YES_NO, lambda row: bool(row.report.edition.overrides)),
     Column(
         "outcome",
@@ -103,7 +104,7 @@ NUMBERS = (
 
 def columns(report: AuditReport) -> tuple[Column, ...]:
     """The columns of a report in their order: which rules, editions and aggregates of Γ there are is the report's."""
-    editions = (report.edition.name, *(opinion.edition.name for opinion in report.opinions))
+    editions = tuple(edition_words(one) for one in (report.edition, *(opinion.edition for opinion in report.opinions)))
     rules = dict.fromkeys(finding.rule for run in report.runs for finding in run.findings)
     scalars = {name for run in report.runs for name in run.record.measurements.scalars}
     return columns_of(editions, tuple(rules), sorted(name for name in scalars if name.startswith("gamma_")))

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fa_registry.protocol.grouping import Group
-from fa_registry.records import EditionReference
+from fa_registry.records import AuditReport, EditionReference, OtherRun, RunAudit
 from fa_registry.reporting import reproduction
 from fa_registry.reporting.contexts import IndexContext
+from fa_registry.reporting.editions import changed_editions
 from fa_registry.reporting.evidence import evidence, integrity_states, not_intact
 from fa_registry.reporting.findings import finding_rows, most_severe_first
 from fa_registry.reporting.headline import WORST_FIRST, headline, judged_columns, short_names
@@ -50,6 +51,7 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
         selection=report.selection,
         edition=report.edition,
         overrides=tuple(_overrides(sources.opinions.editions)),
+        changed_editions=tuple(changed_editions(sources.opinions.editions)),
         headline=headline(sources.groups),
         counts=tuple(_verdict_counts(short_names(links))),
         waivers=waiver_rows(report, sources.groups),
@@ -65,6 +67,7 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
         comparison=_comparison(sources),
         reproduction=reproduction.table(report.reproduction),
         excluded=Listed.first(MOST, report.excluded),
+        unaudited=_unaudited(report),
         integrity=Listed.first(MOST, integrity),
         evidence=evidence(report.runs, report.excluded),
         not_intact=Listed.first(MOST_NAMES, not_intact(report.excluded)),
@@ -73,6 +76,12 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
         commands=_commands(sources.groups),
         forms=tuple(links),
     )
+
+
+def _unaudited(report: AuditReport) -> Listed[OtherRun] | None:
+    """Finished runs first: they could have been judged."""
+    found = report.choice.unaudited if report.choice else None
+    return None if found is None else Listed.first(MOST, sorted(found, key=lambda run: not run.finished))
 
 
 def _overrides(editions: Sequence[EditionReference]) -> Iterator[Entry]:

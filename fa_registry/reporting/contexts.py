@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
-from fa_registry.records import EditionReference, Exclusion, Verdict
+from fa_registry.records import EditionReference, Exclusion, OtherRun, Verdict
 from fa_registry.reporting.citations import Bibliography
 from fa_registry.reporting.compare_parts import CompareContext
 from fa_registry.reporting.evidence import EvidenceRow
@@ -20,6 +20,7 @@ from fa_registry.reporting.parts import Blank, Claim, Entry, Estimate, Listed, M
 from fa_registry.reporting.pitfalls_words import Pitfall
 from fa_registry.reporting.reproduction_rows import ReproductionTable
 from fa_registry.reporting.rows import (
+    ChangedEdition,
     Comparison,
     Count,
     Difference,
@@ -46,6 +47,9 @@ class IndexContext:
     overrides: tuple[Entry, ...] = documented(
         "thresholds changed on the command line, those of another edition under its name; any makes it 'modified'",
         "text",
+    )
+    changed_editions: tuple[ChangedEdition, ...] = documented(
+        "editions that are not shipped ones as they are, each with its differences to the one it is based on", "text"
     )
     headline: Headline = documented("the verdicts in one sentence, and the rules that fire", "methods × settings")
     counts: tuple[Count, ...] = documented(
@@ -78,6 +82,9 @@ class IndexContext:
     )
     excluded: Listed[Exclusion] = documented(
         "selected runs that cannot be judged, why, and the traceback of one that broke", "runs"
+    )
+    unaudited: Listed[OtherRun] | None = documented(
+        "runs of the judged methods and settings that the store holds and this audit left out; none where nobody looked", "runs"
     )
     integrity: Listed[IntegrityRow] = documented("whether the logged figures stand, run by run, worst first", "runs")
     evidence: tuple[EvidenceRow, ...] = documented(

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.protocol.shipped import DIGEST, FOREIGN, SHIPPED, edition_words, standing
 from fa_registry.protocol.verdict import combined
-from fa_registry.records import AuditReport, EditionReference, Finding, Judgement, RunAudit, Verdict
+from fa_registry.records import AuditReport, EditionReference, Finding, Judgement, RunAudit, Scalar, Verdict
 from fa_registry.reporting.filters import na, reading
 from fa_registry.reporting.findings import SEVERITY
 from fa_registry.reporting.naming import group_label
+from fa_registry.reporting.parts import Listed
 from fa_registry.reporting.quantities import kind_of, subject_of
-from fa_registry.reporting.rows import ComparedRow, Difference
+from fa_registry.reporting.rows import ChangedEdition, ComparedRow, Difference, EditionChange
 
 OUTCOME_WORDS = {
     "pass": "passes",
@@ -24,6 +26,8 @@ OUTCOME_WORDS = {
     "skipped": "was skipped",
     "waived": "is waived",
 }
+MOST_CHANGES = 60  # of an edition, on the page; a file of one's own differs in every word of every rule
+NOWHERE = "—"
 SAME_FINDINGS = "The same findings: the editions draw different verdicts from them."
 NOT_JUDGED = Verdict("incomplete", "not judged")
 Judged = tuple[EditionReference, Sequence[Finding]]  # an edition and what it found in the runs of one group
@@ -71,6 +75,37 @@ def _as_judged(run: RunAudit, judgement: RunAudit | Judgement) -> RunAudit:
     return dataclasses.replace(run, findings=judgement.findings, verdict=judgement.verdict)
 
 
+def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEdition]:
+    """Every edition that is not a shipped one as it is, with what it changes: rule, field, shipped value, this value."""
+    for edition in editions:
+        if standing(edition) != SHIPPED or edition.overrides:
+            known = () if standing(edition) == FOREIGN else edition.differences
+            rows = [EditionChange(one.rule, one.field, _value(one.shipped), _value(one.this)) for one in known]
+            yield ChangedEdition(edition, _why_changed(edition), Listed.first(MOST_CHANGES, rows))
+
+
+def _why_changed(edition: EditionReference) -> str:
+    """What a reader must know before the table; nothing of it is read from the reference where a digest can tell."""
+    if standing(edition) == SHIPPED:
+        return "thresholds were overridden when it was asked for"
+    if standing(edition) == FOREIGN:
+        return f"its digest {edition.digest[:DIGEST]} is none of this installation's, so what it asks for is not known here"
+    if edition.shipped is None:
+        return "a release judged by it that did not record what it is based on"
+    if not edition.based_on:
+        return "its rules are its own, and it shares none with a shipped edition"
+    return f"it is a user's own file, and differs from {edition.based_on} in {len(edition.differences)} points"
+
+
+def _value(value: Scalar | None) -> str:
+    """A threshold to its last digit."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or value == "":
+        return NOWHERE
+    return value if isinstance(value, str) else f"{value:.12g}"
+
+
 def differences(found: Sequence[Judged]) -> Iterator[Difference]:
     """One for every subject (scale, reference, depth, …) that two editions do not judge alike."""
     subjects = dict.fromkeys(subject_of(finding.quantity) for _, findings in found for finding in findings)
@@ -93,7 +128,7 @@ def _decides(findings: Iterable[Finding]) -> str:
 def _clause(edition: EditionReference, findings: Sequence[Finding]) -> str:
     """What one edition says of the subject: its most severe finding, with the seeds that share its state."""
     if not findings:
-        return f"{edition.name} does not judge it."
+        return f"{edition_words(edition)} does not judge it."
     worst = min(findings, key=lambda one: (not one.gating, SEVERITY.index(one.outcome)))
     alike = [one for one in findings if (one.rule, one.outcome, one.state) == (worst.rule, worst.outcome, worst.state)]
     of_rule = sum(one.rule == worst.rule for one in findings)
@@ -101,7 +136,7 @@ def _clause(edition: EditionReference, findings: Sequence[Finding]) -> str:
     word = f"{worst.state}, {OUTCOME_WORDS[worst.outcome]}" if worst.state else OUTCOME_WORDS[worst.outcome]
     gate = "" if worst.gating else ", but does not gate"
     return (
-        f"{edition.name}: {worst.rule} {worst.title} {word}{gate}, required {worst.required}, "
+        f"{edition_words(edition)}: {worst.rule} {worst.title} {word}{gate}, required {worst.required}, "
         f"observed {_observed(alike)}{share}."
     )
 

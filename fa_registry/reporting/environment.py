@@ -38,6 +38,7 @@ FILTERS = (
     "cell",
     "brief",
     "short",
+    "edition_words",
 )
 # `default` hides a name that does not exist; `format` prints nan; the others switch escaping off or double it.
 FORBIDDEN_FILTERS = ("default", "d", "format", "safe", "forceescape")

@@ -13,6 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from fa_registry.protocol.shipped import edition_words as edition_words
 from fa_registry.records import Reading
 from fa_registry.reporting.parts import Estimate, Number
 

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
 from fa_registry.protocol.grouping import Group, groups
+from fa_registry.protocol.shipped import edition_words
 from fa_registry.records import AuditReport, Exclusion, Finding, RunAudit
 from fa_registry.reporting.naming import group_label
 
@@ -60,7 +61,12 @@ def _suite(name: str, report: AuditReport, cases: list[Element]) -> Element:
     properties = ElementTree.SubElement(suite, "properties")
     edition = report.edition
     overrides = {f"override {limit}": value for limit, value in sorted(edition.overrides.items())}
-    told = {"selection": report.selection, "edition": edition.name, "edition digest": edition.digest, **overrides}
+    told = {
+        "selection": report.selection,
+        "edition": edition_words(edition),
+        "edition digest": edition.digest,
+        **overrides,
+    }
     properties.extend(_element("property", name=key, value=value) for key, value in told.items())
     suite.extend(cases)
     return suite

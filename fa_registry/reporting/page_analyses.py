@@ -93,7 +93,7 @@ def _edition(report: AuditReport) -> Edition | str:
         edition = load_edition(asked.name, {name: float(value) for name, value in asked.overrides.items()})
     except (UnknownName, InvalidFields, ValueError) as error:
         return f"the edition that judged, {asked.name}, cannot be read here: {error}"
-    if edition.reference != asked:
+    if (edition.name, edition.digest) != (asked.name, asked.digest):
         return f"the edition {asked.name} here is not the one that judged (sha256 {asked.digest[:12]}…)"
     return edition
 

@@ -58,14 +58,16 @@ def _audit(runs: Sequence[RunAudit], report: AuditReport) -> str:
     options.append(f"--{'editions' if len(editions) > 1 else 'edition'} {shlex.quote(','.join(editions))}")
     options += [f"--threshold {shlex.quote(f'{name}={value}')}" for name, value in report.edition.overrides.items()]
     line = f"fa-registry audit {' '.join(options)}"
-    remarks = [] if report.choice else ["RUN: the id of each run that the lines above have made"]
+    remarks = (
+        [] if report.choice and report.choice.study else ["RUN: the id of each run that the lines above have made"]
+    )
     if report.waivers:
         remarks.append("with the waivers.toml whose waivers this report names")
     return f"{line}  {_comment('; '.join(remarks))}" if remarks else line
 
 
 def _chosen(runs: Sequence[RunAudit], report: AuditReport) -> Iterator[str]:
-    if report.choice is None:
+    if report.choice is None or not report.choice.study:
         yield "--run RUN"
         return
     yield f"--study {shlex.quote(report.choice.study)}"

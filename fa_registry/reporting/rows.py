@@ -174,6 +174,25 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class EditionChange:
+    """One point in which an edition differs from the shipped one it is based on. rule: empty for the edition's own fields."""
+
+    rule: str
+    field: str
+    shipped: str
+    this: str
+
+
+@dataclass(frozen=True)
+class ChangedEdition:
+    """An edition that is not a shipped one as it is: why, in words, and every point in which it differs."""
+
+    edition: EditionReference
+    words: str
+    rows: Listed[EditionChange]
+
+
+@dataclass(frozen=True)
 class JudgedBy:
     """What one edition says of a method in a setting: of all seeds together, and rule by rule."""
 

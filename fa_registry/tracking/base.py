@@ -32,7 +32,7 @@ class DatasetReference:
 class StoredRun:
     """A run as the store knows it. state: the store's own word (RUNNING, FINISHED, FAILED, KILLED). started: ms since 1970.
 
-    metrics: the value of each at its last step. params: as text.
+    metrics: the value of each at its last step. params: as text. deleted: whether it is in the store's bin.
     """
 
     run_id: str
@@ -43,6 +43,7 @@ class StoredRun:
     tags: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
+    deleted: bool = False
 
 
 class Tracker(abc.ABC):
@@ -85,6 +86,10 @@ class Tracker(abc.ABC):
     @abc.abstractmethod
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
         """Every point of these metrics of a run, as the store's tables have them."""
+
+    @abc.abstractmethod
+    def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> list[StoredRun]:
+        """Runs of every experiment, deleted ones too, that carry all `params` and all `tags`, newest first."""
 
     @abc.abstractmethod
     def link(self, run_id: str, path: str) -> str:

@@ -67,6 +67,9 @@ class MemoryTracker(Tracker):
         wanted = set(keys)
         return [point for point in self.points[run_id] if point.key in wanted]
 
+    def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> list[StoredRun]:
+        return [run for run in self.search(tags) if params.items() <= run.params.items()]
+
     def link(self, run_id: str, path: str) -> str:
         return ""
 

@@ -18,7 +18,18 @@ from urllib.parse import quote, unquote
 
 import mlflow.store.db_migrations
 from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunInfo, RunTag, ViewType
+from mlflow.entities import (
+    Dataset,
+    DatasetInput,
+    InputTag,
+    LifecycleStage,
+    Metric,
+    Param,
+    Run,
+    RunInfo,
+    RunTag,
+    ViewType,
+)
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -140,6 +151,12 @@ class MlflowTracker(Tracker):
         found = ((key, self._client.get_metric_history(run_id, key)) for key in keys)
         return [Point(key, metric.value, metric.step) for key, metrics in found for metric in metrics]
 
+    def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> list[StoredRun]:
+        terms = [f"params.`{name}` = '{_quoted(value)}'" for name, value in params.items()]
+        terms += [f"tags.`{name}` = '{_quoted(value)}'" for name, value in tags.items()]
+        ids = [one.experiment_id for one in self._client.search_experiments(view_type=ViewType.ALL)]
+        return [self._stored(run) for run in self._pages(ids, " and ".join(terms), ViewType.ALL)]
+
     def link(self, run_id: str, path: str) -> str:
         """Relative, so that it holds wherever the pages are served; MLflow's Markdown opens it in a new tab."""
         return f"#/experiments/{self._place(run_id).experiment_id}/runs/{run_id}/artifacts/{quote(path)}"
@@ -187,11 +204,11 @@ class MlflowTracker(Tracker):
             )
         return chosen
 
-    def _pages(self, experiment_ids: list[str], query: str) -> Iterator[Run]:
+    def _pages(self, experiment_ids: list[str], query: str, view: int = ViewType.ACTIVE_ONLY) -> Iterator[Run]:
         token = None
         while True:
             page = self._client.search_runs(
-                experiment_ids, query, max_results=PAGE, order_by=["attributes.start_time DESC"], page_token=token
+                experiment_ids, query, view, max_results=PAGE, order_by=["attributes.start_time DESC"], page_token=token
             )
             yield from page
             token = page.token
@@ -213,6 +230,7 @@ class MlflowTracker(Tracker):
             dict(run.data.tags),
             dict(run.data.metrics),
             dict(run.data.params),
+            info.lifecycle_stage == LifecycleStage.DELETED,
         )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from fa_registry.records import SCHEMA, Measurements, Reading, RunSpec
+from fa_registry.records import SCHEMA, EditionReference, Measurements, Reading, RunSpec
 
 EXPERIMENT = "fa_registry"
+DIGEST = 8  # characters of an edition's digest in the tag of its verdict
 MAX_EDITION = 200  # characters of an edition's name in a tag; MLflow's keys end at 250
 
 TAG_SCHEMA = "fa.schema"
@@ -23,6 +24,7 @@ TAG_NOT_FINITE = "fa.not_finite"
 TAG_PROCESS = "fa.process"  # host:pid of the writer, to tell a zombie from a run at work
 TAG_REPORT = "fa.report"  # on an audited run: the id of the newest audit's own run
 TAG_VERDICT = "fa.verdict"  # by the leading edition of the newest audit; a column worth sorting by
+TAG_EDITION = "fa.edition"  # on an audit's own run, and on a promoted version: by which edition, as people read it
 TAG_SITES = "fa.sites_shown"  # on a deep network's run: which sites have charts, see shown_sites
 TAG_AUDIT = "fa.audit"  # digest of the whole report, on the audit's own run
 TAG_FIRST_FIRE_BY = "fa.first_fire_by"  # the edition whose rules the tags fa.first_fire.* tell of
@@ -76,13 +78,14 @@ def first_fire_tag(rule: str) -> str:
     return f"fa.first_fire.{rule}"
 
 
-def verdict_tag(edition: str, modified: bool = False) -> str:
-    """The tag of an edition's verdict. MLflow takes letters, digits, `_-.: ` in it; a user's edition may be called anything.
+def verdict_tag(edition: EditionReference) -> str:
+    """The tag of an edition's verdict, as `fa.verdict.2026-11.23d1b7cd`: its name and the start of its file's digest.
 
-    modified: with other thresholds than the edition's. Its verdict must not take the place of the edition's own.
+    MLflow takes letters, digits, `_-.: ` in it; a user's edition may be called anything. With other thresholds than the
+    edition's it ends on `.modified`: such a verdict must not take the place of the edition's own.
     """
-    name = re.sub(r"[^\w\-.: ]", "_", edition)[:MAX_EDITION]
-    return f"fa.verdict.{name}{'.modified' if modified else ''}"
+    name = re.sub(r"[^\w\-.: ]", "_", edition.name)[:MAX_EDITION]
+    return f"{TAG_VERDICT}.{name}.{edition.digest[:DIGEST]}{'.modified' if edition.overrides else ''}"
 
 
 def step_checkpoint(step: int) -> str:

@@ -15,6 +15,7 @@ from fa_registry.errors import StoreError
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.recompute import NO_FEEDBACK
+from tests.builders import verdict_tag
 
 AUDIT = ("audit", "--study", "tiny", "--device", "cpu")
 
@@ -60,9 +61,9 @@ def test_verdict_note_and_report_are_written_back_without_reopening_the_run(trai
     _, result = audited(trained)
     run = run_of("dfa")
     assert run.state == "FINISHED"
-    assert run.tags["fa.verdict.2026-05"] == entry(result, "dfa")["verdict"]["label"]
+    assert run.tags[verdict_tag("2026-05")] == entry(result, "dfa")["verdict"]["label"]
     assert run.tags[schema.TAG_REPORT] == result["audit_run_id"]
-    assert run.tags["fa.verdict.2026-05"] in run.tags[schema.TAG_NOTE]
+    assert run.tags[verdict_tag("2026-05")] in run.tags[schema.TAG_NOTE]
     tracker = MlflowTracker()
     assert tracker.artifact(result["audit_run_id"], "index.html")
     assert tracker.artifact(result["audit_run_id"], "audit.json")

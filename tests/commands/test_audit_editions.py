@@ -6,8 +6,10 @@ import pytest
 
 from fa_registry import resources
 from fa_registry.commands import evidence
+from fa_registry.jsonio import file_digest
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from tests.builders import verdict_tag
 from tests.commands.test_audit import AUDIT, audited, run_of
 
 SEVERAL = "2026-04:first-release,2026-04,2026-11,2026-05"
@@ -59,11 +61,11 @@ def test_every_edition_judges_the_same_records_and_the_studys_leads(trained, mon
     ids = [run["record"]["run_id"] for run in report["runs"]]
     assert all([one["run_id"] for one in opinion["judgements"]] == ids for opinion in report["opinions"])
     place = ids.index(run_of("dfa").run_id)
-    assert tags()["fa.verdict.2026-05"] == report["runs"][place]["verdict"]["label"]
+    assert tags()[verdict_tag("2026-05")] == report["runs"][place]["verdict"]["label"]
     for opinion in report["opinions"]:
         label = opinion["judgements"][place]["verdict"]["label"]
-        assert tags()[f"fa.verdict.{opinion['edition']['name']}"] == label != ""
-    assert tags("frozen")["fa.verdict.2026-04"] == "CONTROL"
+        assert tags()[verdict_tag(opinion["edition"]["name"])] == label != ""
+    assert tags("frozen")[verdict_tag("2026-04")] == "CONTROL"
     outcomes = [run["verdict"]["outcome"] for run in report["runs"] if run["verdict"]["outcome"] != "control"]
     assert code == (1 if "fail" in outcomes else 0)
 
@@ -75,7 +77,7 @@ def test_a_column_an_edition(trained):
     assert columns[5:8] == ["verdict", "2026-04", "2026-11"]
     row = next(line for line in text.splitlines() if line.startswith("│ dfa"))
     cells = [cell.strip() for cell in row.split("│")]
-    assert (cells[5], cells[6]) == (tags()["fa.verdict.2026-05"], tags()["fa.verdict.2026-04"])
+    assert (cells[5], cells[6]) == (tags()[verdict_tag("2026-05")], tags()[verdict_tag("2026-04")])
     assert "Audit of study tiny by edition 2026-05" in text
 
 
@@ -85,18 +87,20 @@ def test_the_exit_code_is_the_leading_editions_and_a_name_mlflow_refuses_is_no_o
     lenient = trained(*AUDIT, "--editions", "lenient.toml,2026-04")
     assert (strict.exit_code, lenient.exit_code) == (1, 0)
     assert "lenient [/] (it's mine)" in strict.stdout and "by edition lenient [/] (it's mine)" in lenient.stdout
-    assert tags()["fa.verdict.lenient ___ _it_s mine_"] == "PASS" != tags()["fa.verdict.2026-04"]
+    digest = file_digest(workplace / "lenient.toml")[:8]
+    assert tags()[f"fa.verdict.lenient ___ _it_s mine_.{digest}"] == "PASS" != tags()[verdict_tag("2026-04")]
+    assert tags()[schema.TAG_VERDICT] == f"PASS (mine {digest})"
 
 
 def test_another_threshold_is_recorded_shown_and_kept_apart_from_the_editions_own_verdict(trained, workplace):
     audited(trained)
-    own = tags()["fa.verdict.2026-05"]
+    own = tags()[verdict_tag("2026-05")]
     code, result = audited(trained, "--editions", "2026-05,2026-04", "--threshold", "D1=0", "--threshold", "D3=-100")
     report = result["report"]
     assert report["edition"]["overrides"] == {"D1.threshold": 0.0, "D3.threshold": -100.0}
     assert report["opinions"][0]["edition"]["overrides"] == {}
-    assert tags()["fa.verdict.2026-05"] == own
-    assert tags()["fa.verdict.2026-05.modified"] == "WARN(D1)" and tags()["fa.first_fire.D1"] == "0"
+    assert tags()[verdict_tag("2026-05")] == own
+    assert tags()[verdict_tag("2026-05") + ".modified"] == "WARN(D1)" and tags()["fa.first_fire.D1"] == "0"
     page = (workplace / "reports" / "index.html").read_text()
     assert "Modified edition" in page and "D1.threshold = 0" in page
     text = trained(*AUDIT, "--threshold", "D1=0").stdout
@@ -145,7 +149,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_measured(registry, w
 
 
 def test_a_waiver_in_the_folder_is_taken_and_one_that_has_expired_is_said_and_not_taken(trained, workplace):
-    before = tags().get("fa.verdict.2026-05")
+    before = tags().get(verdict_tag("2026-05"))
     text = WAIVER.format(method="dfa", expiry="9999-01-01") + WAIVER.format(method="fa", expiry="2026-02-01")
     text += WAIVER.format(method="bp", expiry="9999-01-01").replace("D3", "D8")
     (workplace / "waivers.toml").write_text(text + WAIVER.format(method="dfaa", expiry="9999-01-01"))
@@ -181,5 +185,5 @@ def test_mlflow_run_hands_several_editions_on():
 
 def test_the_store_takes_the_tag_of_a_variant(workplace):
     tracker = MlflowTracker()
-    run_id = tracker.create("run", {schema.verdict_tag("2026-04:first-release"): "PASS"}, {})
-    assert tracker.search({"fa.verdict.2026-04:first-release": "PASS"})[0].run_id == run_id
+    run_id = tracker.create("run", {verdict_tag("2026-04:first-release"): "PASS"}, {})
+    assert tracker.search({verdict_tag("2026-04:first-release"): "PASS"})[0].run_id == run_id

@@ -11,6 +11,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
+from tests.builders import verdict_tag
 from tests.commands.test_audit import spoil
 
 AUDIT = ("audit", "--study", "tiny", "--trust-logged")
@@ -37,7 +38,7 @@ def test_every_run_has_the_leading_editions_verdict_as_a_column(audited):
     printed = audited("--editions", "2026-05,2026-11")
     for run in printed["report"]["runs"]:
         stored = MlflowTracker().get(run["record"]["run_id"])
-        assert stored.tags[schema.TAG_VERDICT] == run["verdict"]["label"] == stored.tags["fa.verdict.2026-05"]
+        assert stored.tags[schema.TAG_VERDICT] == run["verdict"]["label"] == stored.tags[verdict_tag("2026-05")]
 
 
 def test_a_verdict_by_other_thresholds_says_so(audited):
@@ -130,7 +131,7 @@ def test_a_run_whose_file_was_changed_loses_the_verdicts_of_older_audits(audited
     audited("--editions", "2026-05")
     after = run_of("fa").tags
     verdicts = {name: value for name, value in after.items() if name.startswith(schema.TAG_VERDICT)}
-    assert set(verdicts) == {schema.TAG_VERDICT, "fa.verdict.2026-05", "fa.verdict.2026-11"}
+    assert set(verdicts) == {schema.TAG_VERDICT, verdict_tag("2026-05"), verdict_tag("2026-11")}
     assert set(verdicts.values()) == {"NOT JUDGED (integrity failure)"}
     assert (
         after[schema.TAG_NOTE].startswith("**NOT JUDGED (integrity failure)**") and "SHA-256" in after[schema.TAG_NOTE]

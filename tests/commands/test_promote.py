@@ -16,6 +16,7 @@ from fa_registry.tracking import models, schema
 from fa_registry.training import model_folder
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.task import prepare
+from tests.builders import verdict_tag
 from tests.commands.promotion import judged_study
 from tests.helpers.small import weights_equal
 
@@ -46,8 +47,8 @@ def test_a_version_says_what_was_judged(judged):
         version.tags.items()
         >= {
             schema.TAG_VERDICT: "WARN(D3 provisional)",
-            "fa.verdict.2026-11": "WARN(D3 provisional)",
-            "fa.verdict.2026-05": "FAIL(D3)",
+            verdict_tag("2026-11"): "WARN(D3 provisional)",
+            verdict_tag("2026-05"): "FAIL(D3)",
             models.TAG_EDITION: "2026-11",
             models.TAG_RUN: run.run_id,
             schema.TAG_SPEC: run.tags[schema.TAG_SPEC],

@@ -17,7 +17,7 @@ from tests.builders import frozen, measurements, record
 
 def write(tmp_path, *replacements, edition="2026-05"):
     text = (resources.editions() / f"{edition}.toml").read_text(encoding="utf-8")
-    for old, new in replacements:
+    for old, new in ((f'name = "{edition}"', 'name = "mine"'), *replacements):
         assert old in text
         text = text.replace(old, new, 1)
     path = tmp_path / "mine.toml"
@@ -34,7 +34,7 @@ def test_a_users_edition_is_told_apart_by_its_digest(tmp_path):
 def test_a_users_edition_has_variants_too(tmp_path):
     path = write(tmp_path)
     assert load_edition(f"{path}:strict").strict
-    assert load_edition(f"{path}:strict").name == "2026-05:strict"
+    assert load_edition(f"{path}:strict").name == "mine:strict"
     assert not load_edition(path).strict
 
 
@@ -147,7 +147,7 @@ def test_a_wrong_variant_is_told_what_is_wrong(tmp_path, changes, message):
     path = write(tmp_path, ("[variant.strict]", f"{changes}\n[variant.strict]"))
     with pytest.raises(InvalidFields, match=message):
         load_edition(f"{path}:v")
-    assert load_edition(path).name == "2026-05"
+    assert load_edition(path).name == "mine"
 
 
 def test_unknown_names_files_and_variants(tmp_path):

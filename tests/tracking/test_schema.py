@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fa_registry import architectures
-from fa_registry.records import Measurements, Reading
+from fa_registry.records import EditionReference, Measurements, Reading
 from fa_registry.studies.study import load_study, names
 from fa_registry.tracking import schema
 from tests.tracking.conftest import write_run
@@ -14,15 +14,16 @@ from tests.tracking.conftest import write_run
 @pytest.mark.parametrize(
     ("edition", "modified", "tag"),
     [
-        ("2026-05", False, "fa.verdict.2026-05"),
-        ("2026-05", True, "fa.verdict.2026-05.modified"),
-        ("2026-04:first-release", False, "fa.verdict.2026-04:first-release"),
-        ("it's (mine) a/b//c", False, "fa.verdict.it_s _mine_ a_b__c"),
-        ("x" * 400, True, f"fa.verdict.{'x' * 200}.modified"),
+        ("2026-05", False, "fa.verdict.2026-05.1a2b3c4d"),
+        ("2026-05", True, "fa.verdict.2026-05.1a2b3c4d.modified"),
+        ("2026-04:first-release", False, "fa.verdict.2026-04:first-release.1a2b3c4d"),
+        ("it's (mine) a/b//c", False, "fa.verdict.it_s _mine_ a_b__c.1a2b3c4d"),
+        ("x" * 400, True, f"fa.verdict.{'x' * 200}.1a2b3c4d.modified"),
     ],
 )
 def test_the_verdict_of_any_edition_can_be_stored_and_found(tracker, edition, modified, tag):
-    assert schema.verdict_tag(edition, modified) == tag
+    overrides = {"D1.threshold": 1.0} if modified else {}
+    assert schema.verdict_tag(EditionReference(edition, "", "", "1a2b3c4d" * 8, overrides)) == tag
     run_id = tracker.create("run", {}, {})
     tracker.log(run_id, tags={tag: "PASS"})
     assert [run.run_id for run in tracker.search({tag: "PASS"})] == [run_id]

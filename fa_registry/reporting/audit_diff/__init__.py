@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fa_registry import jsonio
+from fa_registry.protocol.shipped import edition_words
 from fa_registry.records import AuditReport
 from fa_registry.reporting.audit_diff.matching import match
 from fa_registry.reporting.audit_diff.records import AuditDiff, Side
@@ -35,4 +36,6 @@ def audit_diff(a: AuditReport, b: AuditReport) -> AuditDiff:
 
 
 def _side(report: AuditReport) -> Side:
-    return Side(report.title, report.selection, report.edition.name, len(report.runs), jsonio.digest_of(report))
+    return Side(
+        report.title, report.selection, edition_words(report.edition), len(report.runs), jsonio.digest_of(report)
+    )
