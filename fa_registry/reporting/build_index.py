@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fa_registry.protocol.grouping import Group
-from fa_registry.records import AuditReport, EditionReference, OtherRun, RunAudit
+from fa_registry.records import AuditReport, EditionReference, OtherRun
 from fa_registry.reporting import reproduction
 from fa_registry.reporting.contexts import IndexContext
 from fa_registry.reporting.editions import changed_editions

@@ -84,7 +84,8 @@ class IndexContext:
         "selected runs that cannot be judged, why, and the traceback of one that broke", "runs"
     )
     unaudited: Listed[OtherRun] | None = documented(
-        "runs of the judged methods and settings that the store holds and this audit left out; none where nobody looked", "runs"
+        "runs of the judged methods and settings that the store holds and this audit left out; none where nobody looked",
+        "runs",
     )
     integrity: Listed[IntegrityRow] = documented("whether the logged figures stand, run by run, worst first", "runs")
     evidence: tuple[EvidenceRow, ...] = documented(
