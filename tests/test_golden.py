@@ -39,8 +39,11 @@ def test_the_numbers_see_a_changed_rule(monkeypatch):
     )
 
 
+MEMBER = {**HELD["methods/fa"], "version": 1}
+
+
 def changed(version: int, factor: float) -> dict:
-    entry = copy.deepcopy(HELD["methods/fa"])
+    entry = copy.deepcopy(MEMBER)
     entry["version"] = version
     entry["numbers"]["credit 1"] = [value * factor for value in entry["numbers"]["credit 1"]]
     return {"methods/fa": entry}
@@ -58,14 +61,14 @@ def changed(version: int, factor: float) -> dict:
     ],
 )
 def test_a_number_and_its_version_change_together(version, factor, line, refused):
-    held = {"methods/fa": HELD["methods/fa"]}
+    held = {"methods/fa": MEMBER}
     found = golden.problems(held, changed(version, factor))
     assert (line in found[0]) if line else found == []
     assert bool(golden.refusals(held, changed(version, factor))) is refused
 
 
 def test_a_member_that_came_or_went_is_named():
-    held = {"methods/fa": HELD["methods/fa"]}
+    held = {"methods/fa": MEMBER}
     assert golden.problems({}, held) == [
         "methods/fa: has no golden numbers yet; write them: python -m tests.golden --write"
     ]
@@ -74,12 +77,12 @@ def test_a_member_that_came_or_went_is_named():
 
 def test_writing_refuses_what_the_version_does_not_tell(monkeypatch, tmp_path, capsys):
     file = tmp_path / "golden.json"
-    file.write_text(json.dumps({"methods/fa": HELD["methods/fa"]}), encoding="utf-8")
+    file.write_text(json.dumps({"methods/fa": MEMBER}), encoding="utf-8")
     monkeypatch.setattr(golden, "FILE", file)
     monkeypatch.setattr(golden, "today", lambda: changed(1, 1.1))
     assert golden.main(["--write"]) == 1
     assert "under version 1" in capsys.readouterr().err
-    assert json.loads(file.read_text()) == {"methods/fa": HELD["methods/fa"]}
+    assert json.loads(file.read_text()) == {"methods/fa": MEMBER}
     monkeypatch.setattr(golden, "today", lambda: changed(2, 1.1))
     assert golden.main(["--write"]) == 0
     assert json.loads(file.read_text()) == changed(2, 1.1)
