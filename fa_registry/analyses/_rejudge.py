@@ -12,6 +12,7 @@ from fa_registry.analyses._methods import Method, trained
 from fa_registry.protocol.cases import Case
 from fa_registry.protocol.checking import CREDIT, LIMIT
 from fa_registry.protocol.engine import judge, judge_all
+from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.rules import Condition, Edition, Rule, overridden
 from fa_registry.protocol.takes import take
@@ -108,7 +109,8 @@ class Unit:
         if rule.judge == LIMIT:
             audits = (judge(bare[0], self.beside.get(self.runs[0].frozen_run_id), moved),)
         else:
-            audits = judge_all((*bare, *self.beside.values()), moved)[: len(bare)]
+            looks = {seeds_key(run.record.spec): self._finding(run).look for run in self.runs}
+            audits = judge_all((*bare, *self.beside.values()), moved, looks=looks)[: len(bare)]
         return tuple(self._verdict(run, audit.findings[0]) for run, audit in zip(self.runs, audits, strict=True))
 
     def _finding(self, run: RunAudit) -> Finding:

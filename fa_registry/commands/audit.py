@@ -16,6 +16,7 @@ from fa_registry.commands.conformance import with_conformance
 from fa_registry.commands.editions import checked_request
 from fa_registry.commands.exclusions import exclusion, not_judged
 from fa_registry.commands.gathering import Gathered, gather_all, replay_remark
+from fa_registry.commands.looks import looks_of
 from fa_registry.commands.references import study_reference
 from fa_registry.commands.selection import Selection, select
 from fa_registry.commands.stores import launched_run, open_tracker
@@ -152,15 +153,16 @@ def build_report(
     records = [with_conformance(one.record) for one in gathered if one.record and not not_judged(one.record)]
     broken = [_excluded(tracker, one) for one in gathered if one.record is None or not_judged(one.record)]
     leading, *others = terms.editions
+    looks = looks_of(records, selection.runs).number
     report = AuditReport(
         title=f"Audit of study {selection.study}" if selection.study else f"Audit of {selection.words}",
         selection=selection.words,
         edition=leading.reference,
-        runs=judge_all(records, leading, terms.waivers),
+        runs=judge_all(records, leading, terms.waivers, looks),
         excluded=(*selection.excluded, *broken),
         remarks=(*selection.remarks, *replay_remark(gathered), *terms.remarks, *without_runs(terms.waivers, records)),
         cards=cards(records),
-        opinions=second_opinions(records, others, terms.waivers),
+        opinions=second_opinions(records, others, terms.waivers, looks),
         waivers=terms.waivers,
         choice=selection.choice,
     )

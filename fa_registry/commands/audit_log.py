@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fa_registry import jsonio
 from fa_registry.commands.editions import signature
+from fa_registry.commands.looks import looks_of
 from fa_registry.commands.selection import Selection
 from fa_registry.protocol.shipped import edition_words, verdict_mark
 from fa_registry.records import SCHEMA, AuditReport, EditionReference, RunAudit, Verdict
@@ -72,11 +73,13 @@ def _upload(tracker: Tracker, run_id: str, pages: Sequence[Path], out: Path) -> 
 def _tell_runs(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str, selection: Selection) -> None:
     before = {run.run_id: run for run in selection.runs}
     whole = tracker.link(audit_id, "index.html")
+    looks = looks_of([run.record for run in report.runs], selection.runs).tags
     for place, run in enumerate(report.runs):
         run_id = run.record.run_id
         form = tracker.link(run_id, schema.FORM) if run_id in notes.forms else ""
         tags = {**verdict_tags(report, place, before[run_id].tags), **fire_tags(run, report, before[run_id].tags)}
         tags |= {schema.TAG_NOTE: notes.of_run(run, form, whole), schema.TAG_REPORT: audit_id}
+        tags |= {schema.TAG_LOOKS: looks[run_id]} if run_id in looks else {}
         margin = notes.margin(run)
         # another audit has mostly found the same, and a metric costs the store as much as all tags
         known = margin is None or margin == before[run_id].metrics.get(schema.MARGIN)

@@ -10,7 +10,7 @@ from functools import cached_property
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.verdict import stands
 from fa_registry.records import Reading, RunRecord
-from fa_registry.statistics import Interval, paired_difference, stated_difference
+from fa_registry.statistics import CONFIDENCE, Interval, look_confidence, paired_difference, stated_difference
 
 NO_CONTROL = "no frozen control of the same setting and seed"
 BY_HAND = "stated by the author when the run was adopted, not measured here"
@@ -66,7 +66,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Margins:
-    """accuracy − frozen accuracy over seeds, in percentage points. interval: 95 %; None for fewer than two.
+    """accuracy − frozen accuracy over seeds, in percentage points. interval: of level `confidence`; None for fewer than two.
 
     Student's t of the differences by seed; where any frozen accuracy is `stated`, nothing is paired: `stated_difference`.
     seeds: those that count; notes: what a reader must know of them, e.g. which were left out and why. other_set: some accuracy
@@ -79,13 +79,18 @@ class Margins:
     notes: tuple[str, ...]
     stated: bool = False
     other_set: bool = False
+    confidence: float = CONFIDENCE
 
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """The seeds of one method in one setting. Worked out once for all of them: a group may be large."""
+    """The seeds of one method in one setting. Worked out once for all of them: a group may be large.
+
+    look: the how-many-th set of this method's seeds it is that an audit judges; see look_confidence.
+    """
 
     cases: tuple[Case, ...]
+    look: int = 1
 
     @cached_property
     def margins(self) -> Margins:
@@ -111,7 +116,8 @@ class SeedGroup:
             *shortened(doubts),
         ]
         means = {seed: _mean(several) for seed, several in accuracies.items()}
-        found = _estimated(means, references, notes, _one_sample(self.cases) if by_hand else None)
+        one_sample = _one_sample(self.cases) if by_hand else None
+        found = _estimated(means, references, notes, one_sample, look_confidence(self.look))
         return dataclasses.replace(found, other_set=bool(doubts))
 
 
@@ -151,21 +157,26 @@ def _remarks(accuracies: dict[int, list[float]], by_hand: set[int]) -> Iterator[
 
 
 def _estimated(
-    accuracies: dict[int, float], references: dict[int, float], notes: Sequence[str], one_sample: float | None
+    accuracies: dict[int, float],
+    references: dict[int, float],
+    notes: Sequence[str],
+    one_sample: float | None,
+    confidence: float,
 ) -> Margins:
     """one_sample: None where every reference was measured here; else the accuracy that one sample of the test set is."""
     if not accuracies:
-        return Margins(None, None, (), tuple(notes))
+        return Margins(None, None, (), tuple(notes), confidence=confidence)
     seeds = tuple(sorted(accuracies))
     ours = {seed: 100 * accuracies[seed] for seed in seeds}
     theirs = {seed: 100 * references[seed] for seed in seeds}
     if one_sample is None:
-        found = paired_difference(ours, theirs)
+        found = paired_difference(ours, theirs, confidence)
     else:
-        found = stated_difference(ours.values(), theirs.values(), 100 * one_sample)
+        found = stated_difference(ours.values(), theirs.values(), 100 * one_sample, confidence)
     remark = (found.remark,) if found.remark and found.interval else ()
     mean = margin_pp(found.mean / 100, 0.0)
-    return Margins(mean, _ends(found.interval), seeds, (*notes, *remark), one_sample is not None)
+    ends = _ends(found.interval)
+    return Margins(mean, ends, seeds, (*notes, *remark), one_sample is not None, confidence=confidence)
 
 
 def _ends(found: Interval | None) -> tuple[float, float] | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from fa_registry.protocol.cases import Case, SeedGroup
 from fa_registry.protocol.checking import CREDIT, LIMIT, SEEDS
@@ -32,19 +33,28 @@ def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunA
     return _audit(case, SeedGroup((case,)), edition, ())
 
 
-def judge_all(records: Sequence[RunRecord], edition: Edition, waivers: Sequence[Waiver] = ()) -> tuple[RunAudit, ...]:
+def judge_all(
+    records: Sequence[RunRecord],
+    edition: Edition,
+    waivers: Sequence[Waiver] = (),
+    looks: Mapping[str, int] = MappingProxyType({}),
+) -> tuple[RunAudit, ...]:
     """Every run judged, in the order given: beside the frozen control of its setting and seed, and with its other seeds.
 
-    waivers: those in force turn a run's failed or warned finding into a waived one.
+    waivers: those in force turn a run's failed or warned finding into a waived one. looks: grouping.seeds_key of a group → the
+    how-many-th set of its seeds this is that an audit judges; 1 where it is not among them.
     """
-    return _judge_cases(_grouped(records), edition, waivers)
+    return _judge_cases(_grouped(records, looks), edition, waivers)
 
 
 def second_opinions(
-    records: Sequence[RunRecord], editions: Sequence[Edition], waivers: Sequence[Waiver] = ()
+    records: Sequence[RunRecord],
+    editions: Sequence[Edition],
+    waivers: Sequence[Waiver] = (),
+    looks: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[SecondOpinion, ...]:
-    """What each of the editions says of the runs, in the order given."""
-    cases = _grouped(records)
+    """What each of the editions says of the runs, in the order given. looks: as for judge_all."""
+    cases = _grouped(records, looks)
     opinions = []
     for edition in editions:
         audits = _judge_cases(cases, edition, waivers)
@@ -53,7 +63,7 @@ def second_opinions(
     return tuple(opinions)
 
 
-def _grouped(records: Sequence[RunRecord]) -> list[tuple[Case, SeedGroup]]:
+def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tuple[Case, SeedGroup]]:
     """Each run with its frozen control and its seeds. Identities are digests: taken once a run, the whole is linear."""
     controls = frozen_controls(records)
     cases = [Case(record, controls.get((record.spec.setting.identity, record.spec.seed))) for record in records]
@@ -61,7 +71,7 @@ def _grouped(records: Sequence[RunRecord]) -> list[tuple[Case, SeedGroup]]:
     keys = [seeds_key(record.spec) for record in records]
     for key, case in zip(keys, cases, strict=True):
         members.setdefault(key, []).append(case)
-    groups = {key: SeedGroup(tuple(several)) for key, several in members.items()}
+    groups = {key: SeedGroup(tuple(several), looks.get(key, 1)) for key, several in members.items()}
     return [(case, groups[key]) for key, case in zip(keys, cases, strict=True)]
 
 

@@ -12,6 +12,7 @@ from fa_registry.protocol.rules import Rule
 from fa_registry.protocol.takes import take
 from fa_registry.protocol.verdict import PROVISIONAL
 from fa_registry.records import Finding, Reading
+from fa_registry.statistics import level_words, look_confidence
 
 UNDECIDED, STATED, OTHER_SET = "UNDECIDED", "STATED", "OTHER SET"
 MARGIN = "margin_pp"  # a finding over seeds shows the margin in percentage points, not the accuracy it comes from
@@ -56,7 +57,7 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: Reference | No
 
 def judge_over_seeds(rule: Rule, case: Case, group: SeedGroup) -> Finding:
     """The margin over the frozen control with its interval over seeds: it clears, undercuts, or decides nothing."""
-    limits = f"{limit(rule.conditions[0])} by the whole 95 % interval over seeds"
+    limits = f"{limit(rule.conditions[0])} by the whole {level_words(look_confidence(group.look))} interval over seeds"
     if case.control:
         return skipped_control(rule, case, Reading(None, "a control has no margin"), quantity=MARGIN, limits=limits)
     margins = group.margins
@@ -65,7 +66,7 @@ def judge_over_seeds(rule: Rule, case: Case, group: SeedGroup) -> Finding:
         return finding(
             rule, case, "not_applicable", Reading(None, reason), reason, quantity=MARGIN, limits=limits, seeds=0
         )
-    outcome, state, words = _seeds_outcome(rule, margins)
+    outcome, state, words = _seeds_outcome(rule, margins, group.look)
     if margins.stated or margins.other_set:
         outcome, state = _at_most_warned(outcome, state, margins.stated)
     return finding(
@@ -80,17 +81,20 @@ def judge_over_seeds(rule: Rule, case: Case, group: SeedGroup) -> Finding:
         interval=margins.interval,
         seeds=len(margins.seeds),
         stated=margins.stated,
+        confidence=margins.confidence if margins.interval else None,
+        look=group.look,
     )
 
 
-def _seeds_outcome(rule: Rule, margins: Margins) -> tuple[str, str, str]:
+def _seeds_outcome(rule: Rule, margins: Margins, look: int) -> tuple[str, str, str]:
     """outcome, state, and what the sentence says of the estimate."""
     seeds = ", ".join(shortened(margins.seeds))
     if margins.interval is None:
         side = "below" if margins.mean < rule.threshold else "not below"
         return "warn", PROVISIONAL, f" at the one seed {seeds}, {side} {rule.threshold:g} pp but without an interval"
     low, high = margins.interval
-    words = f" (95 % interval {low:+.2f} to {high:+.2f} pp over seeds {seeds})"
+    why = f", since this is look {look} at a set of its seeds that changed after an audit:" if look > 1 else ""
+    words = f" ({level_words(margins.confidence)} interval{why} {low:+.2f} to {high:+.2f} pp over seeds {seeds})"
     if high < rule.threshold:
         return rule.outcome, rule.fired, words
     return ("pass", rule.clear, words) if low >= rule.threshold else ("warn", UNDECIDED, words)

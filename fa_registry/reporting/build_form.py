@@ -11,6 +11,7 @@ from fa_registry.reporting import reproducing, reproduction
 from fa_registry.reporting.blanks import blanks
 from fa_registry.reporting.citations import bibliography
 from fa_registry.reporting.claims import claims
+from fa_registry.reporting.claims_sampling import sampling
 from fa_registry.reporting.contexts import FormContext, NoteContext
 from fa_registry.reporting.diagnostics_tables import first_fires, gamma_table, scalar_table, site_tables
 from fa_registry.reporting.evidence import evidence
@@ -62,6 +63,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         equations=words(method.get("equations")),
         deviations=tuple(method.get("deviations", ())),
         accuracy=over_seeds(rows, lambda row: row.accuracy),
+        sampling=sampling(group.runs),
         frozen=over_seeds(rows, lambda row: row.frozen),
         margin=over_seeds(rows, lambda row: row.margin),
         depth=tuple(_depth(findings, group.runs)),

@@ -10,15 +10,18 @@ from collections.abc import Iterator, Sequence
 from fa_registry.protocol.evidence import CODE, METHOD, speaks_for_nothing
 from fa_registry.protocol.verdict import stands
 from fa_registry.records import Exclusion, Finding, RunAudit
-from fa_registry.reporting.claims_depth import depth_claims
+from fa_registry.reporting.claims_depth import depth_claims, is_above_frozen
 from fa_registry.reporting.claims_gamma import gamma_claims
 from fa_registry.reporting.claims_reference import reference_claims
+from fa_registry.reporting.claims_sampling import sampled
 from fa_registry.reporting.claims_states import state_claims
-from fa_registry.reporting.claims_words import by_author, claim, passes
+from fa_registry.reporting.claims_words import KEYS, by_author, claim, passes
 from fa_registry.reporting.exclusions import exclusion_claim
 from fa_registry.reporting.parts import Claim
 
 NO_EVIDENCE = "Its figures are not those of what is sealed with the run: nothing may be said about it"
+# What the published protocol says of itself: it finds failures, it does not prove their absence.
+CAVEAT = "the rules look for known ways in which a comparison breaks, in this setting alone, and one they do not know is not found"
 
 
 def claims(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = (), alone: bool = True) -> tuple[Claim, ...]:
@@ -33,7 +36,7 @@ def claims(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = (), alone: 
     broken = [run for run in judged if not stands(run.record)]
     told = [run for run in standing if not speaks_for_nothing(run.findings)]
     return (
-        *([claim("open", NO_EVIDENCE, judged, broken)] if broken else []),
+        *([claim("differs from its seal", NO_EVIDENCE, judged, broken)] if broken else []),
         *_evidence_claims(standing),
         *(_claims(told, alone) if told else ()),
         *([exclusion_claim(excluded)] if excluded else []),
@@ -46,35 +49,42 @@ def _claims(runs: Sequence[RunAudit], alone: bool) -> Iterator[Claim]:
     yield from gamma_claims(runs)
     yield from depth_claims(runs)
     yield from _waiver_claims(runs)
-    passed = [run for run in runs if passes(run)]
+    passed = [run for run in runs if passes(run) and is_above_frozen(run)]
     if passed:
         yield claim(
-            "may",
-            "Its accuracy may be reported as that of trained depth: every rule that the verdict rests on passes",
+            "trained depth",
+            "Its accuracy may be reported as that of trained depth: every rule that the verdict rests on passes. Passing does not "
+            f"certify the method: {CAVEAT}{sampled(passed)}",
             runs,
             passed,
+        )
+    other = [run for run in runs if passes(run) and run not in passed]
+    if other:
+        text = "Every rule that the verdict rests on passes, but none of them asked for more than frozen random blocks reach"
+        yield claim(
+            "passes without depth", f"{text}: its accuracy may not be reported as that of trained depth", runs, other
         )
     yield from state_claims([run for run in runs if run.record.status == "complete"])
     if alone and len(runs) == 1:
         text = "One seed: no interval exists, and no ranking against another method may be read from this form"
-        yield Claim("open", f"{text}.", (runs[0].record.run_id,))
+        yield Claim(KEYS["one seed"], f"{text}.", (runs[0].record.run_id,), "one seed")
 
 
 def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """What the audit found of the code behind the runs; a method that conforms is no claim."""
-    kinds = {
-        (METHOD, "fail"): ("not", "Nothing may be claimed of the method by this name"),
-        (METHOD, "warn"): ("open", "Whether the method's code is what its card says was not measured by this audit"),
-        (CODE, "not_applicable"): ("open", "Nothing may be claimed of these figures, which nobody could compute again"),
+    told = {
+        (METHOD, "fail"): ("method fails", "Nothing may be claimed of the method by this name"),
+        (METHOD, "warn"): ("method not measured", "Whether the method's code is what its card says was not measured by this audit"),
+        (CODE, "not_applicable"): ("other code", "Nothing may be claimed of these figures, which nobody could compute again"),
     }
     touched: dict[tuple[str, str], list[RunAudit]] = {}
     for run in runs:
         for finding in run.findings:
-            if found := kinds.get((finding.rule, finding.outcome)):
-                kind, words = found
-                touched.setdefault((kind, f"{words}: {finding.observed.reason}"), []).append(run)
-    for (kind, words), several in touched.items():
-        yield claim(kind, words, runs, several)
+            if found := told.get((finding.rule, finding.outcome)):
+                key, words = found
+                touched.setdefault((key, f"{words}: {finding.observed.reason}"), []).append(run)
+    for (key, words), several in touched.items():
+        yield claim(key, words, runs, several)
 
 
 def _state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -83,17 +93,20 @@ def _state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     incomplete = [run for run in runs if run.verdict.outcome == "incomplete" and run not in failed]
     if diverged:
         yield claim(
-            "not",
+            "diverged",
             "Training diverged: its figures describe a broken run and support no claim about the method",
             runs,
             diverged,
         )
     if failed:
-        yield claim("open", "The run broke off: nothing may be said about it", runs, failed)
+        yield claim("failed", "The run broke off: nothing may be said about it", runs, failed)
     if incomplete:
         missing = "; ".join(dict.fromkeys(finding.sentence for run in incomplete for finding in _missing(run)))
         yield claim(
-            "open", f"The protocol could not be completed ({missing or 'a rule was not judged'})", runs, incomplete
+            "incomplete",
+            f"The protocol could not be completed ({missing or 'a rule was not judged'})",
+            runs,
+            incomplete,
         )
 
 
@@ -111,4 +124,4 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
                 detail = finding.detail + by_author([run], (finding.quantity,))
                 waived.setdefault((seen, detail), []).append(run)
     for (seen, detail), touched in waived.items():
-        yield claim("open", f"{seen} is not counted in the verdict, but not refuted: {detail}", runs, touched)
+        yield claim("waived", f"{seen} is not counted in the verdict, but not refuted: {detail}", runs, touched)

@@ -1,4 +1,4 @@
-"""Claims about depth: whether trained blocks beat frozen ones, and if that is open, how many seeds would decide it."""
+"""Claims about depth: whether trained blocks beat frozen ones, and if that is open, what study would decide it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import math
 from collections.abc import Iterator, Sequence
 
 from fa_registry.records import Finding, RunAudit
+from fa_registry.reporting.claims_sampling import beside_limit
 from fa_registry.reporting.claims_words import by_author, claim, finding_with, with_state
 from fa_registry.reporting.filters import between, compact, num, pp
 from fa_registry.reporting.parts import Claim
 from fa_registry.reporting.quantities import SUBJECTS
+from fa_registry.statistics import CONFIDENCE, level_words, seeds_to_plan
+from fa_registry.statistics.intervals import MOST_SEEDS, POWER
 from fa_registry.statistics.samples import quantile
 
-MOST_SEEDS = 1000  # beyond it the mean lies on the limit, for every purpose
 DEPTH = SUBJECTS["depth"]
 
 
@@ -20,37 +22,52 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """What the comparison with the frozen control allows to say."""
     undercut = with_state(runs, "UNDERCUT", quantities=DEPTH)
     if undercut:
-        yield claim("not", _undercut(undercut[0]) + _interval(undercut) + by_author(undercut, DEPTH), runs, undercut)
+        finding = finding_with(undercut[0], "UNDERCUT", quantities=DEPTH)
+        seen = _interval(finding) + beside_limit(undercut, finding) + by_author(undercut, DEPTH)
+        yield claim("undercut", _undercut(finding) + seen, runs, undercut)
     clears = [run for run in with_state(runs, "CLEARS", quantities=DEPTH) if _over_seeds(run) and _is_whole(run)]
     if clears:
-        yield claim("may", f"The trained blocks beat frozen random ones{_interval(clears)}", runs, clears)
+        finding = finding_with(clears[0], "CLEARS", quantities=DEPTH)
+        key, text = _cleared(finding)
+        yield claim(key, text + _interval(finding) + beside_limit(clears, finding), runs, clears)
     stated = with_state(runs, "STATED", quantities=DEPTH)
     if stated:
-        yield claim("open", _stated(finding_with(stated[0], "STATED", quantities=DEPTH)), runs, stated)
-    for state, what in (("UNDECIDED", _undecided), ("PROVISIONAL", _provisional)):
+        yield claim("stated", _stated(finding_with(stated[0], "STATED", quantities=DEPTH)), runs, stated)
+    for key, state, what in (("undecided", "UNDECIDED", _undecided), ("provisional", "PROVISIONAL", _provisional)):
         touched = with_state(runs, state, quantities=DEPTH)
         if touched:
-            words = what(finding_with(touched[0], state, quantities=DEPTH)) + by_author(touched, DEPTH)
-            yield claim("open", words, runs, touched)
+            finding = finding_with(touched[0], state, quantities=DEPTH)
+            seen = beside_limit(touched, finding) + by_author(touched, DEPTH)
+            yield claim(key, what(finding) + seen, runs, touched)
+
+
+def is_above_frozen(run: RunAudit) -> bool:
+    """Whether a rule passed that asks for more than the frozen blocks reach: by its interval, or by its limit for one run.
+
+    A limit that was moved below 0, or an edition that skips the comparison, passes runs whose blocks add nothing.
+    """
+    passed = [one for one in run.findings if one.quantity in DEPTH and one.outcome == "pass"]
+    return bool(passed) and all(
+        one.interval[0] > 0 if one.interval else (one.threshold is not None and one.threshold > 0) for one in passed
+    )
 
 
 def seeds_needed(finding: Finding) -> int | None:
-    """How many seeds would put the whole interval on one side of the limit, were mean and spread to stay as they are.
+    """How many fresh seeds, fixed in advance, would decide a new study with POWER, were mean and spread what they are here.
 
     None where that cannot be said: without an interval, or with more than MOST_SEEDS.
     """
     if finding.interval is None or finding.threshold is None or finding.observed.value is None or finding.seeds < 2:
         return None
     half = (finding.interval[1] - finding.interval[0]) / 2
-    spread = half * math.sqrt(finding.seeds) / quantile(finding.seeds - 1)
+    spread = half * math.sqrt(finding.seeds) / quantile(finding.seeds - 1, finding.confidence or CONFIDENCE)
     distance = abs(finding.observed.value - finding.threshold)
-    enough = (n for n in range(finding.seeds + 1, MOST_SEEDS + 1) if quantile(n - 1) * spread / math.sqrt(n) < distance)
-    return next(enough, None)
+    return seeds_to_plan(distance, spread) if distance and spread else None
 
 
-def _undercut(run: RunAudit) -> str:
+def _undercut(finding: Finding) -> str:
     """Below the limit is not always below the frozen blocks: that is where the interval lies about 0."""
-    low, high = finding_with(run, "UNDERCUT", quantities=DEPTH).interval or (-math.inf, math.inf)
+    low, high = finding.interval or (-math.inf, math.inf)
     if high < 0:
         return "The trained blocks do worse than frozen random ones: training them may not be credited"
     if low > 0:
@@ -58,6 +75,18 @@ def _undercut(run: RunAudit) -> str:
             "The trained blocks beat frozen random ones, but by less than the limit: their training may not be credited"
         )
     return "The trained blocks are not shown to beat frozen random ones: training them may not be credited"
+
+
+def _cleared(finding: Finding) -> tuple[str, str]:
+    """(key, words): above the limit is not above the frozen blocks either, where a limit was moved below 0."""
+    low, high = finding.interval
+    if low > 0:
+        return "beats frozen", "The trained blocks beat frozen random ones"
+    if high < 0:
+        return "within limit", "The trained blocks do worse than frozen random ones, by no more than the limit allows"
+    return "within limit", (
+        "The trained blocks are not worse than frozen random ones by more than the limit allows, and not shown to be better"
+    )
 
 
 def _is_whole(run: RunAudit) -> bool:
@@ -69,15 +98,25 @@ def _over_seeds(run: RunAudit) -> bool:
     return finding_with(run, "CLEARS", quantities=DEPTH).interval is not None
 
 
-def _interval(runs: Sequence[RunAudit]) -> str:
+def _interval(finding: Finding) -> str:
     """The margin with its interval, where the rule judges one over seeds."""
-    finding = next((one for one in runs[0].findings if one.quantity in DEPTH and one.interval), None)
-    if finding is None:
+    if not finding.interval:
         return ""
     return (
-        f"; the margin is {pp(finding.observed.value)}, 95 % interval {between(finding.interval, 'pp')} over "
-        f"{finding.seeds} seeds, the limit {compact(finding.threshold)} pp"
+        f"; the margin is {pp(finding.observed.value)}, {_level(finding)} {between(finding.interval, 'pp')} over "
+        f"{finding.seeds} seeds, the limit {compact(finding.threshold)} pp{_why_level(finding)}"
     )
+
+
+def _level(finding: Finding) -> str:
+    return f"{level_words(finding.confidence or CONFIDENCE)} interval"
+
+
+def _why_level(finding: Finding) -> str:
+    """Where seeds were added, or left out, after an audit: which look this is."""
+    if finding.look < 2:
+        return ""
+    return f". The level is that of look {finding.look}, since audits have judged other sets of its seeds before"
 
 
 def _undecided(finding: Finding) -> str:
@@ -87,11 +126,21 @@ def _undecided(finding: Finding) -> str:
     elif needed is None:
         how = f"At this mean and spread not even {num(MOST_SEEDS)} seeds would decide it: the mean lies too near the limit"
     else:
-        how = f"More seeds would decide it: at this mean and spread about {needed} would put it on one side"
+        how = (
+            f"A new study of {needed} fresh seeds, their number fixed in advance, would decide it with a chance of {POWER:.0%} if "
+            "mean and spread are what they are here. Adding seeds to these until the interval leaves the limit would not: who may "
+            "stop when it suits clears by luck more often than the level says, so every further set of seeds is judged at a "
+            "higher one"
+        )
+    asked = (
+        "beat frozen random ones by as much as the limit asks for"
+        if finding.threshold > 0
+        else "are worse than frozen random ones by no more than the limit allows"
+    )
     return (
-        f"Whether the trained blocks beat frozen random ones is undecided: the margin is {pp(finding.observed.value)}, and "
-        f"its 95 % interval, {between(finding.interval, 'pp')} over {finding.seeds} seeds, holds the limit of "
-        f"{compact(finding.threshold)} pp. {how}"
+        f"Whether the trained blocks {asked} is undecided: the margin is {pp(finding.observed.value)}, and its {_level(finding)}, "
+        f"{between(finding.interval, 'pp')} over {finding.seeds} seeds, holds the limit of {compact(finding.threshold)} pp"
+        f"{_why_level(finding)}. {how}"
     )
 
 
@@ -112,6 +161,6 @@ def _stated(finding: Finding) -> str:
 def _provisional(finding: Finding) -> str:
     return (
         f"Whether the trained blocks beat frozen random ones is provisional: the margin of one seed, "
-        f"{pp(finding.observed.value)} where {compact(finding.threshold)} pp are asked for, has no interval. A second seed "
-        "with its frozen control gives a first one; three are customary"
+        f"{pp(finding.observed.value)} where {compact(finding.threshold)} pp are asked for, has no interval. More seeds with their "
+        "frozen controls give one, their number fixed before the first of them is audited; three are customary"
     )

@@ -27,7 +27,7 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     alone = [run for run in scale if run not in both]
     if alone:
         text = "The stream has exploded: norms and gradients of these blocks are not on the scale of training"
-        yield claim("not", text, runs, alone)
+        yield claim("exploded", text, runs, alone)
     yield from _converged(runs)
     yield from _noisy(runs)
 
@@ -37,10 +37,10 @@ def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], why: st
     read = [run for run in touched if has_gamma(run)]
     if read:
         gamma = extent(read, lambda run: scalar(run.record, "gamma_deep_mean"), "cos")
-        yield claim("not", f"Γ = {gamma} may not be read as credit alignment: {why}{tiny}", runs, read)
+        yield claim("at floor", f"Γ = {gamma} may not be read as credit alignment: {why}{tiny}", runs, read)
     bare = [run for run in touched if run not in read]
     if bare:
-        yield claim("not", f"No credit may be judged by this reference: {why}{tiny}", runs, bare)
+        yield claim("at floor", f"No credit may be judged by this reference: {why}{tiny}", runs, bare)
 
 
 def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -58,7 +58,7 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
         else ""
     )
     yield claim(
-        "note",
+        "explained",
         "Every block adds its output to a running vector, the stream. What exploded is the length of that "
         f"vector: it is {first} after the embedding and {last} after the last block{by}. What follows divides the stream by "
         "its own length again, and the gradient that comes back is divided by the same factor. So the reference is "
@@ -83,7 +83,7 @@ def _converged(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             gain = extent(touched, lambda run: last_site(run.record, "gain"), "num")
             share = f" ({gain} of the output error arrives at the last site)" if gain else ""
             text = "The reference gradient is small because the network has fitted its task, not because it collapsed: its gain "
-            yield claim("may", f"{text}is healthy{share}{read}", runs, touched)
+            yield claim("converged", f"{text}is healthy{share}{read}", runs, touched)
 
 
 def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -92,7 +92,7 @@ def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         fidelity = extent(touched, lambda run: last_site(run.record, "fidelity"), "exact")
         found = f" (cosine {fidelity})" if fidelity else ""
         yield claim(
-            "not",
+            "noisy",
             "The reference gradient is numerical noise: single and double precision do not agree on its direction"
             f"{found}, and a cosine with noise is no alignment",
             runs,

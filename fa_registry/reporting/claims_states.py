@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from fa_registry.records import Finding, RunAudit
-from fa_registry.reporting.claims_words import claim, extent, has_gamma, with_state
-from fa_registry.reporting.filters import compact
+from fa_registry.reporting.claims_words import claim, extent, has_gamma, listed, with_state
+from fa_registry.reporting.filters import compact, num
 from fa_registry.reporting.parts import Claim
 from fa_registry.reporting.quantities import SUBJECTS, subject_of
 from fa_registry.reporting.readings import last_site, scalar, site_row
 
 SILENT = ("skipped", "waived", "not_applicable", "error")  # waivers and incompleteness are told by claims of their own
 EXPLODED = "EXPLODED"
+GRADIENTS = ("g_norm", "g_norm_mean_ce", "g_L")
+CLEAR = 10.0  # times its floor: nearer to it the next seed may lie below
 OF_GAMMA = ("reference", "stability")  # subjects whose claims say what Γ compares with
 COLLAPSE = "; aggregation collapse: "  # how rule D4 appends its guard's words
 ELSEWHERE = {  # subject → states that the other modules of claims speak of
@@ -25,17 +27,18 @@ ELSEWHERE = {  # subject → states that the other modules of claims speak of
 
 def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """One claim for every rule and state that is told nowhere else, about the runs that have it."""
-    alike: dict[tuple[str, str, str, str, bool], list[tuple[RunAudit, Finding]]] = {}
+    alike: dict[tuple, list[tuple[RunAudit, Finding]]] = {}
     for run in runs:
         for one in run.findings:
             if one.outcome not in SILENT and not _told_elsewhere(one):
                 subject = subject_of(one.quantity)
-                apart = subject in OF_GAMMA and _compares(run)  # runs without such a Γ are told of in other words
+                # runs without a Γ, or with a reference near its floor, are told of in other words
+                apart = (subject in OF_GAMMA and _compares(run), subject == "reference" and _is_clear(run, one))
                 alike.setdefault((subject, one.state, one.outcome, one.rule, apart), []).append((run, one))
     for (subject, state, *_), told in alike.items():
         say = WORDS.get((subject, state), _in_general)
-        touched = [run for run, _ in told]
-        yield claim(*say(touched, told[0][1]), runs, touched)
+        touched, findings = [run for run, _ in told], [one for _, one in told]
+        yield claim(*say(touched, findings), runs, touched)
     yield from _collapse_claims(runs)
 
 
@@ -50,45 +53,93 @@ def _compares(run: RunAudit) -> bool:
     return has_gamma(run) and not with_state([run], EXPLODED, quantities=SUBJECTS["scale"])
 
 
-def _keeps_scale(runs: Sequence[RunAudit], finding: Finding) -> tuple[str, str]:
+def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     growth = extent(runs, lambda run: scalar(run.record, "growth_max"), "num")
+    limit = findings[0].threshold
+    within = f" within the limit of {compact(limit)}" if limit is not None else ""
     seen = f"; the largest growth in one block is {growth}" if growth else ""
-    return "note", f"The stream keeps its scale, so that norms and gradients of the blocks may be compared{seen}"
+    return "keeps scale", (
+        f"The stream keeps its scale{within}, so that norms and gradients of the blocks may be compared{seen}"
+    )
 
 
-def _has_reference(runs: Sequence[RunAudit], finding: Finding) -> tuple[str, str]:
+def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     gradient = extent(runs, lambda run: last_site(run.record, "g_norm"), "sci")
-    seen = f", ‖g_L‖ {gradient} for one sample" if gradient else ""
-    scale = ", so that Γ compares with something of scale" if _compares(runs[0]) else ""
-    return "note", f"The reference gradient stands clear of its floor{scale}{seen}"
+    gain = extent(runs, lambda run: last_site(run.record, "gain"), "sci")
+    times = [found for one in findings if (found := _times_floor(one)) is not None]
+    size = f", ‖g_L‖ {gradient} for one sample" if gradient else ""
+    factor = f", {_range(times)} times its floor" if times else ""
+    share = f"; its gain is {gain}" if gain else "; its gain is not known"
+    if _is_clear(runs[0], findings[0]):
+        scale = ", so that Γ compares with something of scale" if _compares(runs[0]) else ""
+        return "reference clear", f"The reference gradient stands clear of its floor{scale}{size}{factor}{share}"
+    read = "; a Γ here compares with a gradient that is nearly gone" if _compares(runs[0]) else ""
+    return "reference near its floor", (
+        f"The reference gradient is above its floor, and no more than that{size}{factor}{share}"
+        f"{_missing_gain(runs[0], findings[0])}{read}"
+    )
 
 
-def _clears(runs: Sequence[RunAudit], finding: Finding) -> tuple[str, str]:
-    return "note", (
-        f"The trained blocks beat frozen random ones by what {finding.rule} asks for, each seed judged by itself: this rule "
+def _missing_gain(run: RunAudit, finding: Finding) -> str:
+    """That the gain is below what the edition calls healthy, where it is."""
+    if _has_gain(run, finding):
+        return ""
+    return f", where {compact(dict(finding.further)['gain'])} of the output error at the last site are healthy"
+
+
+def _is_clear(run: RunAudit, finding: Finding) -> bool:
+    """Whether the gradient is far above its floor, and its gain above the limit that the edition has for it, if it has one."""
+    times = _times_floor(finding)
+    return times is not None and times >= CLEAR and _has_gain(run, finding)
+
+
+def _has_gain(run: RunAudit, finding: Finding) -> bool:
+    limit = dict(finding.further).get("gain")
+    gain = last_site(run.record, "gain").value
+    return limit is None or (gain is not None and gain >= limit)
+
+
+def _times_floor(finding: Finding) -> float | None:
+    """How many times its floor the gradient is; None where the rule is not about its norm or the figures are missing."""
+    known = finding.quantity in GRADIENTS and finding.observed.value is not None and finding.threshold
+    return finding.observed.value / finding.threshold if known else None
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = num(min(values), 2), num(max(values), 2)
+    return low if low == high else f"between {low} and {high}"
+
+
+def _clears(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
+    finding = findings[0]
+    asked = finding.threshold is not None and finding.threshold > 0
+    what = "beat frozen random ones by what" if asked else "are not worse than frozen random ones by more than"
+    return "passes alone", (
+        f"The trained blocks {what} {finding.rule} {'asks for' if asked else 'allows'}, each seed judged by itself: this rule "
         "knows no interval, and no claim over seeds follows from it"
     )
 
 
-def _high_stability(runs: Sequence[RunAudit], finding: Finding) -> tuple[str, str]:
+def _high_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     value = extent(runs, lambda run: scalar(run.record, "stability_mid"), "cos")
     seen = f"disjoint batches point the same way at the middle site{f', mean cosine {value}' if value else ''}"
     if not any(has_gamma(run) for run in runs):
-        return "not", f"The gradients may not be read as following what each batch holds: those of {seen}"
-    return "not", (
+        return "stability high", f"The gradients may not be read as following what each batch holds: those of {seen}"
+    return "stability high", (
         f"Γ may not be read as following what each batch holds: gradients of {seen}, and credit may align with that shared "
         "direction alone"
     )
 
 
-def _low_stability(runs: Sequence[RunAudit], finding: Finding) -> tuple[str, str]:
+def _low_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
+    limit = findings[0].threshold
     value = extent(runs, lambda run: scalar(run.record, "stability_mid"), "cos")
     seen = f" (mean cosine {value})" if value else ""
     gamma = " that Γ compares with" if any(has_gamma(run) for run in runs) else ""
-    elsewhere = _sites_above(runs, finding.threshold)
-    return "note", (
+    elsewhere = _sites_above(runs, limit)
+    return "stability low", (
         f"At the middle site, where this is judged, no direction shared by all batches{seen} stands behind the gradients{gamma}"
-        + (f"; the mean cosine is above the limit of {compact(finding.threshold)} at {elsewhere}" if elsewhere else "")
+        + (f"; the mean cosine is above the limit of {compact(limit)} at {elsewhere}" if elsewhere else "")
     )
 
 
@@ -99,21 +150,18 @@ def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
         row = site_row(run.record, "stability")
         if above := tuple(site for site, one in enumerate(row) if one.value is not None and one.value > limit):
             found.setdefault(above, []).append(run.record.spec.seed)
-    return "; ".join(f"{_listed('site', sites)} ({_listed('seed', seeds)})" for sites, seeds in found.items())
+    return "; ".join(f"{listed('site', sites)} ({listed('seed', seeds)})" for sites, seeds in found.items())
 
 
-def _listed(word: str, numbers: Sequence[int]) -> str:
-    return f"{word}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
-
-
-def _in_general(runs: Sequence[RunAudit], finding: Finding) -> tuple[str, str]:
+def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     """A state in the words of its own edition."""
+    finding = findings[0]
     word = f" ({finding.state})" if finding.state else ""
     if finding.outcome == "pass":
-        return "note", f"What {finding.rule} {finding.title} asks for is there{word}: {finding.sentence}"
+        return "other passes", f"What {finding.rule} {finding.title} asks for is there{word}: {finding.sentence}"
     if finding.outcome == "warn":
-        return "open", f"Nothing may be built on {finding.quantity}{word}: {finding.sentence}"
-    return "not", f"What rests on {finding.quantity} may not be claimed{word}: {finding.sentence}"
+        return "other warns", f"Nothing may be built on {finding.quantity}{word}: {finding.sentence}"
+    return "other fails", f"What rests on {finding.quantity} may not be claimed{word}: {finding.sentence}"
 
 
 def _collapse_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -124,10 +172,10 @@ def _collapse_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             if one.outcome not in SILENT and (words := one.sentence.partition(COLLAPSE)[2]):
                 said.setdefault(words, []).append(run)
     for words, touched in said.items():
-        yield claim("not", f"The mean Γ may not stand for the whole network: {words}", runs, touched)
+        yield claim("carried by one end", f"The mean Γ may not stand for the whole network: {words}", runs, touched)
 
 
-WORDS: dict[tuple[str, str], Callable[[Sequence[RunAudit], Finding], tuple[str, str]]] = {
+WORDS: dict[tuple[str, str], Callable[[Sequence[RunAudit], Sequence[Finding]], tuple[str, str]]] = {
     ("scale", "OK"): _keeps_scale,
     ("reference", "OK"): _has_reference,
     ("depth", "CLEARS"): _clears,

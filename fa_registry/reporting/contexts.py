@@ -12,6 +12,7 @@ from typing import Any
 
 from fa_registry.records import EditionReference, Exclusion, OtherRun, Verdict
 from fa_registry.reporting.citations import Bibliography
+from fa_registry.reporting.claims_sampling import Sampling
 from fa_registry.reporting.compare_parts import CompareContext
 from fa_registry.reporting.evidence import EvidenceRow
 from fa_registry.reporting.headline import Headline
@@ -125,6 +126,10 @@ class FormContext:
     equations: str = documented("the equations implemented, from the method's card", "text")
     deviations: tuple[str, ...] = documented("numbered deviations from the source, from the card", "text")
     accuracy: Estimate = documented("test accuracy over seeds, whole test set", "fraction")
+    sampling: Sampling | None = documented(
+        "what the size of the test set leaves open of the accuracy: Wilson's 95 % interval; none where the size is not known",
+        "fraction",
+    )
     frozen: Estimate = documented("the frozen controls' accuracy, paired by seed", "fraction")
     margin: Estimate = documented("accuracy − frozen accuracy, paired by seed", "percentage points")
     depth: tuple[FindingRow, ...] = documented("what the leading edition says of that margin", "percentage points")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fa_registry.protocol.grouping import Group, seeds_key
 from fa_registry.protocol.verdict import stands
 from fa_registry.records import AuditReport, Exclusion, RunRecord
+from fa_registry.reporting.claims_words import KEYS
 from fa_registry.reporting.parts import Claim
 
 
@@ -49,7 +50,9 @@ def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
     count, them = ("One selected run was", "it") if one else (f"{len(excluded)} selected runs were", "them")
     text = f"{count} not judged ({named}): nothing may be said of {them}"
     ids = tuple(one.run_id for one in excluded if one.run_id)
-    return Claim("open", f"{text}, and every other claim is about the judged seeds alone.", ids)
+    return Claim(
+        KEYS["not judged"], f"{text}, and every other claim is about the judged seeds alone.", ids, "not judged"
+    )
 
 
 def without_mismatches(report: AuditReport) -> AuditReport:

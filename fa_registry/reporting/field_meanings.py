@@ -67,7 +67,7 @@ MEANINGS = {
     "Finding.run_id": "the run it judges",
     "Finding.threshold": "the limit as a number",
     "Finding.site": "where it was observed, 0..L; null where it is no figure of a site",
-    "Finding.interval": "95 % interval (low, high) of the observed estimate",
+    "Finding.interval": "interval (low, high) of the observed estimate",
     "Finding.seeds": "how many runs it was observed over",
     "Finding.reference_run_id": "of the control it was compared with",
     "Finding.first_fire": "first epoch at which the rule fires; null where it never does or cannot be followed",

@@ -8,6 +8,7 @@ from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.parts import Number
 from fa_registry.reporting.quantities import kind_of
 from fa_registry.reporting.rows import FindingRow, Said
+from fa_registry.statistics import CONFIDENCE, level_words
 
 SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pass")
 
@@ -63,4 +64,5 @@ def _said(same: Sequence[tuple[int, Finding]]) -> Said:
             dict.fromkeys(finding.reference_run_id for _, finding in same if finding.reference_run_id)
         ),
         detail=first.detail,
+        level=level_words(first.confidence or CONFIDENCE),
     )

@@ -19,6 +19,7 @@ from fa_registry.protocol.grouping import Group, groups
 from fa_registry.protocol.shipped import edition_words
 from fa_registry.records import AuditReport, Exclusion, Finding, RunAudit
 from fa_registry.reporting.naming import group_label
+from fa_registry.statistics import CONFIDENCE, level_words
 
 Element = ElementTree.Element
 ELEMENTS = {"fail": "failure", "error": "error", "not_applicable": "skipped", "skipped": "skipped", "waived": "skipped"}
@@ -106,7 +107,7 @@ def _lines(finding: Finding) -> Iterator[str]:
         "state": finding.state,
         "counts for the verdict": "" if finding.gating else "no",
         "site": finding.site,
-        "95 % interval": finding.interval,
+        f"{level_words(finding.confidence or CONFIDENCE)} interval": finding.interval,
         "first fires at epoch": finding.first_fire,
         "reference run": finding.reference_run_id,
         "detail": finding.detail,

@@ -87,11 +87,15 @@ class Metric:
 
 @dataclass(frozen=True)
 class Claim:
-    """kind: may (may be claimed), not (must be walked back), open (nothing may be said) or note (what one of them means)."""
+    """kind: may (may be claimed), not (must be walked back), open (nothing may be said) or note (what one of them means).
+
+    key: which of the claims that there are, the same whatever figures stand in its text.
+    """
 
     kind: str
     text: str
     run_ids: tuple[str, ...]
+    key: str = ""
 
 
 @dataclass(frozen=True)

@@ -100,8 +100,8 @@ class SettingTable:
 class Said:
     """What a rule says of some seeds in the same words; a finding over seeds says it of all of them at once.
 
-    site, epoch: in words, empty where there is none; epoch is the one of first fire. interval: of `observed`, 95 %.
-    detail: traceback of a rule that crashed, or who waived the finding, when and why.
+    site, epoch: in words, empty where there is none; epoch is the one of first fire. interval: of `observed`.
+    level: of the interval, `95 %`. detail: traceback of a rule that crashed, or who waived the finding, when and why.
     """
 
     seeds: tuple[int, ...]
@@ -113,6 +113,7 @@ class Said:
     epoch: str
     reference_run_ids: tuple[str, ...]
     detail: str
+    level: str = "95 %"
 
 
 @dataclass(frozen=True)

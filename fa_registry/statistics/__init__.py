@@ -16,7 +16,17 @@ from fa_registry.statistics.differences import (
     welch,
 )
 from fa_registry.statistics.equivalence import Equivalence, tost
-from fa_registry.statistics.intervals import Interval, bootstrap_interval, excludes, interval, t_interval
+from fa_registry.statistics.intervals import (
+    Interval,
+    bootstrap_interval,
+    excludes,
+    interval,
+    level_words,
+    look_confidence,
+    seeds_to_plan,
+    t_interval,
+    wilson_interval,
+)
 from fa_registry.statistics.ranks import rank_p_value
 from fa_registry.statistics.samples import CONFIDENCE, Reported, Summary, reported, summary
 
@@ -34,12 +44,16 @@ __all__ = [
     "compare",
     "excludes",
     "interval",
+    "level_words",
+    "look_confidence",
     "paired_difference",
     "rank_p_value",
     "reported",
+    "seeds_to_plan",
     "stated_difference",
     "summary",
     "t_interval",
     "tost",
     "welch",
+    "wilson_interval",
 ]

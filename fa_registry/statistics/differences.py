@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from fa_registry.statistics.intervals import Interval, around, excludes
 from fa_registry.statistics.samples import (
+    CONFIDENCE,
     Reported,
     finite,
     reported,
@@ -69,10 +70,13 @@ class Comparison:
     reason: str
 
 
-def paired_difference(a: Mapping[int, float], b: Mapping[int, float]) -> PairedDifference:
-    """The paired t test and its 95 % interval (Student 1908) over the seeds that a and b share.
+def paired_difference(
+    a: Mapping[int, float], b: Mapping[int, float], confidence: float = CONFIDENCE
+) -> PairedDifference:
+    """The paired t test and its interval (Student 1908) over the seeds that a and b share.
 
-    a, b: seed → value. Always the t interval, at n ≥ 20 too: it excludes 0 exactly where p < 0.05.
+    a, b: seed → value. confidence: of the interval, 95 % unless said. Always the t interval, at n ≥ 20 too: it excludes 0
+    exactly where p < 1 − confidence.
     Raises ValueError without a common seed, or for a value that is not finite, unmatched seeds included.
     """
     a, b = _by_seed(a, "a"), _by_seed(b, "b")
@@ -90,7 +94,7 @@ def paired_difference(a: Mapping[int, float], b: Mapping[int, float]) -> PairedD
     found, df = reported(differences), len(seeds) - 1
     floor = rounding(*(values[seed] for values in (a, b) for seed in seeds))
     error, remark = steady_error(standard_error(found), floor, df + 1)
-    bounds, p = around(found.mean, error, df), _two_sided(found.mean / error, df)
+    bounds, p = around(found.mean, error, df, confidence), _two_sided(found.mean / error, df)
     return PairedDifference(found.mean, found.std, bounds, p, df, seeds, only_a, only_b, remark)
 
 
@@ -107,10 +111,13 @@ def welch(a: Iterable[float], b: Iterable[float]) -> WelchDifference:
     return WelchDifference(mean, around(mean, error, df), _two_sided(mean / error, df), df, first.n, second.n, remark)
 
 
-def stated_difference(a: Iterable[float], b: Iterable[float], resolution: float = 0.0) -> StatedDifference:
+def stated_difference(
+    a: Iterable[float], b: Iterable[float], resolution: float = 0.0, confidence: float = CONFIDENCE
+) -> StatedDifference:
     """Difference of measured values a and values b that somebody stated: nobody can say which belongs to which.
 
     resolution: stated numbers within one multiple of it are one number (a sample of the test set, in the unit of the values).
+    confidence: the level of the interval.
     Different numbers are an independent sample (Welch 1947); one that is stated again weighs more and tells no more, and the
     degrees are then the fewest there can be. One number alone is one draw of unknown origin: Student's t with variance
     s²(1 + 1/n), s and n − 1 degrees from a, as for predicting one further value (Hahn and Meeker 1991, Statistical Intervals).
@@ -137,7 +144,7 @@ def stated_difference(a: Iterable[float], b: Iterable[float], resolution: float 
         raw = math.hypot(standard_error(first), reported(numbers.values()).std * weight)
         df = float(min(first.n, len(numbers)) - 1)
     error, remark = steady_error(raw, rounding(*values, *given), first.n)
-    return StatedDifference(mean, around(mean, error, df), len(numbers), remark)
+    return StatedDifference(mean, around(mean, error, df, confidence), len(numbers), remark)
 
 
 def welch_error(a: Reported, b: Reported) -> tuple[float, float]:

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from fa_registry.protocol.engine import judge, judge_all
+from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading
 from tests.builders import frozen, measurements, over_seeds, record
@@ -187,3 +188,25 @@ def test_other_methods_settings_and_adopted_runs_are_no_further_seeds():
     audits = judge_all([*over_seeds({1: 0.9}, CONTROLS), *others], OURS)
     assert {audit.findings[2].seeds for audit in audits if audit.record.spec.control == "none"} == {1, 0}
     assert audits[0].findings[2].state == "PROVISIONAL"
+
+
+def test_a_further_look_is_judged_at_a_higher_level_and_says_so():
+    """Margins of +2.8 to +3.8 pp: the 95 % interval clears 2 pp, that of a second look does not."""
+    runs = over_seeds({1: 0.828, 2: 0.832, 3: 0.838}, CONTROLS)
+    key = seeds_key(runs[0].spec)
+    first, second, third = (judge_all(runs, OURS, looks={key: look})[0].findings[2] for look in (1, 2, 3))
+    assert (first.state, first.confidence, first.look) == ("CLEARS", 0.95, 1)
+    assert (second.state, second.confidence, second.look) == ("UNDECIDED", 0.975, 2)
+    assert third.interval[0] < second.interval[0] < first.interval[0]
+    assert "by the whole 97.5 % interval over seeds" in second.required
+    assert (
+        "(97.5 % interval, since this is look 2 at a set of its seeds that changed after an audit: " in second.sentence
+    )
+    assert "95 % interval over seeds" in first.required and "look" not in first.sentence
+    assert judge_all(runs, OURS, looks={"another group": 2})[0].findings[2] == first
+
+
+def test_one_seed_has_no_level_and_a_limit_knows_the_limits_of_its_further_conditions():
+    findings = judge(record(measured=measurements(accuracy=0.9)), frozen(), OURS).findings
+    assert findings[2].confidence is None and findings[2].look == 1
+    assert findings[1].further == (("gain", 0.01), ("fidelity", 0.99)) and findings[0].further == ()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import statistics
 
 import pytest
 
 from fa_registry.records import Reading
 from fa_registry.reporting.claims_depth import MOST_SEEDS, depth_claims, seeds_needed
-from fa_registry.statistics import t_interval
+from fa_registry.statistics import seeds_to_plan, t_interval
 from tests.reporting.asking import changed
 from tests.reporting.scenes import a_finding
 
@@ -43,26 +43,20 @@ def test_undecided_says_the_interval_and_how_many_seeds_would_do(said):
     finding = margin([1.0, 4.0, 5.5], outcome="warn", state="UNDECIDED")
     ((kind, text),) = said(finding)
     assert kind == "open" and "is undecided: the margin is +3.5\u00a0pp" in text
-    assert "holds the limit of 2 pp" in text and f"about {seeds_needed(finding)} would put it on one side" in text
+    assert "holds the limit of 2 pp" in text
+    assert (
+        f"A new study of {seeds_needed(finding)} fresh seeds, their number fixed in advance" in text and "80%" in text
+    )
 
 
 @pytest.mark.parametrize("values", [[1.0, 4.0, 5.5], [0.0, 9.0], [-8.0, 1.0, 6.0, 3.0]])
-def test_that_many_seeds_of_the_same_mean_and_spread_are_enough_and_one_less_is_not(values):
+def test_the_study_named_is_one_of_this_mean_and_spread(values):
+    """Whatever the level of the interval that the spread is read back from."""
     finding = margin(values)
-    needed = seeds_needed(finding)
-    mean, spread = (
-        finding.observed.value,
-        math.sqrt(sum((v - finding.observed.value) ** 2 for v in values) / (len(values) - 1)),
-    )
-
-    def decided(count):
-        base = [(-1.0) ** index for index in range(count)]
-        centre = sum(base) / count
-        scale = spread / math.sqrt(sum((one - centre) ** 2 for one in base) / (count - 1))
-        found = t_interval([mean + scale * (one - centre) for one in base])
-        return not found.low <= finding.threshold <= found.high
-
-    assert decided(needed) and (needed == len(values) + 1 or not decided(needed - 1))
+    planned = seeds_to_plan(abs(statistics.mean(values) - 2), statistics.stdev(values))
+    wide = t_interval(values, 0.975)
+    second = dataclasses.replace(finding, interval=(wide.low, wide.high), confidence=0.975, look=2)
+    assert seeds_needed(finding) == seeds_needed(second) == planned > len(values)
 
 
 def test_a_mean_on_the_limit_is_never_decided(said):
@@ -70,7 +64,7 @@ def test_a_mean_on_the_limit_is_never_decided(said):
     assert seeds_needed(finding) is None
     text = said(finding)[0][1]
     assert f"not even {MOST_SEEDS:,} seeds would decide it: the mean lies too near the limit" in text
-    assert "More seeds would" not in text
+    assert "A new study" not in text
 
 
 @pytest.mark.parametrize(
@@ -84,7 +78,7 @@ def test_one_seed_is_provisional_and_says_what_would_decide(said):
     finding = a_finding("D3", "warn", quantity="margin_pp", observed=Reading(4.0), threshold=2.0, state="PROVISIONAL")
     ((kind, text),) = said(finding)
     assert kind == "open" and "provisional: the margin of one seed, +4.0\u00a0pp where 2 pp are asked for" in text
-    assert "A second seed" in text
+    assert "their number fixed before the first of them is audited" in text
 
 
 def test_a_margin_that_clears_with_an_interval_may_be_claimed(said):

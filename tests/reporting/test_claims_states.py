@@ -102,7 +102,7 @@ def told(run, *findings):
     return claim.text
 
 
-OK_REFERENCE = a_finding("D2", "pass", quantity="g_norm", state="OK")
+OK_REFERENCE = a_finding("D2", "pass", quantity="g_norm", state="OK", threshold=0.01)
 EXPLODED = a_finding("D1", "fail", quantity="growth", state="EXPLODED")
 STEADY = a_finding("S", "pass", quantity="stability_mid", state="OK", threshold=0.3)
 ABSENT = {"scalars": {"gamma_deep_mean": None}}

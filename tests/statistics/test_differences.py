@@ -203,3 +203,11 @@ def test_one_value_against_a_stated_number_has_no_interval():
     assert (found.mean, found.interval) == (pytest.approx(0.15), None) and "provisional" in found.remark
     with pytest.raises(ValueError, match="a stated side takes finite values"):
         stated_difference([0.9, 0.8], [math.nan])
+
+
+def test_a_paired_interval_may_be_asked_for_at_a_higher_level():
+    a, b = {1: 3.0, 2: 4.0, 3: 5.5}, {1: 1.0, 2: 1.5, 3: 2.0}
+    wide, usual = paired_difference(a, b, 0.975).interval, paired_difference(a, b).interval
+    expected = t_interval([2.0, 2.5, 3.5], 0.975)
+    assert (wide.low, wide.high, wide.confidence) == pytest.approx((expected.low, expected.high, 0.975))
+    assert wide.low < usual.low and usual.confidence == 0.95

@@ -8,9 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
-from fa_registry.statistics import Interval, bootstrap_interval, excludes, interval, summary, t_interval
+from fa_registry.statistics import (
+    Interval,
+    bootstrap_interval,
+    excludes,
+    interval,
+    level_words,
+    look_confidence,
+    seeds_to_plan,
+    summary,
+    t_interval,
+    wilson_interval,
+)
 
 NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
 TWENTY = np.random.default_rng(3).normal(0.9, 0.02, size=20)
@@ -93,3 +104,73 @@ def test_the_bootstrap_of_normal_values_is_about_as_wide_as_their_t_interval():
 def test_the_bootstrap_of_equal_values_is_a_point():
     found = bootstrap_interval([0.1] * 20)
     assert (found.low, found.high) == (0.1, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("right", "n", "low", "high"),
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_wilsons_interval_is_the_published_one(right, n, low, high):
+    """Newcombe 1998, Statistics in Medicine 17, table I, method 3."""
+    found = wilson_interval(right / n, n)
+    assert (found.low, found.high, found.method) == (
+        pytest.approx(low, abs=5e-5),
+        pytest.approx(high, abs=5e-5),
+        "wilson",
+    )
+
+
+def test_wilsons_interval_is_scipys_and_no_point_at_the_ends():
+    for right in (0, 1, 180, 335, 360):
+        expected = stats.binomtest(right, 360).proportion_ci(0.9, method="wilson")
+        found = wilson_interval(right / 360, 360, 0.9)
+        assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-12)
+        assert found.high - found.low > 0.005
+
+
+@pytest.mark.parametrize(("share", "n"), [(1.2, 10), (-0.1, 10), (0.5, 0)])
+def test_a_share_outside_its_range_is_refused(share, n):
+    with pytest.raises(ValueError, match="share from 0 to 1 of n ≥ 1 samples"):
+        wilson_interval(share, n)
+
+
+def test_the_level_rises_with_the_looks_and_all_later_ones_err_as_often_as_the_first():
+    levels = [look_confidence(look) for look in range(1, 5)]
+    assert levels == pytest.approx([0.95, 0.975, 1 - 0.05 / 6, 1 - 0.05 / 12], abs=1e-12)
+    assert [level_words(level) for level in levels] == ["95 %", "97.5 %", "99.17 %", "99.58 %"]
+    assert sum(1 - look_confidence(look) for look in range(2, 20_000)) == pytest.approx(0.05, abs=1e-5)
+    with pytest.raises(ValueError, match="counted from 1"):
+        look_confidence(0)
+
+
+def false_clears(level, looks: int = 10, studies: int = 20_000) -> float:
+    """How often a margin that lies on the limit clears when a seed is added after every look until it does."""
+    margins = np.random.default_rng(15).normal(0.0, 1.0, (studies, 2 + looks))
+    clears = np.zeros(studies, dtype=bool)
+    for look in range(1, looks + 1):
+        seen = margins[:, : 2 + look]
+        half = special.stdtrit(look + 1, (1 + level(look)) / 2) * seen.std(axis=1, ddof=1) / math.sqrt(look + 2)
+        clears |= seen.mean(axis=1) - half >= 0
+    return clears.mean()
+
+
+def test_adding_seeds_until_it_clears_errs_in_8_of_100_studies_and_with_the_looks_counted_in_no_more_than_5():
+    assert false_clears(lambda look: 0.95) > 0.075
+    assert 0.025 < false_clears(look_confidence) < 0.05
+    assert false_clears(look_confidence, looks=1) == pytest.approx(0.025, abs=0.003)
+
+
+@pytest.mark.parametrize(("distance", "std"), [(1.5, 2.3), (2.5, 6.4), (1.0, 0.8), (5.0, 0.1)])
+def test_a_planned_study_is_decided_four_times_in_five_and_one_seed_less_is_not(distance, std):
+    def decided(n):
+        """Simulated: the share of studies of n seeds whose interval lies wholly above the limit at 0."""
+        sample = np.random.default_rng(n).normal(distance, std, (40_000, n))
+        half = special.stdtrit(n - 1, 0.975) * sample.std(axis=1, ddof=1) / math.sqrt(n)
+        return (sample.mean(axis=1) - half > 0).mean()
+
+    needed = seeds_to_plan(distance, std)
+    assert decided(needed) > 0.79 and (needed == 2 or decided(needed - 1) < 0.81)
+
+
+def test_no_study_of_a_thousand_seeds_is_planned():
+    assert seeds_to_plan(0.01, 1.0) is None

@@ -1,0 +1,538 @@
+"""Every sentence of every claim: a record that earns it, and the smallest change of the record that must take it away.
+
+Nothing can be left out of the table: its keys are those of `claims_words.KEYS`, and every piece of text that stands in the
+modules of claims is in what some row earns and not in what the same row leaves when it is spoiled.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+
+import pytest
+
+from fa_registry.records import Exclusion, Finding, Reading, RunAudit, Verdict
+from fa_registry.reporting import claims as claims_module
+from fa_registry.reporting import (
+    claims_depth,
+    claims_gamma,
+    claims_reference,
+    claims_sampling,
+    claims_states,
+    claims_words,
+    exclusions,
+    fresh_draws,
+)
+from fa_registry.reporting.claims import claims
+from fa_registry.reporting.claims_words import KEYS
+from tests.reporting.asking import changed
+from tests.reporting.runs import full, make_record
+from tests.reporting.scenes import a_finding
+
+MODULES = (
+    claims_module,
+    claims_depth,
+    claims_gamma,
+    claims_reference,
+    claims_sampling,
+    claims_states,
+    claims_words,
+    exclusions,
+    fresh_draws,
+)
+LEAST = 8  # characters of a piece of text that is looked for; shorter ones are joints such as `; ` and ` over `
+
+
+def a_run(*findings: Finding, seed: int = 42, verdict: str = "pass", **changes) -> RunAudit:
+    """A whole run of dfa on 360 test samples, accuracy .93, Γ about .2, with these findings. changes: see asking.changed."""
+    record = full(make_record("dfa", seed, 0.93, 3.0, 0.1, 0.2), gain=[0.3] * 5)
+    run = changed(RunAudit(record, findings, Verdict(verdict, verdict.upper())), conventions={"test_samples": 360})
+    return changed(run, **changes)
+
+
+def depth(
+    state: str, outcome: str, mean: float, ends: tuple[float, float] | None, limit: float = 2.0, **changes
+) -> Finding:
+    fields = {"confidence": 0.95 if ends else None, "seeds": 3 if ends else 1, **changes}
+    return a_finding(
+        "D3",
+        outcome,
+        quantity="margin_pp",
+        observed=Reading(mean),
+        interval=ends,
+        threshold=limit,
+        state=state,
+        **fields,
+    )
+
+
+def null(state: str, outcome: str, **changes) -> Finding:
+    fields = {"threshold": 0.05, "gating": False, **changes}
+    return a_finding("D4", outcome, quantity="gamma_null_p", state=state, **fields)
+
+
+def reference(state: str, outcome: str, times: float = 100.0, **changes) -> Finding:
+    fields = {"threshold": 1e-3, "observed": Reading(times * 1e-3), "further": (("gain", 0.01),), **changes}
+    return a_finding("D2", outcome, quantity="g_norm", state=state, **fields)
+
+
+def scale(state: str, outcome: str) -> Finding:
+    return a_finding("D1", outcome, quantity="growth", state=state, threshold=50.0)
+
+
+def stability(state: str, outcome: str) -> Finding:
+    return a_finding("S", outcome, quantity="stability_mid", state=state, threshold=0.3, gating=False)
+
+
+CLEARS = depth("CLEARS", "pass", 10.0, (8.0, 12.0))
+NO_GAMMA = {"scalars": {"gamma_deep_mean": None}}
+PART = {"sites": {"gamma_null_p": [0.01, 0.01, 0.01, 0.01, 0.08]}}
+GREW = {"sites": {"h_norm": [16.0, 1e3, 1e5, 1e7, 1e9]}}
+FLOOR, EXPLODED = reference("AT FLOOR", "fail", 0.1), scale("EXPLODED", "fail")
+
+
+@dataclass(frozen=True)
+class Row:
+    """fragment: of the text of the claim `key` about `earns`; `spoiled` differ from them by one thing, and none says it."""
+
+    key: str
+    fragment: str
+    earns: Sequence[RunAudit]
+    spoiled: Sequence[RunAudit]
+    excluded: Sequence[Exclusion] = field(default=())
+
+    def texts(self, runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> list[str]:
+        return [claim.text for claim in claims(runs, excluded) if claim.key == self.key]
+
+
+def row(key: str, fragment: str, earns: RunAudit | list, spoiled: RunAudit | list, **more) -> Row:
+    lists = [one if isinstance(one, list) else [one] for one in (earns, spoiled)]
+    return Row(key, fragment, *lists, **more)
+
+
+def rows_of_depth() -> Iterator[Row]:
+    yield row(
+        "beats frozen",
+        "The trained blocks beat frozen random ones",
+        a_run(CLEARS),
+        a_run(depth("CLEARS", "pass", -5.5, (-6.0, -5.0), -10.0)),
+    )
+    yield row("beats frozen", "; the margin is +10.0", a_run(CLEARS), a_run(depth("CLEARS", "pass", 9.0, (8.0, 12.0))))
+    yield row(
+        "beats frozen",
+        "95 % interval +8.0",
+        a_run(CLEARS),
+        a_run(depth("CLEARS", "pass", 10.0, (8.0, 12.0), confidence=0.975, look=2)),
+    )
+    yield row(
+        "beats frozen",
+        ". The level is that of look 2, since audits have judged other sets of its seeds before",
+        a_run(depth("CLEARS", "pass", 10.0, (8.0, 12.0), confidence=0.975, look=2)),
+        a_run(CLEARS),
+    )
+    near = depth("CLEARS", "pass", 3.0, (2.1, 3.9))
+    yield row(
+        "beats frozen",
+        ". The margin lies 1.0 pp from the limit, and the sampling of 360 test samples alone leaves ± 2.7 pp of the accuracy open "
+        "(Wilson, 95 %): another test set of this size might fall on the other side",
+        a_run(near),
+        a_run(near, conventions={"test_samples": 10_000}),
+    )
+    yield row("beats frozen", "another test set", a_run(near), a_run(depth("CLEARS", "pass", 8.0, (7.1, 8.9))))
+    inside = depth("CLEARS", "pass", -5.5, (-12.0, 1.0), -15.0)
+    worse = depth("CLEARS", "pass", -5.5, (-6.0, -5.0), -10.0)
+    yield row(
+        "within limit",
+        "The trained blocks do worse than frozen random ones, by no more than the limit allows",
+        a_run(worse),
+        a_run(inside),
+    )
+    yield row(
+        "within limit",
+        "are not worse than frozen random ones by more than the limit allows, and not shown to be better",
+        a_run(inside),
+        a_run(worse),
+    )
+    yield row(
+        "within limit", "are not worse than", a_run(inside), a_run(depth("CLEARS", "pass", 5.0, (1.0, 9.0), -15.0))
+    )
+    below = [
+        (
+            depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0)),
+            "The trained blocks do worse than frozen random ones: training them may not be",
+        ),
+        (
+            depth("UNDERCUT", "fail", 0.0, (-1.0, 1.0)),
+            "are not shown to beat frozen random ones: training them may not be credited",
+        ),
+        (
+            depth("UNDERCUT", "fail", 1.0, (0.5, 1.5)),
+            "beat frozen random ones, but by less than the limit: their training may not be",
+        ),
+    ]
+    for place, (finding, words) in enumerate(below):
+        yield row("undercut", words, a_run(finding, verdict="fail"), a_run(below[place - 1][0], verdict="fail"))
+    one = a_finding("d", quantity="accuracy", state="UNDERCUT", threshold=2.0)
+    yield row("undercut", "; the margin is", a_run(below[0][0], verdict="fail"), a_run(one, verdict="fail"))
+    yield row("undercut", "The trained blocks", a_run(one, verdict="fail"), a_run(CLEARS))
+    yield row("beats frozen", "The trained blocks beat", a_run(CLEARS), a_run(CLEARS, status="diverged"))
+    yield from rows_of_undecided()
+
+
+def rows_of_undecided() -> Iterator[Row]:
+    open_ = depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2))
+    asked = "Whether the trained blocks beat frozen random ones by as much as the limit asks for is undecided: the margin is "
+    negative = depth("UNDECIDED", "warn", -9.0, (-14.0, -4.0), -10.0)
+    yield row("undecided", asked, a_run(open_, verdict="warn"), a_run(CLEARS))
+    yield row(
+        "undecided",
+        "ones by as much as the limit asks for is undecided",
+        a_run(open_, verdict="warn"),
+        a_run(negative, verdict="warn"),
+    )
+    yield row(
+        "undecided",
+        "Whether the trained blocks are worse than frozen random ones by no more than the limit allows is undecided",
+        a_run(negative, verdict="warn"),
+        a_run(open_, verdict="warn"),
+    )
+    yield row("undecided", " seeds, holds the limit of 2 pp", a_run(open_, verdict="warn"), a_run(CLEARS))
+    on = depth("UNDECIDED", "warn", 2.0, (-2.0, 6.0))
+    how = (
+        " fresh seeds, their number fixed in advance, would decide it with a chance of 80% if mean and spread are what they are "
+        "here. Adding seeds to these until the interval leaves the limit would not: who may stop when it suits clears by luck more "
+        "often than the level says, so every further set of seeds is judged at a higher one"
+    )
+    yield row("undecided", how, a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
+    yield row("undecided", "A new study of ", a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
+    never = "At this mean and spread not even 1,000 seeds would decide it: the mean lies too near the limit"
+    yield row("undecided", never, a_run(on, verdict="warn"), a_run(open_, verdict="warn"))
+    yield row(
+        "undecided",
+        "97.5 % interval",
+        a_run(dataclasses.replace(open_, confidence=0.975, look=2), verdict="warn"),
+        a_run(open_, verdict="warn"),
+    )
+    provisional = depth("PROVISIONAL", "warn", 4.0, None)
+    words = (
+        "Whether the trained blocks beat frozen random ones is provisional: the margin of one seed, +4.0\u00a0pp where 2 pp are asked "
+        "for, has no interval. More seeds with their frozen controls give one, their number fixed before the first of them is "
+        "audited; three are customary"
+    )
+    yield row("provisional", words, a_run(provisional, verdict="warn"), a_run(open_, verdict="warn"))
+
+
+def rows_of_verdicts() -> Iterator[Row]:
+    passes = a_run(CLEARS)
+    under = a_run(depth("CLEARS", "pass", -5.5, (-6.0, -5.0), -10.0))
+    whole = (
+        "Its accuracy may be reported as that of trained depth: every rule that the verdict rests on passes. Passing does not "
+        "certify the method: the rules look for known ways in which a comparison breaks, in this setting alone, and one they do not "
+        "know is not found"
+    )
+    yield row("trained depth", whole, passes, under)
+    yield row("trained depth", whole, passes, a_run(CLEARS, verdict="warn"))
+    yield row("trained depth", whole, passes, a_run())  # nothing compared it with frozen blocks
+    at_one = (
+        ". The accuracy is 93.0\u00a0%, at one seed, 89.9\u00a0% to 95.2\u00a0% "
+        "by the sampling of the test set's 360 samples alone (Wilson)"
+    )
+    yield row("trained depth", at_one, passes, a_run(CLEARS, conventions={"test_samples": None}))
+    two = [passes, a_run(CLEARS, seed=123, scalars={"accuracy": 0.94})]
+    yield row("trained depth", "95 % interval 87.1\u00a0% to 99.9\u00a0% over 2 seeds, and ", two, [passes])
+    yield row("trained depth", "at one seed, ", passes, two)
+    no_depth = (
+        "Every rule that the verdict rests on passes, but none of them asked for more than frozen random blocks reach: its accuracy "
+        "may not be reported as that of trained depth"
+    )
+    yield row("passes without depth", no_depth, under, passes)
+    broken = "Training diverged: its figures describe a broken run and support no claim about the method"
+    yield row("diverged", broken, a_run(verdict="fail", status="diverged"), a_run(verdict="fail"))
+    yield row(
+        "failed",
+        "The run broke off: nothing may be said about it",
+        a_run(verdict="fail", status="failed"),
+        a_run(verdict="fail"),
+    )
+    missing = a_finding("D2", "not_applicable", sentence="D2 has no figure")
+    yield row(
+        "incomplete",
+        "The protocol could not be completed (D2 has no figure)",
+        a_run(missing, verdict="incomplete"),
+        a_run(missing),
+    )
+    yield row("incomplete", "a rule was not judged", a_run(verdict="incomplete"), a_run(missing, verdict="incomplete"))
+    waived = a_finding("D3", "waived", title="depth", state="UNDERCUT", detail="by A. Person")
+    yield row(
+        "waived",
+        "D3 depth (UNDERCUT) is not counted in the verdict, but not refuted: by A. Person",
+        a_run(waived),
+        passes,
+    )
+    seeds = "One seed: no interval exists, and no ranking against another method may be read from this form"
+    yield row("one seed", seeds, passes, two)
+    spec = passes.record.spec
+    gone = Exclusion("d" * 32, "dfa s9", "tampered", spec=dataclasses.replace(spec, seed=9))
+    unknown = dataclasses.replace(gone, spec=None)
+    text = (
+        "One selected run was not judged (seed 9): nothing may be said of it, "
+        "and every other claim is about the judged seeds alone"
+    )
+    yield row("not judged", text, passes, passes, excluded=(gone,))
+    many = "2 selected runs were not judged (seed 9, 1 whose seed is not known): nothing may be said of them"
+    yield row("not judged", many, passes, passes, excluded=(gone, unknown))
+
+
+def rows_of_gamma() -> Iterator[Row]:
+    own, part = a_run(CLEARS, null("SPECIFIC", "pass")), a_run(CLEARS, null("NOT SPECIFIC", "warn"), **PART)
+    exact = {"sites": {"gamma": 1.0}, "scalars": {"gamma_deep_mean": 1.0}}
+    aligned = "Γ may be read as alignment with the gradient, site by site, for the training feedback only"
+    for spoiled in (part, a_run(CLEARS), a_run(CLEARS, null("SPECIFIC", "pass"), verdict="fail")):
+        yield row("aligned by feedback", aligned, own, spoiled)
+    yield row("aligned by feedback", aligned, own, a_run(CLEARS, null("SPECIFIC", "pass"), **exact))
+    yield row(
+        "no gamma",
+        "No alignment figure exists: the credit is the gradient itself at every site, and Γ = 1 there is no alignment",
+        a_run(**exact),
+        own,
+    )
+    yield row("no gamma", "No alignment figure exists: taken away", a_run(**NO_GAMMA), own)
+    in_part = (
+        "Γ tells how the credit lies to the gradient, site by site; "
+        "that it comes from the training feedback is not shown at site 4"
+    )
+    yield row("aligned in part", in_part, part, own)
+    unknown = "Γ may be read as alignment with the gradient, site by site; that it comes from the training feedback is not shown"
+    yield row("aligned, null unknown", unknown, a_run(CLEARS), own)
+    unmeasured = a_run(CLEARS, sites={"gamma_null_p": []})
+    yield row("aligned, null unknown", " (no null of fresh draws was measured)", unmeasured, a_run(CLEARS))
+    yield row("aligned, null unknown", unknown, a_run(CLEARS), a_run(CLEARS, **exact))
+    specific = "Γ is specific to the training feedback: at every site that counts it lies above that of fresh draws"
+    for spoiled in (
+        part,
+        a_run(CLEARS, null("SPECIFIC", "pass"), status="diverged"),
+        a_run(CLEARS, null("SPECIFIC", "pass"), **exact),
+    ):
+        yield row("specific", specific, own, spoiled)
+    yield row("specific", " (5 sites judged each at 5 %)", own, a_run(CLEARS, null("SPECIFIC", "pass", threshold=None)))
+    single = a_run(CLEARS, null("SPECIFIC", "pass"), sites={"gamma_null_p": [0.01, None, None, None, None]})
+    yield row("specific", " (one site judged at 5 %)", single, own)
+    back = "Γ may not be credited to the training feedback at site 4: there 1 of 20 fresh draws reach it; not told apart at 0.05"
+    yield row("not specific", back, part, own)
+    chance = (
+        ". At sites 0, 1, 2, 3 it lies above that of fresh draws (5 sites judged each at 5 %: without any alignment one of them at "
+        "least would lie there in up to 25 % of runs)"
+    )
+    nowhere = a_run(CLEARS, null("NOT SPECIFIC", "warn"), sites={"gamma_null_p": [0.5, 0.4, 0.3, 0.2, 0.08]})
+    yield row("not specific", chance, part, nowhere)
+    yield row("not specific", ". It lies above its null at no site (5 sites judged each at 5 %)", nowhere, part)
+    yield row("not specific", "between 1 and 9 of 20 fresh draws reach it", nowhere, part)
+    old = a_run(CLEARS, null("NOT SPECIFIC", "warn", observed=Reading(2 / 21)), sites={"gamma_null_p": None})
+    at_one = (
+        "Γ may not be credited to the training feedback at every site: at one at least, 1 of 20 fresh draws reach it"
+    )
+    yield row("not specific", at_one, old, part)
+    uncounted = a_run(CLEARS, null("NOT SPECIFIC", "warn"), **PART, conventions={"gamma_null_draws": None})
+    yield row("not specific", "there fresh draws reach it; not told apart at 0.05", uncounted, part)
+    words = "; aggregation collapse: without site 0 the mean changes by 80%"
+    collapsed = null("SPECIFIC", "warn", sentence=f"D4: observed{words}")
+    told = "The mean Γ may not stand for the whole network: without site 0 the mean changes by 80%"
+    yield row("carried by one end", told, a_run(collapsed), a_run(null("SPECIFIC", "pass")))
+
+
+def rows_of_reference() -> Iterator[Row]:
+    both, floor = a_run(EXPLODED, FLOOR, verdict="fail", **GREW), a_run(FLOOR, verdict="fail")
+    noisy = {"scalars": {"fidelity_min": 0.4}}
+    at_floor = "may not be read as credit alignment: the reference gradient is at its floor"
+    yield row("at floor", at_floor, floor, both)
+    yield row("at floor", "the stream has exploded and the reference gradient is at its floor", both, floor)
+    yield row(
+        "at floor", "; it is tiny but exact, fidelity at least 0.999999", floor, a_run(FLOOR, verdict="fail", **noisy)
+    )
+    bare = a_run(FLOOR, verdict="fail", **NO_GAMMA)
+    yield row("at floor", "No credit may be judged by this reference: ", bare, floor)
+    yield row("at floor", "Γ = ", floor, bare)
+    alone = "The stream has exploded: norms and gradients of these blocks are not on the scale of training"
+    yield row("exploded", alone, a_run(EXPLODED, verdict="fail"), both)
+    start, end = (
+        "Every block adds its output to a running vector",
+        "This refines the published reading, which takes such a reference",
+    )
+    without_ln = changed(both, spec={"architecture_options": {"terminal_ln": False}})
+    for words in (start, end):
+        yield row("explained", words, both, floor)
+        yield row("explained", words, both, without_ln)
+        yield row("explained", words, both, changed(both, **noisy))
+    yield row("explained", "; the largest growth in one block is", both, changed(both, scalars={"growth_max": None}))
+    yield (
+        row("explained", "small, 0.1", changed(both, sites={"g_norm": 0.1}), changed(both, sites={"g_norm": []}))
+        if False
+        else row("explained", " for one sample,", both, changed(both, sites={"g_norm": []}))
+    )
+    here = (
+        " The Γ here is computed in float64 without that constant: a true direction, but of a reference without scale."
+    )
+    yield row("explained", here, both, changed(both, **NO_GAMMA))
+    fitted = (
+        "The reference gradient is small because the network has fitted its task, not because it collapsed: its gain is healthy "
+        "(0.300 of the output error arrives at the last site); its size is no reason against reading Γ"
+    )
+    converged = reference("CONVERGED", "pass", 0.1)
+    yield row("converged", fitted, a_run(converged), floor)
+    yield row("converged", fitted, a_run(converged), a_run(converged, status="diverged"))
+    yield row("converged", "; its size is no reason against reading Γ", a_run(converged), a_run(converged, **NO_GAMMA))
+    yield row(
+        "converged",
+        " of the output error arrives at the last site)",
+        a_run(converged),
+        a_run(converged, sites={"gain": []}),
+    )
+    noise = a_run(reference("NOISY", "warn"), verdict="warn", sites={"fidelity": 0.4})
+    words = (
+        "The reference gradient is numerical noise: single and double precision do not agree on its direction (cosine 0.400000), and "
+        "a cosine with noise is no alignment"
+    )
+    yield row("noisy", words, noise, a_run(converged))
+    yield row("noisy", " (cosine ", noise, changed(noise, sites={"fidelity": []}))
+
+
+def rows_of_states() -> Iterator[Row]:
+    clear, near = a_run(reference("OK", "pass")), a_run(reference("OK", "pass", 2.2), sites={"gain": 4e-5})
+    stands = "The reference gradient stands clear of its floor, so that Γ compares with something of scale, ‖g_L‖ 0.1"
+    scaled = "stands clear of its floor, so that Γ compares with something of scale"
+    assert stands
+    yield row("reference clear", f"The reference gradient {scaled}", clear, near)
+    for spoiled in (reference("OK", "pass", 9.9), reference("OK", "pass", 100.0, threshold=None)):
+        yield row("reference clear", scaled, clear, a_run(spoiled))
+    yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), sites={"gain": 0.009}))
+    yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), **NO_GAMMA))
+    yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), EXPLODED, verdict="warn"))
+    yield row(
+        "reference clear", ", 100 times its floor; its gain is 3.00×10⁻¹", clear, a_run(reference("OK", "pass", 50.0))
+    )
+    above = "The reference gradient is above its floor, and no more than that"
+    yield row("reference near its floor", above, near, clear)
+    yield row(
+        "reference near its floor",
+        ", 2.2 times its floor; its gain is 4.00×10⁻⁵",
+        near,
+        a_run(reference("OK", "pass", 2.2)),
+    )
+    low = ", where 0.01 of the output error at the last site are healthy"
+    yield row("reference near its floor", low, near, a_run(reference("OK", "pass", 2.2)))
+    yield row(
+        "reference near its floor", low, near, a_run(reference("OK", "pass", 2.2, further=()), sites={"gain": 4e-5})
+    )
+    gone = "; a Γ here compares with a gradient that is nearly gone"
+    yield row("reference near its floor", gone, near, a_run(reference("OK", "pass", 2.2), **NO_GAMMA))
+    yield row("reference near its floor", "; its gain is not known", changed(near, sites={"gain": []}), near)
+    two = [near, a_run(reference("OK", "pass", 4.4), seed=123, sites={"gain": 4e-5})]
+    yield row("reference near its floor", "between 2.2 and 4.4 times its floor", two, near)
+    keeps = (
+        "The stream keeps its scale within the limit of 50, so that norms and gradients of the blocks may be compared"
+    )
+    yield row("keeps scale", keeps, a_run(scale("OK", "pass")), a_run(EXPLODED, verdict="fail"))
+    no_limit = dataclasses.replace(scale("OK", "pass"), threshold=None)
+    yield row("keeps scale", " within the limit of 50", a_run(scale("OK", "pass")), a_run(no_limit))
+    growth = a_run(scale("OK", "pass"), scalars={"growth_max": None})
+    yield row("keeps scale", "; the largest growth in one block is ", a_run(scale("OK", "pass")), growth)
+    single = a_finding("D3", "pass", quantity="accuracy", state="CLEARS", threshold=2.0)
+    moved = dataclasses.replace(single, threshold=-10.0)
+    tail = ", each seed judged by itself: this rule knows no interval, and no claim over seeds follows from it"
+    yield row(
+        "passes alone",
+        f"The trained blocks beat frozen random ones by what D3 asks for{tail}",
+        a_run(single),
+        a_run(moved),
+    )
+    yield row(
+        "passes alone", "are not worse than frozen random ones by more than D3 allows", a_run(moved), a_run(single)
+    )
+    yield row("passes alone", tail, a_run(single), a_run(CLEARS))
+    yield from rows_of_stability()
+
+
+def rows_of_stability() -> Iterator[Row]:
+    high, steady = a_run(stability("HIGH", "warn")), a_run(stability("OK", "pass"))
+    shared = (
+        "Γ may not be read as following what each batch holds: gradients of disjoint batches point the same way at the middle site, "
+        "mean cosine 0.100, and credit may align with that shared direction alone"
+    )
+    bare = a_run(stability("HIGH", "warn"), **NO_GAMMA)
+    yield row("stability high", shared, high, bare)
+    yield row("stability high", shared, high, steady)
+    yield row(
+        "stability high",
+        "The gradients may not be read as following what each batch holds: those of disjoint batches",
+        bare,
+        high,
+    )
+    yield row("stability high", ", mean cosine ", high, changed(high, scalars={"stability_mid": None}))
+    none = (
+        "At the middle site, where this is judged, no direction shared by all batches (mean cosine 0.100) "
+        "stands behind the gradients"
+    )
+    yield row("stability low", none, steady, high)
+    yield row("stability low", " (mean cosine ", steady, changed(steady, scalars={"stability_mid": None}))
+    yield row("stability low", " that Γ compares with", steady, changed(steady, **NO_GAMMA))
+    elsewhere = "; the mean cosine is above the limit of 0.3 at site 0 (seed 42)"
+    yield row("stability low", elsewhere, changed(steady, sites={"stability": [0.5, 0.1, 0.1, 0.1, 0.1]}), steady)
+    for outcome, key, words in (
+        ("pass", "other passes", "What Z a rule asks for is there (ODD): Z: required"),
+        ("warn", "other warns", "Nothing may be built on rho (ODD): Z: required"),
+        ("fail", "other fails", "What rests on rho may not be claimed (ODD): Z: required"),
+    ):
+        told = a_run(a_finding("Z", outcome, quantity="rho", state="ODD"), verdict="fail")
+        yield row(key, words, told, a_run(a_finding("Z", "skipped", quantity="rho", state="ODD"), verdict="fail"))
+
+
+ROWS = [*rows_of_depth(), *rows_of_verdicts(), *rows_of_gamma(), *rows_of_reference(), *rows_of_states()]
+
+
+@pytest.mark.parametrize("one", ROWS, ids=lambda one: f"{one.key}: {one.fragment[:40]}")
+def test_a_sentence_is_said_where_it_is_earned_and_gone_where_one_thing_is_changed(one):
+    assert any(one.fragment in text for text in one.texts(one.earns, one.excluded)), one.texts(one.earns, one.excluded)
+    assert not any(one.fragment in text for text in one.texts(one.spoiled)), one.texts(one.spoiled)
+
+
+def test_the_table_holds_every_claim_there_is():
+    assert {one.key for one in ROWS} == set(KEYS)
+
+
+def test_a_claims_kind_is_that_of_its_key():
+    for one in ROWS:
+        for claim in claims(one.earns, one.excluded):
+            assert KEYS[claim.key] == claim.kind
+
+
+def pieces(module: ModuleType) -> Iterator[tuple[str, int]]:
+    """(text, line) of what a module's sentences are made of: its strings that hold words, docstrings and lookups apart."""
+    tree = ast.parse(inspect.getsource(module))
+    apart = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Reading":
+            apart |= {id(part) for part in ast.walk(node)}  # why a figure is missing: no part of a claim's own words
+        if isinstance(node, ast.keyword):
+            apart.add(id(node.value))
+    for node in ast.walk(tree):
+        words = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in apart
+        if words and " " in node.value.strip() and len(node.value.strip()) >= LEAST and node.value not in NAMES:
+            yield node.value, node.lineno
+
+
+NAMES = {*KEYS, "NOT SPECIFIC", "AT FLOOR", "; aggregation collapse: "}  # of claims, and of states: compared, not said
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_every_piece_of_every_sentence_is_earned_by_a_row_and_gone_from_it_when_spoiled(module):
+    said = [("\n".join(one.texts(one.earns, one.excluded)), "\n".join(one.texts(one.spoiled))) for one in ROWS]
+    loose = [
+        f"line {line}: {text!r}"
+        for text, line in pieces(module)
+        if not any(text in earned and text not in left for earned, left in said)
+    ]
+    assert not loose
