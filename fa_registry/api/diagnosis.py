@@ -124,41 +124,41 @@ def diagnose(
     """Residual growth, reference floor, cross-batch stability and frozen baseline of one trained model.
 
     model: as FAProtocol takes it. eval_batches: disjoint batches (x, y), 8 of 128 as published; norms are of the first.
-    Accuracies are fractions of a whole test set. edition: a name or a .toml to judge by; by default the rule of the published
-    report, growth of the whole stream, max ‖h_l‖ / ‖h_0‖ > 50; `2026-04` judges growth block by block.
-    The verdict is `trustworthy`, or `needs walk-back: ` and what fires, in words: `residual stream exploded`; in an edition of
-    other labels it is that edition's. One sample, or labels of one class in all batches, are measured with an EvidenceWarning.
-    InvalidFields names all that is wrong otherwise. Source: the four-diagnostic release before arXiv 2606.21126.
+    Accuracies are fractions of a whole test set. edition: a name or a .toml to judge by; by default growth is that of the whole
+    stream, max ‖h_l‖ / ‖h_0‖ > 50, as in the published report; `2026-04` judges it block by block. One sample, or one class in
+    all batches, is an EvidenceWarning; InvalidFields names all that is wrong. Source: the release before arXiv 2606.21126.
     """
-    rules, left_out = load_edition(edition), []
-    if frozen_baseline_acc is None:
-        rules, left_out = _without_reference(rules)
+    rules, left_out = _applicable(load_edition(edition), frozen_baseline_acc)
     checks, network, batches = _checked(model, eval_batches, headline_acc, frozen_baseline_acc)
     checks.finish()
     first = observed(network, *batches[0], "diagnose")
     layer = (first.sites - 1) // 2
     stability = _stability(network, batches, first, layer)
-    measurements = measured(first, {"accuracy": accuracy(headline_acc), "stability_mid": stability})
-    audit = judged(measurements, frozen_baseline_acc, rules)
+    found = measured(first, {"accuracy": accuracy(headline_acc), "stability_mid": stability})
+    audit = judged(found, frozen_baseline_acc, rules)
     return DiagnosisReport(
         method_name=method_name,
         headline_acc=_plain(headline_acc),
         frozen_baseline_acc=_plain(frozen_baseline_acc),
-        residual_norms=_values(measurements, "h_norm"),
-        bp_grad_norms=_values(measurements, "g_norm_mean_ce"),
+        residual_norms=_values(found, "h_norm"),
+        bp_grad_norms=_values(found, "g_norm_mean_ce"),
         stability_layer=layer,
         cross_batch_stability=stability.value,
         verdict=_in_words(audit, rules),
         edition=rules.name,
         notes=notes,
-        remarks=(*_remarks(batches, stability, measurements, audit), *left_out),
-        thresholds={flag: rule.threshold for rule in rules.rules for flag, *_ in _flag_of(rule.quantity)},
+        remarks=(*_remarks(batches, stability, found, audit), *left_out),
+        thresholds=_thresholds(rules),
         flags=_flags(audit),
     )
 
 
 def _flag_of(*quantities: str) -> Iterator[tuple[str, tuple[str, ...], str]]:
     return (one for one in FLAGS if set(one[1]) & set(quantities))
+
+
+def _thresholds(edition: Edition) -> dict[str, float]:
+    return {flag: rule.threshold for rule in edition.rules for flag, *_ in _flag_of(rule.quantity)}
 
 
 def _flags(audit: RunAudit) -> dict[str, bool | None]:
@@ -194,8 +194,10 @@ def _checked(
     return checks, network, list(given.values())
 
 
-def _without_reference(edition: Edition) -> tuple[Edition, list[str]]:
+def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[str]]:
     """The edition without the rules that it leaves out where there is no frozen accuracy, and a remark for each."""
+    if frozen is not None:
+        return edition, []
     left_out = [rule for rule in edition.rules if rule.reference and rule.without_reference == "skipped"]
     kept = tuple(rule for rule in edition.rules if rule not in left_out)
     remarks = [f"{rule.code} {rule.title}: left out, no frozen accuracy was given" for rule in left_out]
