@@ -18,18 +18,19 @@ from fa_registry.records import EditionReference
 
 SHIPPED, OWN, FOREIGN = STANDINGS = ("shipped", "own", "foreign")
 DIGEST = 8  # characters of an edition's digest in tags, aliases and on pages: enough to tell a handful of files apart
-COLONS = str.maketrans(
-    dict.fromkeys("∶꞉ː։׃᛬︓", ":")
-)  # what NFKD leaves of the signs that look like the one of a variant
-# Letters that pass for a digit of a date, after case folding. Other scripts' digits are read as what they count.
-DIGITS = str.maketrans({letter: digit for digit, letters in {
-    "0": "oοоօჿ",
-    "1": "lıιіӏǀ|i",
-    "2": "zƨ",
-    "4": "чꮞ",
-    "5": "sѕƽ",
-    "6": "bб",
-}.items() for letter in letters})  # fmt: skip
+# Signs that look like the colon before a variant's name, beyond those that NFKD makes one.
+COLONS = str.maketrans(dict.fromkeys("\u2236\ua789\u02d0\u0589\u05c3\u16ec", ":"))
+# Letters that pass for a digit of a date, after case folding: Latin, Greek, Cyrillic, Armenian, Georgian, Cherokee. The
+# digits of other scripts are read as what they count.
+LOOK_LIKE = {
+    "0": "o\u03bf\u043e\u0585\u10ff",
+    "1": "li\u0131\u03b9\u0456\u04cf\u01c0|",
+    "2": "z\u01a8",
+    "4": "\u0447\uabae",
+    "5": "s\u0455\u01bd",
+    "6": "b\u0431",
+}
+DIGITS = str.maketrans({letter: digit for digit, letters in LOOK_LIKE.items() for letter in letters})
 
 
 @functools.cache

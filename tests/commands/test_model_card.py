@@ -8,6 +8,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from fa_registry.commands.model_card import model_card_text
+from fa_registry.protocol.shipped import digests
 from fa_registry.records import EditionReference, Finding, Integrity, Reading, Verdict
 from fa_registry.training.model_folder import Despite, ModelCard, Opinion
 
@@ -15,7 +16,7 @@ EVIL = "<script>alert(1)</script> {{7*7}} **bold** [link](http://evil.example) `
 
 
 def edition(name):
-    return EditionReference(name, "title", "source", "digest")
+    return EditionReference(name, "title", "source", digests().get(name, "1a2b3c4d" * 8))
 
 
 def card(text="plain", **changes):
@@ -44,7 +45,9 @@ def card(text="plain", **changes):
 
 def test_the_verdict_that_decided_stands_first_and_the_others_are_told():
     lines = model_card_text(card(), "m").splitlines()
-    assert lines[0] == "**PASS** by edition 2026-11 · plain · plain"
+    digest = digests()["2026-11"]
+    assert lines[0] == f"**PASS** by edition 2026-11, sha256 {digest[:8]} · plain · plain"
+    assert f"Edition sha256 {digest}" in lines
     assert lines[2] == "Other editions: FAIL(D3) by 2026-05"
     assert "- No rule judged this run." in lines and "- pass: plain" in lines
 
@@ -57,7 +60,7 @@ def test_a_reason_goes_before_the_verdict():
 def test_a_control_and_a_modified_edition_are_called_so():
     modified = dataclasses.replace(edition("e"), overrides={"D1.threshold": 100.0})
     text = model_card_text(card(control="frozen", opinions=(Opinion(modified, Verdict("pass", "PASS"), ()),)), "m")
-    assert text.startswith("**frozen control** · **PASS**") and "## PASS by e (modified)" in text
+    assert text.startswith("**frozen control** · **PASS**") and "## PASS by e, mine (not a shipped edition) (modified)" in text
 
 
 @pytest.mark.parametrize(
