@@ -32,7 +32,7 @@ def finding(
         "reference_run_id": reference.run_id if reference else "",
         "stated": reference.stated if reference else False,
         "first_fire": first_fire(rule, case.record),
-        "further": tuple((condition.quantity, condition.threshold) for condition in rule.conditions[1:]),
+        "further": {condition.quantity: condition.threshold for condition in rule.conditions[1:]},
     }
     return Finding(**{**fields, **more})
 

@@ -23,7 +23,7 @@ class Finding:
     observed: with `interval` (low, high) where it is an estimate over seeds, then of all `seeds` runs of the group. confidence:
     the level of that interval; none without one, and in reports of older releases, where it was 0.95. look: the how-many-th
     set of the group's seeds an audit judged, from 1; the more looks, the higher the level. further: the limits of the rule's
-    further conditions, (quantity, limit) each.
+    further conditions, by quantity.
     detail: the traceback of an error, or who waived it, when and why. stated: it rests on a frozen accuracy that the author
     stated and nobody measured here, over seeds that of any of them; it is never a pass then, but STATED at best.
     """
@@ -48,7 +48,7 @@ class Finding:
     stated: bool = False
     confidence: float | None = None
     look: int = 1
-    further: tuple[tuple[str, float], ...] = ()
+    further: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def _missing_gain(run: RunAudit, finding: Finding) -> str:
     """That the gain is below what the edition calls healthy, where it is."""
     if _has_gain(run, finding):
         return ""
-    return f", where {compact(dict(finding.further)['gain'])} of the output error at the last site are healthy"
+    return f", where {compact(finding.further['gain'])} of the output error at the last site are healthy"
 
 
 def _is_clear(run: RunAudit, finding: Finding) -> bool:
@@ -94,7 +94,7 @@ def _is_clear(run: RunAudit, finding: Finding) -> bool:
 
 
 def _has_gain(run: RunAudit, finding: Finding) -> bool:
-    limit = dict(finding.further).get("gain")
+    limit = finding.further.get("gain")
     gain = last_site(run.record, "gain").value
     return limit is None or (gain is not None and gain >= limit)
 

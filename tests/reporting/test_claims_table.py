@@ -425,7 +425,7 @@ def rows_of_states() -> Iterator[Row]:
     low = ", where 0.01 of the output error at the last site are healthy"
     yield row("reference near its floor", low, near, a_run(reference("OK", "pass", 2.2)))
     yield row(
-        "reference near its floor", low, near, a_run(reference("OK", "pass", 2.2, further=()), sites={"gain": 4e-5})
+        "reference near its floor", low, near, a_run(reference("OK", "pass", 2.2, further={}), sites={"gain": 4e-5})
     )
     gone = "; a Γ here compares with a gradient that is nearly gone"
     yield row("reference near its floor", gone, near, a_run(reference("OK", "pass", 2.2), **NO_GAMMA))
