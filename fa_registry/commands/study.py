@@ -82,7 +82,6 @@ def run_study(
     tracker, adopted = open_tracker(store, experiment), launched_run()
     close_zombies(tracker, {schema.TAG_KIND: "study"})
     result, todo = _already_there(study, tracker, watch, force, keep_trained)
-    tell(result.other_code, keep_trained)
     make_ready({spec.dataset for spec in todo}, data_root)
     if adopted:
         tracker.adopt(adopted, f"study {study.name}", _study_tags(study), {})
@@ -100,11 +99,14 @@ def run_study(
         watch=watch,
     )
     try:
-        jobs = [replace(template, spec=spec, conformance=stated_conformance(spec, tracker.uri)) for spec in todo]
-        _train_all(jobs, study, result, processes)
+        _train_all([_job(template, spec) for spec in todo], study, result, processes)
     finally:
         _close(tracker, parent, study, result)
     return result
+
+
+def _job(template: TrainingJob, spec: RunSpec) -> TrainingJob:
+    return replace(template, spec=spec, conformance=stated_conformance(spec, template.store))
 
 
 def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResult) -> None:
@@ -133,6 +135,7 @@ def _already_there(
             result.stopped_early.append(run.run_id)
         else:
             result.present.append(run.run_id)
+    tell(result.other_code, keep_trained)
     return result, todo
 
 

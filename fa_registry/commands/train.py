@@ -18,6 +18,7 @@ from fa_registry.errors import Interrupted, InvalidFields, RegistryError
 from fa_registry.records import RunSpec
 from fa_registry.studies.executors.local import JobEvent, run_jobs, stop_on_signal
 from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun
 from fa_registry.training.naming import run_name
 from fa_registry.training.specs import parse_spec
 
@@ -60,8 +61,7 @@ def run_train(
     changed = code_changes(tracker, present, spec) if present else ()
     tell({run_name(spec): changed} if changed else {}, keep_trained)
     if present and (keep_trained or not changed):
-        tags = present.tags
-        return Trained(present.run_id, tags[schema.TAG_STATUS], tags.get(schema.TAG_STOPPED_ON, ""), other_code=changed)
+        return _as_it_is(present, changed)
     make_ready([spec.dataset], data_root)
     job = TrainingJob(
         spec,
@@ -81,6 +81,11 @@ def run_train(
     if end.kind == "failed":
         raise RegistryError(end.value)
     return Trained(end.value.run_id, end.value.status, end.value.ended_by, end.value, changed)
+
+
+def _as_it_is(run: StoredRun, changed: tuple[str, ...]) -> Trained:
+    status, ended_by = run.tags[schema.TAG_STATUS], run.tags.get(schema.TAG_STOPPED_ON, "")
+    return Trained(run.run_id, status, ended_by, other_code=changed)
 
 
 def _checked(fields: Mapping[str, Any], edition: str, stop_on: str) -> tuple[RunSpec, Watch]:
