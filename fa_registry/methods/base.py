@@ -6,7 +6,8 @@ position average), gradient sign (a descent step moves along −c_l) and the sca
 l−1 to l, learns from c_l, the credit at its *output*.
 
 A method whose feedback learns says how by one of the small classes below: by a loss (LearnsByLoss), by a rule of its own
-(UpdatesFeedback). One that replaces the weights an error travels back through says which (ReplacesWeights).
+(UpdatesFeedback). One that replaces the weights an error travels back through says which (ReplacesWeights). One
+whose blocks learn at other states than the forward pass's says at which (MovesStates).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ __all__ = [
     "LearnsByLoss",
     "Method",
     "MethodCard",
+    "MovesStates",
     "NetworkShape",
     "NoFeedback",
     "ReplacesWeights",
@@ -148,6 +150,19 @@ class ReplacesWeights(abc.ABC):
     @abc.abstractmethod
     def backward_weights(self, feedback: nn.Module, network: Stream) -> Mapping[str, Tensor]:
         """Layer name → the matrix (out, in) that stands in for its weight when an error passes back: dx = dy B, not dy W."""
+
+
+class MovesStates(abc.ABC):
+    """A Method whose blocks learn at states s_0..s_L of its own: J_l = mean_i <f_l(s_{l-1})_i, norm(c_l)_i>.
+
+    Everything else stays the forward pass's: the embedding's output, the penalty's f_l(h_{l-1}), the head's h_L, and the g_l that
+    credits are compared with. The engine runs each block once more, at s_{l-1}. Not together with ReplacesWeights.
+    """
+
+    @abc.abstractmethod
+    def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
+        """c_0..c_L, the same as `credits` returns, and s_0..s_L, each of its state's shape; `inputs.hidden` itself where the
+        blocks learn at the forward pass after all."""
 
 
 class Bridge(abc.ABC):

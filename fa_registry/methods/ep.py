@@ -1,31 +1,37 @@
-"""ep: equilibrium propagation on a predictive-coding energy. The credit is how far a weakly nudged state moved."""
+"""ep: equilibrium propagation on a predictive-coding energy. What is contrasted between a free and a weakly nudged phase is the
+energy's parameter gradient, as in the source, or the states themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._relaxation import SUPPORTED, UNSUPPORTED, relax
-from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape
+from fa_registry.methods.base import CreditInputs, Method, MethodCard, MovesStates, NetworkShape
 from fa_registry.records import Option, Scalar
+
+PARAMETER, STATE = CONTRASTS = ("parameter", "state")
 
 
 class Nudged(nn.Module):
-    """β and the relaxation's length: options alone, no tensor."""
+    """What is contrasted, β and the relaxation's length: options alone, no tensor."""
 
     def __init__(self, options: Mapping[str, Scalar]):
         super().__init__()
         self.beta = float(options["beta"])
         self.steps = int(options["steps"])
         self.step_size = float(options["step_size"])
+        # a run recorded before there was a choice was trained by the state's, and must be measured so again
+        self.contrast = str(options.get("contrast", STATE))
 
 
-class EquilibriumPropagation(Method):
+class EquilibriumPropagation(Method, MovesStates):
     card = MethodCard(
         name="ep",
-        rule="c_l = −(h_l^β − h_l^0)/β, the shift of a state that relaxes under a nudge β of the loss",
+        rule="contrast=parameter: c_l = −ε_l^β/β, the prediction error of states that relax under a nudge β of the loss, and block "
+        "l learns at the nudged h_{l-1}^β; contrast=state: c_l = −(h_l^β − h_l^0)/β, the shift of the state itself",
         citation="Scellier & Bengio 2017",
         bibtex="""@article{scellier2017equilibrium,
   title={Equilibrium propagation: Bridging the gap between energy-based models and backpropagation},
@@ -33,12 +39,19 @@ class EquilibriumPropagation(Method):
   journal={Frontiers in Computational Neuroscience}, volume={11}, pages={24}, year={2017}
 }""",
         equations="E = ½ Σ_l ‖ε_l‖² + β Σ_i ℓ_i(readout(h_L)), ε_0 = h_0 − embed(x), ε_l = h_l − F_l(h_{l-1}), F_l block l's map; "
-        "h ← h − η ∂E/∂h, all sites at once, from the forward pass; c_l = −(h_l − h_l^0)/β. At rest and as β → 0: −ε_l/β → g_l "
-        "and c_l → P_l g_l, P_l = Σ_{k≤l} J_{k→l} J_{k→l}ᵀ: the gradient through a positive definite matrix, not the gradient",
+        "h ← h − η ∂E/∂h, all sites at once, from the forward pass h^0, where every ε_l = 0 and so ∂E/∂θ = 0, to h^β. "
+        "contrast=parameter: Δθ_l ∝ −(∂E/∂θ|h^β − ∂E/∂θ|h^0)/β = (ε_l^β/β) ∂F_l(h_{l-1}^β)/∂θ, which is c_l = −ε_l^β/β at "
+        "h_{l-1}^β. contrast=state: c_l = −(h_l^β − h_l^0)/β at h_{l-1}^0. At rest and as β → 0: −ε_l^β/β → g_l, the gradient, and "
+        "−(h_l^β − h_l^0)/β → P_l g_l, P_l = Σ_{k≤l} J_{k→l} J_{k→l}ᵀ: the gradient through a positive definite matrix, not the "
+        "gradient",
         deviations=(
             "the energy is that of predictive coding on the feed-forward network, so the free phase is the forward pass; the "
             "source relaxes a Hopfield energy with symmetric weights twice",
-            "the credit drives the block's weights as J_l says; the source contrasts ∂E/∂w at the two fixed points",
+            "a credit is normed sample by sample (credit_norm), which drops the length of ε_l^β/β; the source's contrast keeps it",
+            "the head learns from the exact cross entropy at the forward pass's h_L, as under every method; the source's contrast "
+            "takes it at h_L^β",
+            "contrast=state drives the block's weights by the displacement, at the forward pass's states: no contrast of ∂E/∂θ. "
+            "Its Γ compares the credit with P_l g_l and stays below one at rest (gauss_newton)",
             "every state relaxes, h_0 included; where h_0 is the input itself (mlp) the source clamps it",
             "step size η = 0.1: descent is stable below 2/(1 + ‖J‖)², at 0.2 resmlp's states explode within 24 epochs of digits; "
             "20 steps leave the lower sites far from rest",
@@ -46,11 +59,18 @@ class EquilibriumPropagation(Method):
         ),
         architectures=SUPPORTED,
         unsupported=UNSUPPORTED,
-        gamma_reference="gauss_newton",
+        gamma_reference="bp",
         exact_sites="none",
         feedback="none: the network's own energy",
         properties=("prediction_errors_give_bp", "approaches_bp"),
         options={
+            "contrast": Option(
+                PARAMETER,
+                "what the two phases are contrasted in: parameter, the energy's parameter gradient, or state, the displacement "
+                "(runs recorded before there was a choice)",
+                "Scellier & Bengio 2017",
+                choices=CONTRASTS,
+            ),
             "beta": Option(0.5, "nudge β of the loss", "arXiv 2606.21126", above=0),
             "steps": Option(20, "steps of the nudged phase", "arXiv 2606.21126", least=1),
             "step_size": Option(0.1, "of the descent on the energy", "unpublished; chosen here", above=0),
@@ -62,8 +82,14 @@ class EquilibriumPropagation(Method):
         return Nudged(options)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        shifts, _ = relax(inputs, feedback.beta, feedback.steps, feedback.step_size)
-        return [-shift / feedback.beta for shift in shifts]
+        return self.credits_and_states(feedback, inputs)[0]
+
+    def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
+        shifts, errors = relax(inputs, feedback.beta, feedback.steps, feedback.step_size)
+        if feedback.contrast == STATE:
+            return [-shift / feedback.beta for shift in shifts], inputs.hidden
+        nudged = [state + shift for state, shift in zip(inputs.hidden, shifts, strict=True)]
+        return [-error / feedback.beta for error in errors], nudged
 
 
 PLUGIN = EquilibriumPropagation()

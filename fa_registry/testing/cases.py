@@ -116,7 +116,10 @@ def sum_gradients(logits: Tensor, hidden: Sequence[Tensor], labels: Tensor) -> l
 
 @dataclass(frozen=True)
 class Setting:
-    """A method on one architecture with these options: makes cases, the same ones every time."""
+    """A method on one architecture with these options: makes cases, the same ones every time.
+
+    method_options: what differs from the defaults of the method's card.
+    """
 
     method: Method
     architecture: Architecture
@@ -127,7 +130,8 @@ class Setting:
     @property
     def label(self) -> str:
         written = ", ".join(f"{name}={value}" for name, value in self.options.items())
-        return f"{self.architecture.card.name}({written}), seed {self.seed}"
+        form = "".join(f"{name}={value}, " for name, value in self.method_options.items())
+        return f"{form}{self.architecture.card.name}({written}), seed {self.seed}"
 
     def case(self) -> Case:
         """A fresh case with weights, feedback state and batch of the seed."""
@@ -146,11 +150,17 @@ class Setting:
 
 
 def draw_feedback(
-    method: Method, shape: NetworkShape, seed: int, given: Mapping[str, Scalar] | None = None
+    method: Method, shape: NetworkShape, seed: int, changes: Mapping[str, Scalar] | None = None
 ) -> nn.Module:
-    """The method's feedback state at the `given` options, the rest at their defaults."""
+    """The method's feedback state at its default options, but for `changes`."""
     options = {name: option.default for name, option in method.card.options.items()}
-    return method.feedback(shape, {**options, **(given or {})}, generator(seed, "feedback"))
+    return method.feedback(shape, {**options, **(changes or {})}, generator(seed, "feedback"))
+
+
+def forms(method: Method) -> Iterator[dict[str, Scalar]]:
+    """Options that make another rule of a method: of an option that is a choice of words, every word that is not its default."""
+    for name, option in method.card.options.items():
+        yield from ({name: word} for word in option.choices if word != option.default)
 
 
 def batch(seed: int) -> tuple[Tensor, Tensor]:

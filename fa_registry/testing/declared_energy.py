@@ -10,10 +10,10 @@ from torch import Tensor
 from fa_registry.diagnostics import evaluating
 from fa_registry.methods.base import CreditInputs
 from fa_registry.records import Scalar
-from fa_registry.seeding import generator
-from fa_registry.testing.cases import Case, Setting
+from fa_registry.testing.cases import Case, Setting, draw_feedback
 from fa_registry.testing.outcomes import Outcome, failed, inapplicable, passed, relative_error, within
 from fa_registry.testing.universal import AUTOGRAD_TOLERANCE
+from fa_registry.training.asking import credits_and_states_of
 from fa_registry.training.task import network_shape
 
 # Descent on the energy contracts by 1 − η λ_min a step, λ_min = 0.2 for two blocks with Jacobians near 1: e^-20 is left.
@@ -26,7 +26,8 @@ NUDGED_SAMPLES = 8
 
 
 def prediction_errors_give_bp(setting: Setting) -> Outcome:
-    """As β → 0 with the states at rest, −ε_l/β → g_l at every site, ε_l those of the nudged states h_l − β c_l.
+    """As β → 0 with the states at rest, −ε_l/β → g_l at every site, ε_l those of the nudged states: the s_l that the method moves
+    to, or h_l − β c_l where it moves none. Where it does, c_l → g_l too.
 
     Sees a wrong sign, factor or site of a credit that is a displacement, although that is not itself the gradient.
     """
@@ -50,12 +51,17 @@ def fixed_prediction_gives_bp(setting: Setting) -> Outcome:
 
 
 def _prediction_error_gap(setting: Setting, nudge: float) -> float:
-    """Largest relative error of −ε_l/β against g_l over the sites."""
+    """Largest relative error of −ε_l/β, and of c_l where states are moved, against g_l over the sites."""
     case = _with_options(setting, setting.case(), {**RELAXED, "beta": nudge})
     inputs = case.inputs(count=NUDGED_SAMPLES)
-    states = [state - nudge * credit for state, credit in zip(inputs.hidden, case.credits(inputs), strict=True)]
-    errors = _errors(case, inputs, states)
-    return max(relative_error(-error / nudge, exact) for error, exact in zip(errors, inputs.gradients, strict=True))
+    with evaluating(case.network):
+        credits, states = credits_and_states_of(case.method, case.feedback, inputs)
+    moved = states is not inputs.hidden
+    if not moved:
+        states = [state - nudge * credit for state, credit in zip(inputs.hidden, credits, strict=True)]
+    found = [-error / nudge for error in _errors(case, inputs, states)] + (credits if moved else [])
+    exact = inputs.gradients * (1 + moved)
+    return max(relative_error(one, gradient) for one, gradient in zip(found, exact, strict=True))
 
 
 def _errors(case: Case, inputs: CreditInputs, states: list[Tensor]) -> list[Tensor]:
@@ -77,8 +83,7 @@ def _gentle(setting: Setting) -> Setting | None:
 
 
 def _with_options(setting: Setting, case: Case, changes: dict[str, Scalar]) -> Case:
-    """The case with a feedback state drawn at the card's defaults but for `changes`."""
-    options = {name: option.default for name, option in setting.method.card.options.items()}
+    """The case with a feedback state drawn at the setting's options but for `changes`."""
     shape = network_shape(case.network, case.images[:1], case.labels.max().item() + 1)
-    feedback = setting.method.feedback(shape, {**options, **changes}, generator(setting.seed, "feedback"))
+    feedback = draw_feedback(setting.method, shape, setting.seed, {**setting.method_options, **changes})
     return dataclasses.replace(case, feedback=feedback.double())

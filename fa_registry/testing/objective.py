@@ -10,7 +10,7 @@ from fa_registry.methods.base import CreditInputs, ReplacesWeights
 from fa_registry.testing.cases import Case, Gradients, Setting
 from fa_registry.testing.outcomes import Outcome
 from fa_registry.testing.universal import compare
-from fa_registry.training.asking import credits_of
+from fa_registry.training.asking import credits_and_states_of
 
 PENALTIES = (0.0, 0.01)
 CREDIT_NORMS = ("none", "rms")
@@ -71,8 +71,11 @@ def _local_objective(case: Case, penalty: float, credit_norm: str) -> Tensor:
     held = (
         len(case.labels) if case.method.card.credit_scale == "mean" else 1
     )  # the source has c/held where c is handed over here
-    credits = [_norm(credit, credit_norm, held) for credit in credits_of(case.method, case.feedback, inputs)]
-    pairs = zip([states[0], *branches], credits, strict=True)
+    credits, places = credits_and_states_of(case.method, case.feedback, inputs)
+    driven = branches  # by the credits; the penalty is of the forward pass's
+    if places is not inputs.hidden:
+        driven = [block(place.detach()) for block, place in zip(case.network.blocks, places[:-1], strict=True)]
+    pairs = zip([states[0], *driven], (_norm(credit, credit_norm, held) for credit in credits), strict=True)
     local = sum(_mean_inner(value, case.network.spread(credit, value)) for value, credit in pairs)
     return local + penalty * sum(map(_mean_square, branches)) + loss_sum / len(case.labels)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from fa_registry import methods
@@ -10,7 +11,7 @@ from fa_registry.errors import UsageError, unknown_name_text
 from fa_registry.methods.base import Method
 from fa_registry.records import Scalar
 from fa_registry.testing import universal
-from fa_registry.testing.cases import Setting, supported_by, variants
+from fa_registry.testing.cases import Setting, forms, supported_by, variants
 from fa_registry.testing.declared import DECLARED
 from fa_registry.testing.objective import objective_gradient
 from fa_registry.testing.outcomes import Outcome, PropertyResult, failed
@@ -42,16 +43,17 @@ def check_method(
     """Measure every property of a method: first those all methods have, then those of credit.md §5 that a card may declare.
 
     method: a name of the catalog, or any Method object. architectures: names or Architecture objects; if none are given, all of
-    the catalog that the card supports. options: of the method, by name; the rest are its defaults. Every network is small, in
-    float64, and drawn from `seed`, which a failure prints.
+    the catalog that the card supports. options: of the method, by name; the rest are its defaults, and where one of those is a
+    choice of words, each of them is measured on each architecture. Every network is small, in float64, and drawn from `seed`,
+    which a failure prints.
     Returns one PropertyResult a property: pass, fail or not_applicable, with the figure. Raises UnknownName for an unknown name.
     """
-    subject = methods.CATALOG.get(method) if isinstance(method, str) else method
-    settings = [
-        Setting(subject, architecture, sizes, seed, options or {})
-        for architecture in supported_by(subject, architectures)
-        for sizes in variants(architecture)
-    ]
+    subject, given = methods.CATALOG.get(method) if isinstance(method, str) else method, dict(options or {})
+    settings = []
+    for architecture in supported_by(subject, architectures):
+        own = [Setting(subject, architecture, sizes, seed, given) for sizes in variants(architecture)]
+        others = [form for form in forms(subject) if not form.keys() & given.keys()]
+        settings += [*own, *(dataclasses.replace(own[0], method_options={**given, **form}) for form in others)]
     if not settings:
         raise UsageError(
             f"method {subject.card.name!r}: no architecture to check it on; its card supports "

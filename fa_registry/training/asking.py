@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.errors import PluginError
-from fa_registry.methods.base import CreditInputs, LearnsByLoss, Method, UpdatesFeedback
+from fa_registry.methods.base import CreditInputs, LearnsByLoss, Method, MovesStates, UpdatesFeedback
 
 
 @contextmanager
@@ -33,6 +33,17 @@ def credits_of(method: Method, feedback: nn.Module, inputs: CreditInputs) -> lis
     """c_0..c_L, off any graph."""
     with torch.no_grad(), held(inputs.network):
         return [credit.detach() for credit in method.credits(feedback, inputs)]
+
+
+def credits_and_states_of(
+    method: Method, feedback: nn.Module, inputs: CreditInputs
+) -> tuple[list[Tensor], Sequence[Tensor]]:
+    """c_0..c_L as `credits_of`, and the states at which the blocks learn from them: `inputs.hidden` itself for most methods."""
+    if not isinstance(method, MovesStates):
+        return credits_of(method, feedback, inputs), inputs.hidden
+    with torch.no_grad(), held(inputs.network):
+        credits, states = method.credits_and_states(feedback, inputs)
+    return [credit.detach() for credit in credits], states
 
 
 def teach(method: Method, feedback: nn.Module, inputs: CreditInputs) -> None:

@@ -6,6 +6,7 @@ A local rule cuts the graph at every site. Its objective is
 
 which is linear in f_l up to the penalty. So no loss is ever formed: the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, is
 handed to autograd as it is. The head is always trained by the exact cross entropy, whose gradient at the logits is e/N.
+Of a method that moves states, the first f_l stands for f_l(s_{l-1}) (methods.base.MovesStates).
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.architectures.base import Network
+from fa_registry.methods._relaxation import quiet
 from fa_registry.methods._replaced import backward_through
 from fa_registry.methods.base import CreditInputs, Method, ReplacesWeights
 from fa_registry.terminal_loss import is_regression, output_error, sample_losses, target_rows
-from fa_registry.training.asking import credits_of, teach
+from fa_registry.training.asking import credits_and_states_of, teach
 from fa_registry.training.chained import chained_backward, top_credit
 from fa_registry.training.controls import learns
 from fa_registry.training.norms import norm_eps, normalised
@@ -127,7 +129,9 @@ def local_step(
         highest = top_credit(network, matrices, top, output.error)
         chained_backward(network, states[:-1], embedded, branches, highest, penalty, credit_norm, eps)
     else:
-        _backward(network, embedded, branches, credits_of(method, feedback, inputs), penalty, credit_norm, eps)
+        credits, places = credits_and_states_of(method, feedback, inputs)
+        moved = branches if places is inputs.hidden else _branches_at(network, places, run)
+        _backward(network, embedded, branches, moved, credits, penalty, credit_norm, eps)
     teach(method, feedback, inputs)
     sums = output.sums(labels, penalty_sum(learning(network, branches) if penalty else [], penalty, logits))
     return dataclasses.replace(sums, seen=inputs)
@@ -148,24 +152,35 @@ def _cut_forward(
     return embedded, states, branches
 
 
+def _branches_at(network: Network, states: Sequence[Tensor], run: Run) -> list[Tensor]:
+    """f_l(s_{l-1}) on their graphs, one apart from the other. Process noise shifts f_l and no gradient of it: none is drawn."""
+    with quiet(network):
+        return [run(block, state.detach()) for block, state in zip(network.blocks, states[:-1], strict=True)]
+
+
 def _backward(
     network: Network,
     embedded: Tensor,
     branches: Sequence[Tensor],
+    moved: Sequence[Tensor],
     credits: Sequence[Tensor],
     penalty: float,
     credit_norm: str,
     eps: float,
 ) -> None:
-    """Hand every branch, and the embedding, the gradient of its J."""
-    count, outputs = len(embedded), [embedded, *branches]
+    """Hand every branch, and the embedding, the gradient of its J.
+
+    moved: the f_l that the credits drive; `branches` themselves unless the method moves states.
+    """
+    count, outputs = len(embedded), [embedded, *moved]
     with torch.no_grad():
         rows = normalised(credits, credit_norm, count, eps)
         roots = [network.spread(row, output) for row, output in zip(rows, outputs, strict=True)]
-        if penalty:
-            roots[1:] = [
-                root + branch * (2 * penalty / count) for root, branch in zip(roots[1:], branches, strict=True)
-            ]
+        shrinking = [branch * (2 * penalty / count) for branch in branches] if penalty else []
+        if shrinking and moved is branches:
+            roots[1:] = [root + pull for root, pull in zip(roots[1:], shrinking, strict=True)]
+        elif shrinking:
+            outputs, roots = [*outputs, *branches], [*roots, *shrinking]
     # a frozen block's branch is on no graph: its credit is computed with the others and has nowhere to go
     heard = [pair for pair in zip(outputs, roots, strict=True) if pair[0].requires_grad]
     if heard:

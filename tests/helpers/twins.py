@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from fa_registry.records import Scalar
 from fa_registry.training.step import exact_step, local_step
 from fa_registry.training.task import Task
 from fa_registry.training.trainer import Trainer
@@ -23,9 +24,12 @@ def arrays(module: torch.nn.Module) -> Arrays:
     return {name: tensor.detach().numpy().copy() for name, tensor in module.state_dict().items()}
 
 
-def twin_task(method: str, penalty: float, credit_norm: str) -> tuple[Task, torch.Tensor, torch.Tensor]:
-    """A float64 task with weights that are no special case: every bias and LayerNorm is perturbed."""
-    task = double(tiny_task(method=method, penalty=penalty, credit_norm=credit_norm, architecture_options=OPTIONS))
+def twin_task(
+    method: str, penalty: float, credit_norm: str, **options: Scalar
+) -> tuple[Task, torch.Tensor, torch.Tensor]:
+    """A float64 task with weights that are no special case: every bias and LayerNorm is perturbed. options: the method's."""
+    spec = {"method": method, "method_options": options, "architecture_options": OPTIONS}
+    task = double(tiny_task(penalty=penalty, credit_norm=credit_norm, **spec))
     stream = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for parameter in task.network.parameters():
@@ -34,9 +38,9 @@ def twin_task(method: str, penalty: float, credit_norm: str) -> tuple[Task, torc
     return task, task.splits.test_images[:SAMPLES], task.splits.test_labels[:SAMPLES]
 
 
-def check_step(method: str, twin: Twin, penalty: float, credit_norm: str) -> None:
+def check_step(method: str, twin: Twin, penalty: float, credit_norm: str, **options: Scalar) -> None:
     """Every parameter's gradient after one step equals the twin's to 1e-9."""
-    task, images, labels = twin_task(method, penalty, credit_norm)
+    task, images, labels = twin_task(method, penalty, credit_norm, **options)
     expected = twin(arrays(task.network), arrays(task.feedback), images.numpy(), labels.numpy(), penalty, credit_norm)
     if task.method.end_to_end:
         exact_step(task.network, images, labels, penalty)
