@@ -37,7 +37,14 @@ def content(run_id: str, name: str) -> bytes:
 
 
 def assert_equal_runs(one: str, other: str) -> None:
-    for name in (schema.INITIAL, schema.FINAL, schema.FEEDBACK, schema.SERIES, schema.MEASUREMENTS):
+    for name in (
+        schema.INITIAL,
+        schema.step_checkpoint(8),
+        schema.FINAL,
+        schema.FEEDBACK,
+        schema.SERIES,
+        schema.MEASUREMENTS,
+    ):
         assert content(one, name) == content(other, name), name
 
 

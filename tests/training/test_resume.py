@@ -114,6 +114,23 @@ def test_moments_lie_in_memory_as_their_kernels_do(tmp_path, device):
     assert first.run_epoch()["loss_train"].value == pytest.approx(again.run_epoch()["loss_train"].value, rel=1e-6)
 
 
+@pytest.mark.parametrize("stop_at", [1, 2])
+def test_where_the_first_steps_led_travels_along(tmp_path, stop_at):
+    undisturbed = Trainer(tiny_task(epochs=3))
+    for _ in range(3):
+        undisturbed.run_epoch()
+    first, file = Trainer(tiny_task(epochs=3)), ResumeFile(tmp_path, "id")
+    for _ in range(stop_at):
+        first.run_epoch()
+    file.write(first, [])
+    fresh = Trainer(tiny_task(epochs=3))
+    file.read_into(fresh)
+    fresh.run_epoch()
+    assert fresh.early.step == undisturbed.early.step == 8
+    assert all(torch.equal(fresh.early.tensors[name], one) for name, one in undisturbed.early.tensors.items())
+    assert fresh.early.tensors.keys() == fresh.state().keys()
+
+
 def test_the_feedback_state_travels_along(tmp_path):
     trainer = Trainer(tiny_task())
     trainer.task.feedback.B_01.fill_(2.0)

@@ -65,3 +65,17 @@ def test_a_run_that_fails_in_an_epoch_lets_the_card_finish_what_it_began(monkeyp
     with pytest.raises(ZeroDivisionError):
         trainer.begin_epoch()
     assert trainer._stream.heard[-1] == "finishes"
+
+
+@pytest.mark.parametrize(("batch_size", "steps"), [(128, 8), (480, 3), (1437, 1)])
+def test_the_state_after_the_first_steps_is_kept_as_it_was_then(batch_size, steps):
+    """The eighth step, or the last of an epoch with fewer; a copy, which later steps leave alone."""
+    kept, followed = Trainer(tiny_task(batch_size=batch_size)), Trainer(tiny_task(batch_size=batch_size))
+    kept.run_epoch()
+    early = {name: tensor.clone() for name, tensor in kept.early.tensors.items()}
+    kept.run_epoch()
+    followed.begin_epoch(lambda batches: batches[:steps])
+    assert kept.early.step == steps and followed.early is None
+    assert all(torch.equal(early[name], tensor) for name, tensor in followed.state().items())
+    assert all(torch.equal(early[name], tensor) for name, tensor in kept.early.tensors.items())
+    assert not torch.equal(early["network.out_head.weight"], kept.task.network.out_head.weight)

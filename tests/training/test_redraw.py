@@ -1,0 +1,137 @@
+"""Drawing again and taking steps again: no false alarm for any method, and on another machine tolerance where bits cannot agree."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from fa_registry import methods
+from fa_registry.errors import IntegrityError
+from fa_registry.training import redraw as redrawing
+from fa_registry.training.checkpoint import save_tensors
+from fa_registry.training.redraw import ADOPTED, Sealed, asked_steps, credit_in_training, redraw
+from fa_registry.training.trainer import Trainer
+from tests.helpers.nets import of
+from tests.helpers.small import supported, tiny_task
+
+
+def sealed_epoch(folder, **changes) -> tuple[Sealed, Trainer]:
+    """What an honest run of one epoch seals."""
+    task = tiny_task(**changes, epochs=1)
+    paths = {role: folder / f"{role}.safetensors" for role in ("initial", "early", "feedback")}
+    digests = {"initial": save_tensors(paths["initial"], task.network.state_dict())}
+    trainer = Trainer(task)
+    trainer.run_epoch()
+    digests["early"] = save_tensors(paths["early"], trainer.early.tensors)
+    digests["feedback"] = save_tensors(paths["feedback"], task.feedback.state_dict())
+    return Sealed(**paths, early_step=trainer.early.step, digests=digests, epochs=1), trainer
+
+
+def outcomes(found) -> dict[str, str]:
+    return {check.subject: check.outcome for check in found.checks}
+
+
+@pytest.mark.parametrize("options", [{}, {"w2_std": 0.01}], ids=["wide", "branches all but zero"])
+@pytest.mark.parametrize("method", methods.CATALOG.names())
+def test_no_shipped_method_raises_an_alarm(tmp_path, method, options):
+    where = supported(method)
+    architecture = where.setdefault("architecture_options", {"d_hidden": 16, "num_blocks": 2})
+    if where.get("architecture", "resmlp") == "resmlp":
+        where = {**where, "architecture_options": {**architecture, **options}}
+    sealed, trainer = sealed_epoch(tmp_path, **where, penalty=0.01)
+    found = redraw(tiny_task(**where, penalty=0.01, epochs=1), sealed)
+    assert "differs" not in outcomes(found).values(), found.checks
+    assert outcomes(found)["initial weights"] == outcomes(found)["first steps"] == "agrees"
+    assert (found.steps, found.of) == (8, 12)
+    assert credit_in_training(trainer.task).outcome == "agrees"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        of("small_resnet", method="weight_fa"),
+        of("vit_mini", method="dfa"),
+        of("linear_lq", method="dfa", dataset="lq"),
+        {"method": "dfa", "control": "ladder_1"},
+        {"method": "dfa", "precision": "bf16"},
+        {"method": "fa", "batch_size": 1437},
+    ],
+    ids=["maps and BatchNorm", "tokens", "process noise", "a ladder", "bf16", "one step an epoch"],
+)
+def test_no_kind_of_network_or_training_raises_an_alarm(tmp_path, changes):
+    if changes.get("architecture") == "linear_lq":
+        changes = {**changes, "architecture_options": {"num_blocks": 2, "learn": True, "sigma": 0.3}}
+    sealed, trainer = sealed_epoch(tmp_path, **changes)
+    found = redraw(tiny_task(**changes, epochs=1), sealed)
+    assert set(outcomes(found).values()) == {"agrees"}, found.checks
+    assert credit_in_training(trainer.task).outcome == "agrees"
+
+
+def test_the_task_stays_as_it_was_drawn(tmp_path):
+    sealed, _ = sealed_epoch(tmp_path)
+    task, fresh = tiny_task(epochs=1), tiny_task(epochs=1)
+    redraw(task, sealed)
+    for module in ("network", "feedback"):
+        states = [getattr(one, module).state_dict() for one in (task, fresh)]
+        assert all(torch.equal(states[0][name], tensor) for name, tensor in states[1].items())
+    assert all(weight.grad is None for weight in task.network.parameters())
+
+
+@pytest.mark.parametrize(
+    ("shift", "exact", "outcome"), [(1e-7, True, "differs"), (1e-7, False, "agrees"), (1e-3, False, "differs")]
+)
+def test_on_another_machine_a_draw_may_differ_in_its_last_bits_alone(tmp_path, shift, exact, outcome):
+    sealed, _ = sealed_epoch(tmp_path)
+    shifted = {name: tensor * (1 + shift) for name, tensor in tiny_task().feedback.state_dict().items()}
+    digest = save_tensors(sealed.feedback, shifted)
+    sealed = dataclasses.replace(sealed, digests={**sealed.digests, "feedback": digest}, exact=exact)
+    assert outcomes(redraw(tiny_task(epochs=1), sealed))["feedback"] == outcome
+
+
+@pytest.mark.parametrize("method", ["dfa", "bp", "fa", "weight_fa"])
+def test_on_another_machine_the_first_steps_go_the_same_way(tmp_path, method):
+    """Another machine is weights that differ by rounding; another way is another method's."""
+    sealed, _ = sealed_epoch(tmp_path, method=method)
+    elsewhere = dataclasses.replace(sealed, exact=False)
+    task = tiny_task(method=method, epochs=1)
+    draw = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in task.network.parameters():
+            weight.mul_(1 + 1e-7 * torch.randn(weight.shape, generator=draw))
+    assert outcomes(redraw(task, elsewhere))["first steps"] == "agrees"
+    assert outcomes(redraw(task, sealed))["first steps"] == "differs"
+    (tmp_path / "other").mkdir()
+    other, _ = sealed_epoch(tmp_path / "other", method="drtp")
+    held = {**other.digests, "early": other.digests["early"]}
+    swapped = dataclasses.replace(elsewhere, early=other.early, digests={**elsewhere.digests, "early": held["early"]})
+    assert outcomes(redraw(task, swapped))["first steps"] == "differs"
+
+
+def test_a_changed_file_is_an_integrity_error(tmp_path):
+    sealed, _ = sealed_epoch(tmp_path)
+    sealed.early.write_bytes(sealed.early.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(IntegrityError, match=r"early\.safetensors: expected SHA-256"):
+        redraw(tiny_task(epochs=1), sealed)
+
+
+def test_what_was_trained_elsewhere_cannot_be_drawn_again():
+    task = tiny_task()
+    adopted = dataclasses.replace(task, spec=dataclasses.replace(task.spec, weights="0" * 64))
+    assert {check.detail for check in redraw(adopted, Sealed()).checks} == {ADOPTED}
+    assert set(outcomes(redraw(adopted, Sealed())).values()) == {"not possible"}
+
+
+def test_a_network_too_large_to_be_taken_again_unasked_is_when_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(redrawing, "AUTO_WORK", 1e5)
+    sealed, _ = sealed_epoch(tmp_path)
+    found = redraw(tiny_task(epochs=1), sealed)
+    assert outcomes(found)["first steps"] == "not possible" and found.steps == 0
+    assert "--replay 8 asks for it" in found.checks[-1].detail
+    assert outcomes(redraw(tiny_task(epochs=1), sealed, 8))["first steps"] == "agrees"
+
+
+@pytest.mark.parametrize(("value", "steps"), [("auto", "auto"), ("off", "off"), ("12", 12), (1, 1)])
+def test_what_may_be_asked_for(value, steps):
+    assert asked_steps(value) == steps
