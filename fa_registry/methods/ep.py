@@ -30,6 +30,7 @@ class Nudged(nn.Module):
 class EquilibriumPropagation(Method, MovesStates):
     card = MethodCard(
         name="ep",
+        version=2,  # contrast=parameter is the default
         rule="contrast=parameter: c_l = −ε_l^β/β, the prediction error of states that relax under a nudge β of the loss, and block "
         "l learns at the nudged h_{l-1}^β; contrast=state: c_l = −(h_l^β − h_l^0)/β, the shift of the state itself",
         citation="Scellier & Bengio 2017",
