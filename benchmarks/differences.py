@@ -127,8 +127,8 @@ MEASURING = (
         "torch's function, which clamps norms at 1e-8",
         "no clamp; N/A where a norm is 0",
         "gradients of the mean loss come that small ([lint FA002](lint.md))",
-        "bp at width 256, fitted to centred digits, g_L beside itself: {clamped:.3f} in the mean over samples and {least:.2g} at "
-        "the least, where 1 is true",
+        "g_L beside itself, where 1 is true: {clamped:.3f} at ‖g_L‖ = {median:.2g} (bp at width 256 fitted to centred digits), "
+        "{clamped_there:.3f} when it is as short as the paper's dfa has it, {published:.2g}",
         "clamped_cosine",
     ),
     Difference(
@@ -144,7 +144,7 @@ MEASURING = (
         "enter the mean as 0",
         "leave it; `gamma_samples` says how many remain",
         "a cosine with zero does not exist ([0003](decisions/0003-gamma-over-samples.md))",
-        "the same network: {zero} of {samples} samples of the eval batch",
+        "the same bp: {zero} of {samples} samples of the eval batch",
         "clamped_cosine",
     ),
     Difference(
@@ -182,7 +182,7 @@ MEASURING = (
     ),
     Difference(
         "BatchNorm while measuring",
-        "the mode the network happens to be in",
+        "not described",
         "eval mode, always",
         "in training mode a sample's figures are its batch's too",
         "small_resnet: a sample's logits move by {train:.2g} of their length when only a quarter of its batch is there, in eval "
