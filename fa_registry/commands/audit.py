@@ -175,7 +175,7 @@ def _excluded(tracker: Tracker, gathered: Gathered) -> Exclusion:
     if gathered.record:
         return not_judged(gathered.record)
     kind = "integrity" if gathered.tampered else "broken"
-    return exclusion(tracker, gathered.run, kind, gathered.reason, gathered.failure)
+    return exclusion(tracker, gathered.run, gathered.reason, gathered.failure, kind=kind)
 
 
 def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:

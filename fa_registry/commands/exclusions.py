@@ -19,9 +19,12 @@ INTEGRITY_FAILURE = "integrity failure"
 
 
 def exclusion(
-    tracker: Tracker, run: StoredRun, kind: str, reason: str, failure: str = "", spec: RunSpec | None = None
+    tracker: Tracker, run: StoredRun, reason: str, failure: str = "", spec: RunSpec | None = None, kind: str = "broken"
 ) -> Exclusion:
-    """A stored run that cannot be judged. spec: where the caller knows it; else it is read from the run's own file."""
+    """A stored run that cannot be judged. spec: where the caller knows it; else it is read from the run's own file.
+
+    kind: one of records.EXCLUSION_KINDS.
+    """
     tags = run.tags
     named = tags.get(schema.TAG_METHOD, ""), tags.get(schema.TAG_SETTING, "")
     return Exclusion(run.run_id, run.name, reason, failure, *named, spec or own_spec(tracker, run), kind)
@@ -69,7 +72,7 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
         try:
             record = read_record(tracker, run)
         except IntegrityError as error:
-            return exclusion(tracker, run, "integrity", f"{INTEGRITY_FAILURE}: {error}", spec=spec)
+            return exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", spec=spec, kind="integrity")
         if record.status in schema.FINISHED_STATUSES:
             told = f"tag {schema.TAG_STATUS} is {status!r}, its sealed files say {record.status}"
             held = with_checks(dataclasses.replace(record.integrity, checks=()), record.integrity.checks)
@@ -78,7 +81,7 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
         return _of_record(record, "ended early", reason, record.integrity)
     path = tracker.artifact(run.run_id, schema.FAILURE)
     failure = path.read_text(encoding="utf-8") if path else ""
-    return exclusion(tracker, run, "broken", f"half-written: {schema.TAG_STATUS} is {status}", failure, spec)
+    return exclusion(tracker, run, f"half-written: {schema.TAG_STATUS} is {status}", failure, spec)
 
 
 def is_hidden(run: StoredRun) -> bool:
