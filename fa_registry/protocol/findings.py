@@ -6,7 +6,7 @@ from fa_registry.protocol.cases import Case
 from fa_registry.protocol.first_fire import first_fire
 from fa_registry.protocol.operators import OPERATORS
 from fa_registry.protocol.rules import Condition, Rule
-from fa_registry.records import Finding, Reading
+from fa_registry.records import Finding, FurtherLimit, Reading
 
 
 def finding(
@@ -32,7 +32,7 @@ def finding(
         "reference_run_id": reference.run_id if reference else "",
         "stated": reference.stated if reference else False,
         "first_fire": first_fire(rule, case.record),
-        "further": {condition.quantity: condition.threshold for condition in rule.conditions[1:]},
+        "further": tuple(FurtherLimit(condition.quantity, condition.threshold) for condition in rule.conditions[1:]),
     }
     return Finding(**{**fields, **more})
 

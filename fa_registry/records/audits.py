@@ -14,6 +14,14 @@ OUTCOMES = ("pass", "warn", "fail", "error", "not_applicable", "skipped", "waive
 
 
 @dataclass(frozen=True)
+class FurtherLimit:
+    """What a rule asks for beside its leading condition. quantity: which figure is compared; threshold: with what."""
+
+    quantity: str
+    threshold: float
+
+
+@dataclass(frozen=True)
 class Finding:
     """One rule's judgement of one run, the limit travelling with it.
 
@@ -23,7 +31,7 @@ class Finding:
     observed: with `interval` (low, high) where it is an estimate over seeds, then of all `seeds` runs of the group. confidence:
     the level of that interval; none without one, and in reports of older releases, where it was 0.95. look: the how-many-th
     set of the group's seeds an audit judged, from 1; the more looks, the higher the level. further: the limits of the rule's
-    further conditions, by quantity.
+    further conditions.
     detail: the traceback of an error, or who waived it, when and why. stated: it rests on a frozen accuracy that the author
     stated and nobody measured here, over seeds that of any of them; it is never a pass then, but STATED at best.
     """
@@ -48,7 +56,7 @@ class Finding:
     stated: bool = False
     confidence: float | None = None
     look: int = 1
-    further: Mapping[str, float] = field(default_factory=dict)
+    further: tuple[FurtherLimit, ...] = ()
 
 
 @dataclass(frozen=True)

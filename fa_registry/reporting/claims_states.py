@@ -84,7 +84,7 @@ def _missing_gain(run: RunAudit, finding: Finding) -> str:
     """That the gain is below what the edition calls healthy, where it is."""
     if _has_gain(run, finding):
         return ""
-    return f", where {compact(finding.further['gain'])} of the output error at the last site are healthy"
+    return f", where {compact(_gain_limit(finding))} of the output error at the last site are healthy"
 
 
 def _is_clear(run: RunAudit, finding: Finding) -> bool:
@@ -94,9 +94,13 @@ def _is_clear(run: RunAudit, finding: Finding) -> bool:
 
 
 def _has_gain(run: RunAudit, finding: Finding) -> bool:
-    limit = finding.further.get("gain")
+    limit = _gain_limit(finding)
     gain = last_site(run.record, "gain").value
     return limit is None or (gain is not None and gain >= limit)
+
+
+def _gain_limit(finding: Finding) -> float | None:
+    return next((one.threshold for one in finding.further if one.quantity == "gain"), None)
 
 
 def _times_floor(finding: Finding) -> float | None:

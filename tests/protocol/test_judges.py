@@ -209,4 +209,7 @@ def test_a_further_look_is_judged_at_a_higher_level_and_says_so():
 def test_one_seed_has_no_level_and_a_limit_knows_the_limits_of_its_further_conditions():
     findings = judge(record(measured=measurements(accuracy=0.9)), frozen(), OURS).findings
     assert findings[2].confidence is None and findings[2].look == 1
-    assert findings[1].further == (("gain", 0.01), ("fidelity", 0.99)) and findings[0].further == ()
+    assert [(one.quantity, one.threshold) for one in findings[1].further] == [
+        ("gain", 0.01),
+        ("fidelity", 0.99),
+    ] and findings[0].further == ()
