@@ -16,7 +16,6 @@ from fa_registry.reporting.claims_reference import reference_claims
 from fa_registry.reporting.claims_sampling import sampled
 from fa_registry.reporting.claims_states import state_claims
 from fa_registry.reporting.claims_words import KEYS, by_author, claim, passes
-from fa_registry.reporting.exclusions import exclusion_claim
 from fa_registry.reporting.parts import Claim
 
 NO_EVIDENCE = "Its figures are not those of what is sealed with the run: nothing may be said about it"
@@ -125,3 +124,17 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
                 waived.setdefault((seen, detail), []).append(run)
     for (seen, detail), touched in waived.items():
         yield claim("waived", f"{seen} is not counted in the verdict, but not refuted: {detail}", runs, touched)
+
+
+def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
+    """What follows from runs that were selected and not judged: nothing is known of them."""
+    seeds = [f"seed {one.spec.seed}" for one in excluded if one.spec]
+    unknown = len(excluded) - len(seeds)
+    named = ", ".join([*seeds, *([f"{unknown} whose seed is not known"] if unknown else [])])
+    one = len(excluded) == 1
+    count, them = ("One selected run was", "it") if one else (f"{len(excluded)} selected runs were", "them")
+    text = f"{count} not judged ({named}): nothing may be said of {them}"
+    ids = tuple(one.run_id for one in excluded if one.run_id)
+    return Claim(
+        KEYS["not judged"], f"{text}, and every other claim is about the judged seeds alone.", ids, "not judged"
+    )

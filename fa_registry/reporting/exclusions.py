@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fa_registry.protocol.grouping import Group, seeds_key
 from fa_registry.protocol.verdict import stands
 from fa_registry.records import AuditReport, Exclusion, RunRecord
-from fa_registry.reporting.claims_words import KEYS
-from fa_registry.reporting.parts import Claim
 
 
 @dataclass(frozen=True)
@@ -39,20 +37,6 @@ class Excluded:
         """
         known = self.by_key.get(seeds_key(group.runs[0].record.spec), ())
         return (*known, *self.by_name.get((group.method, group.setting), ()))
-
-
-def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
-    """What follows from runs that were selected and not judged: nothing is known of them."""
-    seeds = [f"seed {one.spec.seed}" for one in excluded if one.spec]
-    unknown = len(excluded) - len(seeds)
-    named = ", ".join([*seeds, *([f"{unknown} whose seed is not known"] if unknown else [])])
-    one = len(excluded) == 1
-    count, them = ("One selected run was", "it") if one else (f"{len(excluded)} selected runs were", "them")
-    text = f"{count} not judged ({named}): nothing may be said of {them}"
-    ids = tuple(one.run_id for one in excluded if one.run_id)
-    return Claim(
-        KEYS["not judged"], f"{text}, and every other claim is about the judged seeds alone.", ids, "not judged"
-    )
 
 
 def without_mismatches(report: AuditReport) -> AuditReport:

@@ -15,7 +15,8 @@ from types import ModuleType
 
 import pytest
 
-from fa_registry.records import Exclusion, Finding, FurtherLimit, Reading, RunAudit, Verdict
+from fa_registry.protocol.evidence import CODE, METHOD
+from fa_registry.records import Exclusion, Finding, FurtherLimit, Integrity, Reading, RunAudit, Verdict
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import (
     claims_depth,
@@ -24,7 +25,6 @@ from fa_registry.reporting import (
     claims_sampling,
     claims_states,
     claims_words,
-    exclusions,
     fresh_draws,
 )
 from fa_registry.reporting.claims import claims
@@ -41,7 +41,6 @@ MODULES = (
     claims_sampling,
     claims_states,
     claims_words,
-    exclusions,
     fresh_draws,
 )
 LEAST = 8  # characters of a piece of text that is looked for; shorter ones are joints such as `; ` and ` over `
@@ -420,7 +419,7 @@ def rows_of_states() -> Iterator[Row]:
     low = ", where 0.01 of the output error at the last site are healthy"
     yield row("reference near its floor", low, near, a_run(reference("OK", "pass", 2.2)))
     yield row(
-        "reference near its floor", low, near, a_run(reference("OK", "pass", 2.2, further={}), sites={"gain": 4e-5})
+        "reference near its floor", low, near, a_run(reference("OK", "pass", 2.2, further=()), sites={"gain": 4e-5})
     )
     gone = "; a Γ here compares with a gradient that is nearly gone"
     yield row("reference near its floor", gone, near, a_run(reference("OK", "pass", 2.2), **NO_GAMMA))
@@ -485,7 +484,31 @@ def rows_of_stability() -> Iterator[Row]:
         yield row(key, words, told, a_run(a_finding("Z", "skipped", quantity="rho", state="ODD"), verdict="fail"))
 
 
-ROWS = [*rows_of_depth(), *rows_of_verdicts(), *rows_of_gamma(), *rows_of_reference(), *rows_of_states()]
+def rows_of_evidence() -> Iterator[Row]:
+    """What stands in the way of every other claim: a seal that does not hold, a method or code that is another."""
+    sealed = a_run(CLEARS)
+    mismatch = Integrity("mismatch", ("accuracy: logged 0.9, recomputed 0.8",))
+    forged = dataclasses.replace(sealed, record=dataclasses.replace(sealed.record, integrity=mismatch))
+    yield row("differs from its seal", "not those of what is sealed with the run: nothing may be", forged, sealed)
+    yield row("beats frozen", "The trained blocks beat frozen random ones", sealed, forged)
+    for key, rule, outcome, state, words in (
+        ("method fails", METHOD, "fail", "FAILED", "Nothing may be claimed of the method by this name: why"),
+        ("method not measured", METHOD, "warn", "STATED", "what its card says was not measured by this audit: why"),
+        ("other code", CODE, "not_applicable", "OTHER", "claimed of these figures, which nobody could compute again: why"),
+    ):
+        found = a_finding(rule, outcome, quantity=rule, observed=Reading(None, "why"), state=state)
+        yield row(key, words, a_run(CLEARS, found), sealed)
+    stated = depth("STATED", "warn", 10.0, (4.0, 16.0), stated=True)
+    typed, trained = (depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2), stated=told) for told in (True, False))
+    for words in (
+        "Frozen controls trained here, one a seed, would pair it",
+        "; the frozen accuracy is stated by the author, not measured here",
+    ):
+        yield row("undecided", words, a_run(typed, verdict="warn"), a_run(trained, verdict="warn"))
+    yield row("stated", "stand above a frozen accuracy stated by the author", a_run(stated), sealed)
+
+
+ROWS = [*rows_of_evidence(), *rows_of_depth(), *rows_of_verdicts(), *rows_of_gamma(), *rows_of_reference(), *rows_of_states()]
 
 
 @pytest.mark.parametrize("one", ROWS, ids=lambda one: f"{one.key}: {one.fragment[:40]}")
