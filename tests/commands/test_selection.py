@@ -32,5 +32,5 @@ def test_what_is_not_finished_is_excluded_with_its_status_and_nothing_else_is_an
     assert [(one.run_id, one.reason) for one in found.excluded] == [
         (run.run_id, "integrity failure: tag fa.status is 'running', its sealed files say complete")
     ]
-    with pytest.raises(NothingSelected, match="fa.status is running"):
+    with pytest.raises(NothingSelected, match="fa.status is 'running', its sealed files say complete"):
         select(tracker, run_ids=[run.run_id])
