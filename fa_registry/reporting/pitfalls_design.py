@@ -111,11 +111,11 @@ def _other(one: OtherRun, again: bool) -> str:
 
 
 def _left_out(report: AuditReport, choice: Choice) -> Iterator[str]:
-    if choice.unaudited is None:
-        yield f"what else the store holds is not known: {DID_NOT_LOOK}"
-        if choice.superseded:
-            yield f"older runs of the same specifications, passed over for the newest: {choice.superseded}"
     if choice.others:
         yield f"runs of study {choice.study} with other specifications that were not audited: {choice.others}"
+    if choice.superseded and choice.unaudited is None:  # else they are told one by one
+        yield f"older runs of the same specifications, passed over for the newest: {choice.superseded}"
     if report.excluded:
         yield f"selected runs that were not judged: {len(report.excluded)}"
+    if choice.unaudited is None:
+        yield f"what else the store holds is not known: {DID_NOT_LOOK}"

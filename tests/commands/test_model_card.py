@@ -60,7 +60,10 @@ def test_a_reason_goes_before_the_verdict():
 def test_a_control_and_a_modified_edition_are_called_so():
     modified = dataclasses.replace(edition("e"), overrides={"D1.threshold": 100.0})
     text = model_card_text(card(control="frozen", opinions=(Opinion(modified, Verdict("pass", "PASS"), ()),)), "m")
-    assert text.startswith("**frozen control** · **PASS**") and "## PASS by e, mine (not a shipped edition) (modified)" in text
+    assert (
+        text.startswith("**frozen control** · **PASS**")
+        and "## PASS by e, mine (not a shipped edition) (modified)" in text
+    )
 
 
 @pytest.mark.parametrize(

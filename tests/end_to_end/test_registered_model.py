@@ -12,6 +12,7 @@ from fa_registry.tracking import models, schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.models import ModelRegistry
 from fa_registry.training.checkpoint import load_tensors
+from tests.builders import verdict_tag
 from tests.end_to_end.browser import chromium
 from tests.end_to_end.conftest import commands_in
 from tests.end_to_end.server import mlflow_server
@@ -61,6 +62,6 @@ def test_the_version_shows_its_card_its_tags_and_its_alias(registered, tmp_path)
         page.goto(f"{server}/#/models/tutorial/versions/1")
         page.get_by_text("Promoted despite INCOMPLETE").first.wait_for(timeout=60_000)
         page.get_by_text(version.tags[models.TAG_WEIGHTS]).first.wait_for(timeout=60_000)
-        for shown in (f"by A. Nother: {REASON}", models.TAG_WEIGHTS, "fa.verdict.2026-05", run.name, "champion"):
+        for shown in (f"by A. Nother: {REASON}", models.TAG_WEIGHTS, verdict_tag("2026-05"), run.name, "champion"):
             assert page.get_by_text(shown).count() >= 1, shown
         page.screenshot(path=os.environ.get("FA_REGISTRY_SCREENSHOT", str(tmp_path / "version.png")))

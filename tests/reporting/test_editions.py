@@ -11,7 +11,7 @@ from fa_registry.reporting.editions import SAME_FINDINGS, Opinions, differences
 from fa_registry.reporting.sources import Sources
 from tests.reporting.scenes import a_finding
 
-OURS, THEIRS = (EditionReference(name, name, "test", "0" * 64) for name in ("ours", "theirs"))
+OURS, THEIRS = (EditionReference(name, name, "test", "0" * 64, shipped=False) for name in ("ours", "theirs"))
 
 
 @pytest.fixture
@@ -57,14 +57,14 @@ def test_one_subject_is_compared_by_different_figures():
     accuracy = a_finding("d", "fail", quantity="accuracy", observed=Reading(0.81), state="UNDERCUT")
     clauses = told([margin], [accuracy])["depth"]
     assert clauses == (
-        "ours: D3 a rule UNDECIDED, warns, required at most 50, observed +2.5\u00a0pp.",
-        "theirs: d a rule UNDERCUT, fires, required at most 50, observed 81.0\u00a0%.",
+        "ours, mine (own rules): D3 a rule UNDECIDED, warns, required at most 50, observed +2.5\u00a0pp.",
+        "theirs, mine (own rules): d a rule UNDERCUT, fires, required at most 50, observed 81.0\u00a0%.",
     )
 
 
 def test_what_only_one_edition_judges_or_gates_is_said():
     stability = a_finding("c", "fail", quantity="stability_mid", observed=Reading(0.4), state="HIGH")
-    assert told([], [stability])["stability"][0] == "ours does not judge it."
+    assert told([], [stability])["stability"][0] == "ours, mine (own rules) does not judge it."
     reported = dataclasses.replace(stability, outcome="warn", gating=False)
     assert "HIGH, warns, but does not gate" in told([reported], [stability])["stability"][0]
 

@@ -72,6 +72,23 @@ def test_a_tracker_beside_another_sees_its_runs_and_makes_its_own_elsewhere(trac
     assert tracker.get(tracker.create("another", {}, {})).experiment == tracker.get(here).experiment
 
 
+def test_a_search_everywhere_knows_parameters_and_finds_what_was_deleted_or_lies_elsewhere(tracker):
+    here = tracker.create("a", {"fa.setting": "s"}, {"cfg/epochs": "3", "cfg/seed": "1"})
+    tracker.create("b", {"fa.setting": "s"}, {"cfg/epochs": "4"})
+    both = {"cfg/epochs": "3"}, {"fa.setting": "s"}
+    (found,) = tracker.search_everywhere(*both)
+    assert (found.run_id, found.params["cfg/seed"], found.deleted) == (here, "1", False)
+    assert len(tracker.search_everywhere({}, {"fa.setting": "s"})) == 2
+    if tracker.uri == "memory":
+        return  # it has neither a bin nor experiments
+    there = tracker.beside("elsewhere").create("c", {"fa.setting": "s"}, {"cfg/epochs": "3"})
+    tracker._client.delete_run(here)
+    assert {run.run_id: run.deleted for run in tracker.search_everywhere(*both)} == {here: True, there: False}
+    tracker._client.delete_experiment(tracker._client.get_experiment_by_name("elsewhere").experiment_id)
+    assert {run.run_id for run in tracker.search_everywhere(*both)} == {here, there}
+    assert [run.name for run in tracker.search({"fa.setting": "s"})] == ["b"]
+
+
 def test_an_unknown_run_is_a_store_error(tracker):
     with pytest.raises(StoreError, match="no run 'nowhere'"):
         tracker.get("nowhere")

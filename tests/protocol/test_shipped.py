@@ -1,0 +1,129 @@
+"""Which editions are the shipped ones, what another is called, and in what it differs from the one it is based on."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fa_registry import resources
+from fa_registry.errors import InvalidFields
+from fa_registry.protocol.based_on import nearest
+from fa_registry.protocol.rules import load_edition, shipped, shipped_editions
+from fa_registry.protocol.shipped import claimed, digests, edition_words, standing, verdict_mark
+from fa_registry.records import EditionReference
+
+OWN = """
+name = "lenient"
+title = "Mine alone"
+source = "a test"
+fail_if = [["X1"]]
+
+[[rule]]
+code = "X1"
+title = "loss"
+quantity = "loss_train"
+take = "scalar"
+fires = "above"
+threshold = 9.0
+unit = "nats"
+source = "a test"
+rationale = "a test"
+"""
+
+
+def own(tmp_path, *replacements, edition="2026-11"):
+    text = (resources.editions() / f"{edition}.toml").read_text(encoding="utf-8")
+    for old, new in ((f'name = "{edition}"', 'name = "mine"'), *replacements):
+        assert old in text
+        text = text.replace(old, new, 1)
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return load_edition(str(path))
+
+
+def told(edition):
+    return {(one.rule, one.field): (one.shipped, one.this) for one in edition.reference.differences}
+
+
+def test_every_shipped_edition_is_itself_and_differs_from_nothing():
+    for name in shipped():
+        reference = load_edition(name).reference
+        assert (standing(reference), edition_words(reference), verdict_mark(reference)) == ("shipped", name, "")
+        assert reference.shipped and reference.based_on == "" and reference.differences == ()
+
+
+def test_an_overridden_threshold_is_a_difference_to_the_edition_itself():
+    edition = load_edition("2026-11", {"D1": 100, "D2.gain": 0.5})
+    assert told(edition) == {("D1", "threshold"): (50.0, 100.0), ("D2", "also gain threshold"): (1e-2, 0.5)}
+    assert edition_words(edition.reference) == "2026-11" and verdict_mark(edition.reference) == "modified edition"
+
+
+@pytest.mark.parametrize("edition", ["2026-04", "2026-05", "2026-11"])
+def test_a_file_of_ones_own_is_based_on_the_edition_it_shares_most_with(tmp_path, edition):
+    mine = own(tmp_path, ("threshold = 50.0", "threshold = 51.0"), edition=edition)
+    assert mine.based_on == edition and len(mine.reference.differences) == 1
+    assert edition_words(mine.reference) == f"mine (based on {edition})"
+    assert verdict_mark(mine.reference) == f"mine {mine.digest[:8]}"
+    assert mine.reference.shipped is False
+
+
+def test_what_an_edition_is_based_on_does_not_depend_on_the_order_of_the_files():
+    rules = load_edition("2026-05").rules
+    assert nearest(rules, shipped_editions()) == nearest(rules, shipped_editions()[::-1]).partition(":")[0] == "2026-05"
+
+
+def test_the_file_may_say_what_it_is_based_on_and_must_not_invent_it(tmp_path):
+    assert own(tmp_path, ("title =", 'based_on = "2026-05"\ntitle =')).based_on == "2026-05"
+    wrong = ("title =", 'based_on = "2026-5"\ntitle =')
+    with pytest.raises(InvalidFields, match="based_on: unknown shipped edition '2026-5' .did you mean '2026-05'"):
+        own(tmp_path, wrong)
+
+
+def test_added_and_removed_rules_and_the_editions_own_fields_are_differences(tmp_path):
+    path = tmp_path / "lenient.toml"
+    path.write_text(OWN.replace("title =", 'based_on = "2026-11"\ntitle =', 1).replace(
+        "fail_if", 'strict = true\nlabels = { fail = "NO" }\nfail_if'), encoding="utf-8")  # fmt: skip
+    found = told(load_edition(str(path)))
+    assert found[("", "fail_if")] == ("(D1 and D2) or (D3)", "(X1)")
+    assert found[("", "strict")] == (False, True) and found[("", "labels.fail")] == (None, "NO")
+    assert found[("X1", "rule")] == (None, "loss: loss_train, scalar, fires above 9.0")
+    assert {rule for (rule, field), (_, this) in found.items() if field == "rule" and this is None} == {
+        "D1", "D2", "D3", "D4", "S",
+    }  # fmt: skip
+
+
+def test_an_edition_that_shares_nothing_has_rules_of_its_own(tmp_path):
+    path = tmp_path / "lenient.toml"
+    path.write_text(OWN, encoding="utf-8")
+    reference = load_edition(str(path)).reference
+    assert reference.based_on == "" and edition_words(reference) == "lenient, mine (own rules)"
+    assert {one.field for one in reference.differences if one.rule} == {"rule"}
+
+
+def test_a_changed_word_is_a_difference(tmp_path):
+    mine = own(tmp_path, ('fired = "EXPLODED"', 'fired = "GREW"'))
+    assert told(mine) == {("D1", "fired"): ("EXPLODED", "GREW")}
+
+
+def test_a_reference_is_what_its_digest_says_whatever_it_calls_itself():
+    real = load_edition("2026-11").reference
+    for name in ("2026-11", "2026\u201111", " 2026-11", "2026-11:strict"):
+        forged = dataclasses.replace(real, name=name, digest="1a2b3c4d" * 8)
+        assert standing(forged) == "foreign" and verdict_mark(forged) == "not shipped 1a2b3c4d"
+        assert edition_words(forged) == f"{name} (not this installation's: digest 1a2b3c4d)"
+    named = dataclasses.replace(real, name="mine", shipped=True)  # with the digest of a shipped file
+    assert standing(named) == "own"
+    old = EditionReference("ours", "t", "s", "0" * 64, {"D1.threshold": 1.0})
+    assert edition_words(old) == "ours, mine (not a shipped edition)" and verdict_mark(old) == "mine 00000000 modified"
+
+
+@pytest.mark.parametrize(
+    "name", ["mine", "2026", "2026-1", "2026-111", "2026-11-mine", "2027-11", "", "12026-11", "草案"]
+)
+def test_other_names_are_nobodys(name):
+    assert claimed(name) == ""
+
+
+def test_every_name_of_an_edition_or_variant_is_claimed():
+    assert {claimed(name) for name in digests()} == {"2026-04", "2026-05", "2026-11"}
