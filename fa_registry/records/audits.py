@@ -28,12 +28,13 @@ class Finding:
     outcome: pass; warn (neither clear nor firing: noisy, undecided, provisional); fail (the rule fires); error (it crashed);
     not_applicable (a figure is missing); skipped (the edition lets it); waived. state: the rule's word for what it saw, e.g.
     OK, EXPLODED, AT FLOOR, CONVERGED, NOISY, CLEARS, UNDERCUT, UNDECIDED. gating: whether the verdict looks at it.
-    observed: with `interval` (low, high) where it is an estimate over seeds, then of all `seeds` runs of the group. confidence:
-    the level of that interval; none without one, and in reports of older releases, where it was 0.95. look: the how-many-th
-    set of the group's seeds an audit judged, from 1; the more looks, the higher the level. further: the limits of the rule's
-    further conditions.
-    detail: the traceback of an error, or who waived it, when and why. stated: it rests on a frozen accuracy that the author
-    stated and nobody measured here, over seeds that of any of them; it is never a pass then, but STATED at best.
+    observed: with `interval` (low, high) where it is an estimate over seeds, then of all `seeds` runs of the group.
+    confidence: the level of that interval; none without one, and in reports of older releases, where it was 0.95.
+    look: the how-many-th set of the group's seeds an audit judged, from 1; the more looks, the higher the level.
+    further: the limits of the rule's further conditions.
+    detail: the traceback of an error, or who waived it, when and why.
+    stated: it rests on a frozen accuracy that the author stated and nobody measured here, over seeds that of any of them; it is
+    never a pass then, but STATED at best.
     """
 
     rule: str
