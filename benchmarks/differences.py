@@ -43,7 +43,7 @@ TRAINING = (
         "scale in which ε acts, fa",
         "ε = 1e-6 beside the credit of the mean cross entropy",
         'the same since fa\'s `credit_scale` is "mean": N·1e-6 beside the credit of the sum, N of that batch. Until then 1e-6',
-        "a recipe's ε has the units of the published credit ([0029](decisions/0035-credit-scale.md))",
+        "a recipe's ε has the units of the published credit ([0035](decisions/0035-credit-scale.md))",
         "none now; with ε beside the sum: growth {growth_sum:.4g} instead of {growth_mean:.4g}, accuracy {accuracy_sum:.3f} "
         "instead of {accuracy_mean:.3f}",
         "scale_of_epsilon",

@@ -73,8 +73,14 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """What the audit found of the code behind the runs; a method that conforms is no claim."""
     told = {
         (METHOD, "fail"): ("method fails", "Nothing may be claimed of the method by this name"),
-        (METHOD, "warn"): ("method not measured", "Whether the method's code is what its card says was not measured by this audit"),
-        (CODE, "not_applicable"): ("other code", "Nothing may be claimed of these figures, which nobody could compute again"),
+        (METHOD, "warn"): (
+            "method not measured",
+            "Whether the method's code is what its card says was not measured by this audit",
+        ),
+        (CODE, "not_applicable"): (
+            "other code",
+            "Nothing may be claimed of these figures, which nobody could compute again",
+        ),
     }
     touched: dict[tuple[str, str], list[RunAudit]] = {}
     for run in runs:

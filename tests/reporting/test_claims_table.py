@@ -494,7 +494,13 @@ def rows_of_evidence() -> Iterator[Row]:
     for key, rule, outcome, state, words in (
         ("method fails", METHOD, "fail", "FAILED", "Nothing may be claimed of the method by this name: why"),
         ("method not measured", METHOD, "warn", "STATED", "what its card says was not measured by this audit: why"),
-        ("other code", CODE, "not_applicable", "OTHER", "claimed of these figures, which nobody could compute again: why"),
+        (
+            "other code",
+            CODE,
+            "not_applicable",
+            "OTHER",
+            "claimed of these figures, which nobody could compute again: why",
+        ),
     ):
         found = a_finding(rule, outcome, quantity=rule, observed=Reading(None, "why"), state=state)
         yield row(key, words, a_run(CLEARS, found), sealed)
@@ -508,7 +514,14 @@ def rows_of_evidence() -> Iterator[Row]:
     yield row("stated", "stand above a frozen accuracy stated by the author", a_run(stated), sealed)
 
 
-ROWS = [*rows_of_evidence(), *rows_of_depth(), *rows_of_verdicts(), *rows_of_gamma(), *rows_of_reference(), *rows_of_states()]
+ROWS = [
+    *rows_of_evidence(),
+    *rows_of_depth(),
+    *rows_of_verdicts(),
+    *rows_of_gamma(),
+    *rows_of_reference(),
+    *rows_of_states(),
+]
 
 
 @pytest.mark.parametrize("one", ROWS, ids=lambda one: f"{one.key}: {one.fragment[:40]}")
