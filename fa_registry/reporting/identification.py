@@ -31,7 +31,7 @@ def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
         one("Seeds", ", ".join(str(record.spec.seed) for record in records)),
         one("Feedback", words(method.get("feedback"))),
         each("Feedback file", records, _feedback),
-        one("Recipe", _recipe(first)),
+        one("Recipe", _recipe(first, method.get("credit_scale", ""))),
         each("Hardware", records, lambda record: words(record.provenance.get("hardware"))),
         each("Threads", records, lambda record: words(record.provenance.get("threads"))),
         each("Versions", records, _versions),
@@ -109,11 +109,13 @@ def _feedback(record: RunRecord) -> str:
     return f"sha256 {feedback['sha256']} · {drawn} · {shapes}"
 
 
-def _recipe(spec: RunSpec) -> str:
+def _recipe(spec: RunSpec, credit_scale: str) -> str:
+    """credit_scale: of the method's card; empty in reports of older releases."""
     recipe = spec.recipe
+    scale = f" (ε in units of the {credit_scale} loss)" if credit_scale and recipe.credit_norm != "none" else ""
     text = (
         f"{recipe.optimizer}, learning rate {recipe.learning_rate:g}, weight decay {recipe.weight_decay:g}, "
-        f"{recipe.schedule} schedule, batch {recipe.batch_size}, credit norm {recipe.credit_norm}, "
+        f"{recipe.schedule} schedule, batch {recipe.batch_size}, credit norm {recipe.credit_norm}{scale}, "
         f"{spec.epochs} epochs, {spec.precision} on {spec.device_class}"
     )
     return f"{text}, residual penalty λ = {spec.penalty:g}" if spec.penalty else f"{text}, no residual penalty"

@@ -72,7 +72,9 @@ def test_weights_that_are_not_the_sealed_ones(store, audit):
     name = sorted(tensors)[0]
     save_file({**tensors, name: tensors[name] * 1.0001}, path)
     store.seal(run_id)
-    caught(audit()[1], run_id, "final weights: checkpoints/final.safetensors holds content ")
+    code, report = audit()
+    assert code == 3
+    caught(report, run_id, "final weights: checkpoints/final.safetensors holds content ")
 
 
 def test_one_adopted_file_under_two_methods(store, audit):

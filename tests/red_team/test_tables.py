@@ -153,7 +153,9 @@ def test_a_series_with_an_epoch_cut_out(store, audit):
     table = pq.ParquetFile(path).read()
     pq.write_table(table.filter([epoch != 2 for epoch in table["epoch"].to_pylist()]), path)
     store.seal(run_id)
-    caught(audit()[1], run_id, "series.parquet has no epoch 2")
+    code, report = audit()
+    assert code == 3
+    caught(report, run_id, "series.parquet has no epoch 2")
 
 
 def test_a_run_of_an_older_release_is_judged_by_its_series(store, audit):
