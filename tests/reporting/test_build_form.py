@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from fa_registry.reporting.build_form import form_context, note_context
+from fa_registry.reporting.contexts import variables
+from fa_registry.reporting.environment import Pages
 from fa_registry.reporting.readings import Frozen
 from fa_registry.reporting.sources import Sources
+from tests.reporting.asking import changed
 
 
 @pytest.fixture
@@ -91,3 +96,16 @@ def test_all_editions_that_judged_are_cited(form, rich):
 
 def test_the_checklist_is_answered(form, rich):
     assert [one.number for one in form(rich, "dfa").pitfalls] == list(range(1, 13))
+
+
+def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
+    """In all three forms, beside the seeds' interval; nothing where a run did not write the size down."""
+    sized = [changed(run, conventions={"test_samples": 360}) for run in report.runs]
+    for runs, said in ((tuple(sized), True), (report.runs, False)):
+        sources, written = Sources.of(dataclasses.replace(report, runs=runs)), Pages()
+        group, link = next(pair for pair in sources.forms if pair[0].method == "bp")
+        context = form_context(group, link, sources, {})
+        assert (context.sampling is not None) == said
+        for kind in ("html", "md", "tex"):
+            text = written.render(f"form.{kind}.j2", variables(context))
+            assert ("by the sampling of 360 test samples alone" in text) == said
