@@ -25,6 +25,7 @@ from fa_registry.commands.stores import open_tracker
 from fa_registry.errors import IntegrityError
 from fa_registry.protocol.shipped import edition_words
 from fa_registry.records import Reading, RunRecord
+from fa_registry.reporting.naming import spec_label
 from fa_registry.tracking import models, schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.models import ModelRegistry, RegisteredVersion
@@ -174,7 +175,7 @@ def _card(case: _Case, digests: dict[str, str]) -> ModelCard:
     record = case.record
     method = methods.CATALOG.get(record.spec.method).card
     return ModelCard(
-        method=record.spec.method_label,
+        method=spec_label(record.spec),
         setting=record.setting,
         control=record.spec.control,
         run_id=record.run_id,
@@ -201,7 +202,7 @@ def _tags(case: _Case, card: ModelCard) -> dict[str, str]:
         models.TAG_RUN: card.run_id,
         schema.TAG_REPORT: card.audit_run_id,
         schema.TAG_SPEC: card.identity,
-        models.TAG_METHOD: card.method,
+        models.TAG_METHOD: case.record.spec.method_label,
         schema.TAG_SETTING: card.setting,
         models.TAG_INTEGRITY: card.integrity.state,
         models.TAG_WEIGHTS: card.digests[model_folder.NETWORK],

@@ -59,11 +59,13 @@ def _rows(report: AuditReport) -> Iterator[list[str]]:
     """One row a method and setting: the leading edition's verdict, then every other edition's."""
     from fa_registry.protocol.grouping import groups
     from fa_registry.protocol.verdict import combined
+    from fa_registry.reporting.naming import short_label
 
     opinions = [{one.run_id: one.verdict for one in opinion.judgements} for opinion in report.opinions]
     for group in groups(report):
+        spec = group.runs[0].record.spec
         yield [
-            group.method,
+            short_label(spec, report.cards.get(f"methods/{spec.method}", {})),
             group.setting,
             _mean(group.runs, "accuracy"),
             _mean(group.runs, "growth_max"),

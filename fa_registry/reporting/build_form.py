@@ -17,7 +17,7 @@ from fa_registry.reporting.diagnostics_tables import first_fires, gamma_table, s
 from fa_registry.reporting.evidence import evidence
 from fa_registry.reporting.findings import finding_rows
 from fa_registry.reporting.identification import NOT_RECORDED, card, identification, words
-from fa_registry.reporting.naming import group_label
+from fa_registry.reporting.naming import group_label, spec_label
 from fa_registry.reporting.parts import Metric, Number, SeedValue
 from fa_registry.reporting.pitfalls import pitfalls
 from fa_registry.reporting.quantities import SUBJECTS
@@ -96,7 +96,7 @@ def note_context(
         Metric(name, label, over_seeds([row], lambda row, name=name: getattr(row, name))) for name, label in HEADLINE
     )
     return NoteContext(
-        method=record.spec.method_label,
+        method=spec_label(record.spec),
         setting=record.setting,
         seed=record.spec.seed,
         run_id=record.run_id,

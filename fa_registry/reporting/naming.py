@@ -7,6 +7,7 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.protocol.grouping import Group
@@ -19,10 +20,28 @@ SETTINGS = ("precision",)
 
 def group_label(group: Group) -> str:
     """The method's label, with its options where it has any: two variants of one method are two lines."""
-    spec = group.runs[0].record.spec
+    return spec_label(group.runs[0].record.spec)
+
+
+def spec_label(spec: RunSpec) -> str:
+    """`group_label` of the runs of this specification."""
+    return _labelled(spec, spec.method_options)
+
+
+def short_label(spec: RunSpec, card: Mapping[str, Any]) -> str:
+    """The label for a narrow table: of its options those that are not the default of the method's `card`, and every choice of
+    words, which makes another rule under the method's name (ep's contrast)."""
+    known = card.get("options", {})
+    usual = [
+        name for name, one in known.items() if not one["choices"] and one["default"] == spec.method_options.get(name)
+    ]
+    return _labelled(spec, {name: value for name, value in spec.method_options.items() if name not in usual})
+
+
+def _labelled(spec: RunSpec, method_options: Mapping[str, Scalar]) -> str:
     norm = spec.recipe.credit_norm
-    options = dict(spec.method_options) | ({} if norm == Recipe().credit_norm else {"credit_norm": norm})
-    return f"{group.method} ({pairs(options)})" if options else group.method
+    options = dict(method_options) | ({} if norm == Recipe().credit_norm else {"credit_norm": norm})
+    return f"{spec.method_label} ({pairs(options)})" if options else spec.method_label
 
 
 def label_parts(label: str) -> tuple[str, str]:

@@ -31,18 +31,21 @@ def held(network: nn.Module) -> Iterator[None]:
 
 def credits_of(method: Method, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
     """c_0..c_L, off any graph."""
-    with torch.no_grad(), held(inputs.network):
-        return [credit.detach() for credit in method.credits(feedback, inputs)]
+    return credits_and_states_of(method, feedback, inputs)[0]
 
 
 def credits_and_states_of(
     method: Method, feedback: nn.Module, inputs: CreditInputs
 ) -> tuple[list[Tensor], Sequence[Tensor]]:
-    """c_0..c_L as `credits_of`, and the states at which the blocks learn from them: `inputs.hidden` itself for most methods."""
-    if not isinstance(method, MovesStates):
-        return credits_of(method, feedback, inputs), inputs.hidden
+    """c_0..c_L, and the states at which the blocks learn from them: `inputs.hidden` itself for most methods.
+
+    One function for training and for measuring: what is measured of a method that moves states is the credit that drove them.
+    """
     with torch.no_grad(), held(inputs.network):
-        credits, states = method.credits_and_states(feedback, inputs)
+        if isinstance(method, MovesStates):
+            credits, states = method.credits_and_states(feedback, inputs)
+        else:
+            credits, states = method.credits(feedback, inputs), inputs.hidden
     return [credit.detach() for credit in credits], states
 
 

@@ -6,9 +6,17 @@ import dataclasses
 import re
 import shlex
 
+import pytest
+
+from fa_registry.output.audit import _rows
 from fa_registry.protocol.grouping import groups
-from fa_registry.records import Recipe
-from fa_registry.reporting.naming import command, group_label, short_names, slug
+from fa_registry.records import Recipe, RunRecord
+from fa_registry.reporting.build_form import note_context
+from fa_registry.reporting.naming import command, group_label, short_label, short_names, slug
+from fa_registry.reporting.readings import Frozen
+from tests.reporting.page import written
+from tests.reporting.runs import SEEDS, full, make_record
+from tests.reporting.scenes import make_report
 
 
 def test_a_slug_is_safe_and_its_own(report, hostile):
@@ -85,3 +93,48 @@ def test_names_lose_options_that_do_not_tell_them_apart():
 def test_names_cut_to_one_text_are_still_distinct():
     names = short_names(["m" * 30 + "a", "m" * 30 + "b"], 12)
     assert len(set(names)) == 2 and all(len(name) <= 12 for name in names)
+
+
+def ep_run(contrast: str, seed: int) -> RunRecord:
+    made = full(make_record("ep", seed, 0.9, 3.0, 0.1, 0.5))
+    spec = dataclasses.replace(made.spec, method_options={"beta": 0.5, "contrast": contrast, "steps": 20})
+    return dataclasses.replace(made, spec=spec, run_id=spec.identity[:32])
+
+
+@pytest.fixture(scope="module")
+def ep_report():
+    runs = [ep_run(contrast, seed) for contrast in ("parameter", "state") for seed in SEEDS]
+    frozen = [full(make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen")) for seed in SEEDS]
+    card = {"options": {"contrast": {"default": "parameter", "choices": ["parameter", "state"]}}}
+    card["options"] |= {"beta": {"default": 0.5, "choices": []}, "steps": {"default": 10, "choices": []}}
+    return make_report([*runs, *frozen], "2026-11", cards={"methods/ep": card})
+
+
+def test_every_page_that_judges_ep_names_its_contrast_also_at_its_default(ep_report, tmp_path):
+    pages = {page: text for page, text in written(ep_report, tmp_path).items() if not page.startswith("forms/bp")}
+    assert {suffix for page in pages for suffix in [page.rpartition(".")[2]]} >= {
+        "html",
+        "md",
+        "tex",
+        "csv",
+        "xml",
+        "json",
+    }
+    forms = {page: text for page, text in pages.items() if page.startswith("forms/ep")}
+    assert len(forms) == 6
+    for page, text in pages.items():
+        named = {
+            word for word in ("parameter", "state") if f"contrast={word}" in text or f'"contrast": "{word}"' in text
+        }
+        assert len(named) == (1 if page in forms else 2), page
+
+
+def test_a_note_and_the_terminals_table_name_it_too(ep_report):
+    for run in ep_report.runs[:4]:
+        contrast = run.record.spec.method_options["contrast"]
+        assert f"contrast={contrast}" in note_context(run, ep_report, Frozen.of(ep_report)).method
+        # of the other options a narrow table shows those that are not the default
+        short = short_label(run.record.spec, ep_report.cards["methods/ep"])
+        assert short == f"ep (contrast={contrast},steps=20)"
+        assert short_label(run.record.spec, {}) == f"ep (beta=0.5,contrast={contrast},steps=20)"
+    assert {row[0] for row in _rows(ep_report)} >= {f"ep (contrast={word},steps=20)" for word in ("parameter", "state")}

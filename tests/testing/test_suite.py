@@ -15,10 +15,11 @@ from fa_registry import diagnostics, jsonio, methods
 from fa_registry.architectures.resmlp import PLUGIN as RESMLP
 from fa_registry.errors import UnknownName, UsageError
 from fa_registry.methods.dfa import DirectFeedbackAlignment
+from fa_registry.methods.ep import EquilibriumPropagation
 from fa_registry.records import RunSpec
 from fa_registry.testing import PropertyResult, assert_method, check_method
 from fa_registry.testing.__main__ import main
-from fa_registry.testing.cases import Setting, variants
+from fa_registry.testing.cases import Setting, forms, variants
 from fa_registry.testing.declared import DECLARED
 from fa_registry.testing.suite import UNIVERSAL
 from fa_registry.training.bench import credits_under
@@ -89,6 +90,35 @@ def test_variants_cover_depths_and_every_flag():
     assert any("terminal_ln=False" in label for label in labels)
     assert any("residual=False" in label for label in labels)
     assert {setting.case().blocks for setting in settings} == {1, 3}
+
+
+class WrongByChoice(EquilibriumPropagation):
+    """Right at its default, and with contrast=state a step the wrong way."""
+
+    def credits_and_states(self, feedback, inputs):
+        credits, states = super().credits_and_states(feedback, inputs)
+        return ([-credit for credit in credits] if feedback.contrast == "state" else credits), states
+
+
+def test_every_word_of_a_choice_is_measured():
+    assert list(forms(methods.CATALOG.get("ep"))) == [{"contrast": "state"}]
+    assert list(forms(methods.CATALOG.get("dfa"))) == []
+    failed = {one.property: one.detail for one in check_method(WrongByChoice(), ["mlp"]) if one.outcome == "fail"}
+    assert failed.keys() == {"approaches_bp", "prediction_errors_give_bp"}
+    assert all(detail.startswith("contrast=state, mlp(") for detail in failed.values())
+
+
+class AskedForBoth(EquilibriumPropagation):
+    """Its `credits` could show anything: nobody asks for credits without the states, in training and while measuring."""
+
+    def credits(self, feedback, inputs):
+        raise AssertionError("a method that moves states is never asked for credits alone")
+
+
+def test_what_is_measured_of_a_method_that_moves_states_is_what_trained_it():
+    case = Setting(AskedForBoth(), RESMLP, {"d_hidden": 8, "num_blocks": 2}, 0).case()
+    expected, _ = case.method.credits_and_states(case.feedback, case.inputs())
+    assert all(map(torch.equal, case.credits(case.inputs()), expected))
 
 
 def test_the_command_prints_a_line_a_property(capsys):
