@@ -22,17 +22,20 @@ from benchmarks.verb_cost import Costs, cost_of
 MEASURED = FOLDER / "audit_again.json"
 RUNS, CORES, WIDTH = 125, 2, 256
 AGAIN, LOGGED = "audit, every run measured again", "audit of logged figures"
+UNTAKEN = "the same, no training step taken again"
+REPLAYED = 1.3  # of what an audit costs that takes none
 TARGET = 60.0  # seconds by the clock
 ARGUMENTS = ("--study", "study.toml", "--device", "cpu", "--exit-zero")
 VERBS = {
     "study, one epoch a run": ("study", "study.toml", "--device", "cpu", "--jobs", str(CORES)),
     AGAIN: ("audit", *ARGUMENTS, "--jobs", str(CORES)),
+    UNTAKEN: ("audit", *ARGUMENTS, "--jobs", str(CORES), "--replay", "off"),
     LOGGED: ("audit", *ARGUMENTS, "--trust-logged"),
 }
 
 
 def measure(runs: int = RUNS) -> Costs:
-    """Train the runs, and audit them twice."""
+    """Train the runs, and audit them three times."""
     with tempfile.TemporaryDirectory(prefix="fa_registry-again-") as name, on_cores(CORES):
         folder = Path(name)
         (folder / "study.toml").write_text(study_text(runs, epochs=1, width=WIDTH), encoding="utf-8")
@@ -49,10 +52,17 @@ def again_lines(found: Costs) -> list[str]:
 
 
 def targets(found: Costs) -> list[tuple[str, str, bool]]:
-    """(what is aimed at, what was found, whether it is met); nothing of fewer runs than the aim is about."""
+    """(what is aimed at, what was found, whether it is met); no time of fewer runs than the aim is about.
+
+    The ratio is of CPU seconds, which whoever else is at work on the machine changes least. Records of before it have none.
+    """
+    aims = []
+    if UNTAKEN in found.costs:
+        ratio = found.costs[AGAIN].cpu / found.costs[UNTAKEN].cpu
+        aims.append((f"first steps taken again: ≤ {REPLAYED:g} × without", f"{ratio:.2f} ×", ratio <= REPLAYED))
     wall = found.costs[AGAIN].wall
     what = f"{AGAIN}: {RUNS} runs ≤ {TARGET:g} s by the clock"
-    return [(what, f"{wall:.1f} s", wall <= TARGET)] if found.runs >= RUNS else []
+    return aims + ([(what, f"{wall:.1f} s", wall <= TARGET)] if found.runs >= RUNS else [])
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.audit_again import AGAIN, LOGGED, RUNS, VERBS, WIDTH, again_lines
+from benchmarks.audit_again import AGAIN, LOGGED, RUNS, UNTAKEN, VERBS, WIDTH, again_lines, targets
 from benchmarks.filled_study import study_text
 from benchmarks.verb_cost import Cost, Costs
 from fa_registry.cli import main
@@ -37,5 +37,13 @@ def test_the_aim_is_said_met_or_missed(wall, words):
     assert again_lines(made(RUNS, wall))[-1].endswith(words)
 
 
-def test_fewer_runs_meet_no_aim():
-    assert "target" not in "\n".join(again_lines(made(10, 1.0)))
+def test_fewer_runs_meet_no_aim_in_time():
+    assert "by the clock: " not in "\n".join(again_lines(made(10, 1.0)))
+
+
+@pytest.mark.parametrize(("cpu", "met"), [(129.9, True), (130.1, False)])
+def test_what_taking_steps_again_may_cost(cpu, met):
+    costs = dict.fromkeys(VERBS, Cost(100.0, 1.0, 500.0)) | {AGAIN: Cost(cpu, 1.0, 500.0)}
+    assert [aim[2] for aim in targets(Costs(15, costs))] == [met]
+    del costs[UNTAKEN]  # a record of before
+    assert targets(Costs(15, costs)) == []
