@@ -112,6 +112,9 @@ def test_each_distribution_is_the_one_in_the_table(name):
         assert values.abs().max().item() <= bound * (1 + 1e-6), parameter
         assert stats.kstest(values.numpy(), stats.uniform(-bound, 2 * bound).cdf).pvalue > ALIKE, parameter
     for parameter, std in NORMAL[name].items():
-        assert stats.kstest(own.pop(parameter).numpy(), stats.norm(0, std).cdf).pvalue > ALIKE, parameter
+        values = own.pop(parameter)
+        assert stats.kstest(values.numpy(), stats.norm(0, std).cdf).pvalue > ALIKE, parameter
+        assert values.std().item() == pytest.approx(std, rel=0.05), parameter
+        assert values.abs().max().item() > 2.5 * std, parameter  # nothing is cut at two deviations
     assert {parameter for parameter, values in own.items() if values.eq(0).all()} == ZERO[name]
     assert all(values.eq(1).all() for parameter, values in own.items() if parameter not in ZERO[name])  # norms' weights
