@@ -10,9 +10,11 @@ from collections.abc import Iterator
 
 from fa_registry.records import Finding, Reading, RunRecord
 
-METHOD, CODE = "method", "code"  # what stands in the place of a rule's code
+METHOD, CODE, SEAL = "method", "code", "seal"  # what stands in the place of a rule's code
 CONFORMANCE = "conformance"  # the quantity of METHOD
 FAILED = "FAILED CONFORMANCE"
+TITLES = {METHOD: "conformance of the method", CODE: "code that trained the run", SEAL: "what is sealed with the run"}
+QUANTITIES = {METHOD: CONFORMANCE, CODE: CODE, SEAL: SEAL}
 
 
 def evidence(record: RunRecord) -> Iterator[Finding]:
@@ -20,6 +22,14 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
     if record.conformance and record.conformance.state != "own":
         yield _of_method(record)
     checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted are the figures as logged
+    unsealed = [check for check in checks if not check.sealed]
+    if (
+        unsealed
+    ):  # an attacker may say that an older release sealed nothing: what is missing is at most a warning, never a pass
+        words = "; ".join(f"{check.subject}: {check.detail}" for check in unsealed)
+        yield _finding(
+            record, SEAL, "warn", "NOT SEALED", "what the run started from and its first steps are sealed", words
+        )
     for check in checks:
         if check.subject == CODE and check.outcome == "not possible":
             yield _finding(
@@ -69,9 +79,9 @@ def _of_method(record: RunRecord) -> Finding:
 def _finding(record: RunRecord, rule: str, outcome: str, state: str, required: str, words: str) -> Finding:
     return Finding(
         rule=rule,
-        title={METHOD: "conformance of the method", CODE: "code that trained the run"}[rule],
+        title=TITLES[rule],
         outcome=outcome,
-        quantity={METHOD: CONFORMANCE, CODE: CODE}[rule],
+        quantity=QUANTITIES[rule],
         observed=Reading(None, words),
         required=required,
         sentence=f"{rule}: required {required}, observed: {words}",

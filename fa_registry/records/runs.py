@@ -110,11 +110,13 @@ class Check:
     """One thing an audit held against what is sealed with a run. outcome: one of CHECK_OUTCOMES; detail: what was found, in words.
 
     subject: what was looked at: "figures", "initial weights", "feedback", "first steps", "final weights", "tables", "code", …
+    sealed: whether the run sealed what its release, or its author, should have left to be held against.
     """
 
     subject: str
     outcome: str
     detail: str = ""
+    sealed: bool = True
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fa_registry.protocol.evidence import CODE, METHOD, speaks_for_nothing
+from fa_registry.protocol.evidence import CODE, METHOD, SEAL, speaks_for_nothing
 from fa_registry.protocol.verdict import stands
 from fa_registry.records import Exclusion, Finding, RunAudit
 from fa_registry.reporting.claims_depth import depth_claims, is_above_frozen
@@ -76,6 +76,10 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         (METHOD, "warn"): (
             "method not measured",
             "Whether the method's code is what its card says was not measured by this audit",
+        ),
+        (SEAL, "warn"): (
+            "not sealed",
+            "That the run is what its seed and its method give could not be held against its own files",
         ),
         (CODE, "not_applicable"): (
             "other code",

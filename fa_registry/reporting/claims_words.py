@@ -35,6 +35,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "no gamma": "open",
         "noisy": "not",
         "not judged": "open",
+        "not sealed": "open",
         "not specific": "not",
         "one seed": "open",
         "other code": "open",

@@ -120,7 +120,7 @@ def credit_in_training(task: Task) -> Check:
 
 def _initial(task: Task, sealed: Sealed) -> Check:
     if sealed.initial is None:
-        return Check("initial weights", "not possible", "no initial weights are sealed with this run")
+        return Check("initial weights", "not possible", "none are sealed with this run", sealed=False)
     held = load_tensors(sealed.initial, sealed.digests.get("initial"))
     return _compared("initial weights", held, task.network.state_dict(), sealed.exact)
 
@@ -285,7 +285,7 @@ class _Replay:
         else:
             step = self._sealed.early_step
             absent = f"the sealed state is that after step {step}" if step else NOT_SEALED
-            yield Check("first steps", "not possible", f"{share}: {absent}")
+            yield Check("first steps", "not possible", f"{share}: {absent}", sealed=step is not None)
         if self._objections:
             step, found = next(iter(self._objections.items()))
             yield Check("training credit", "differs", f"at step {step}: {found}")

@@ -148,6 +148,20 @@ def test_a_run_that_sealed_no_such_state_says_so_and_is_taken_again_all_the_same
     assert checks(report, run_id)["first steps"] == "not possible"
     assert NOT_SEALED in detail(report, run_id, "first steps")
     assert checks(report, run_id)["training credit"] == "agrees"
+    (verdict,) = (run.verdict for run in report.runs if run.record.run_id == run_id)
+    assert "seal not sealed" in verdict.flags
+
+
+@pytest.mark.parametrize("name", [STEP, schema.INITIAL])
+def test_evidence_that_the_author_took_out_of_the_seal_costs_the_pass(store, audit, name):
+    """As an older release would have left the run: bp would pass by its figures, and no longer does."""
+    for run_id in store.run_ids(method="bp", control="none"):
+        store.change_json(run_id, schema.PROVENANCE, lambda held: held["digests"].pop(name))
+        (store.artifacts(run_id) / name).unlink()
+        store.seal(run_id)
+    _, report = audit("--threshold", "D3=-100")
+    outcomes = {run.verdict.outcome for run in judged(report, method="bp", control="none")}
+    assert outcomes == {"warn"}
 
 
 def test_without_an_attack_everything_comes_again_and_two_audits_are_the_same_bytes(store, audit):

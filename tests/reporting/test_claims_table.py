@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 
-from fa_registry.protocol.evidence import CODE, METHOD
+from fa_registry.protocol.evidence import CODE, METHOD, SEAL
 from fa_registry.records import Exclusion, Finding, FurtherLimit, Integrity, Reading, RunAudit, Verdict
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import (
@@ -494,6 +494,13 @@ def rows_of_evidence() -> Iterator[Row]:
     for key, rule, outcome, state, words in (
         ("method fails", METHOD, "fail", "FAILED", "Nothing may be claimed of the method by this name: why"),
         ("method not measured", METHOD, "warn", "STATED", "what its card says was not measured by this audit: why"),
+        (
+            "not sealed",
+            SEAL,
+            "warn",
+            "NOT SEALED",
+            "its method give could not be held against its own files: why",
+        ),
         (
             "other code",
             CODE,
