@@ -40,7 +40,7 @@ Gradients = Mapping[str, Tensor | None]
 
 
 @dataclass(frozen=True)
-class Bench:
+class Trial:
     """A second network and feedback state of the task's kind, to try a step on, and the draws of its noise.
 
     noise: a generator in the state that it has before the step.
@@ -53,7 +53,7 @@ class Bench:
     noise: torch.Generator
 
     @classmethod
-    def beside(cls, task: Task, noise: torch.Generator) -> Bench:
+    def beside(cls, task: Task, noise: torch.Generator) -> Trial:
         """A copy of the task as it is now, not of its gradients."""
         network, feedback = copy.deepcopy(task.network), copy.deepcopy(task.feedback)
         for module in (network, feedback):
@@ -86,15 +86,15 @@ def gradients(network: nn.Module) -> dict[str, Tensor | None]:
 
 
 def trained_gradients(
-    bench: Bench, images: Tensor, labels: Tensor, draw: torch.Generator, progress: float
+    trial: Trial, images: Tensor, labels: Tensor, draw: torch.Generator, progress: float
 ) -> Gradients:
     """What one training step on this batch would leave in every .grad, of a method that is trained by its credits."""
-    spec = bench.spec
-    with _as_in_training(bench) as run:
+    spec = trial.spec
+    with _as_in_training(trial) as run:
         local_step(
-            bench.network,
-            bench.method,
-            bench.feedback,
+            trial.network,
+            trial.method,
+            trial.feedback,
             images,
             labels,
             spec.penalty,
@@ -103,43 +103,43 @@ def trained_gradients(
             torch.tensor(progress, device=images.device),
             run,
         )
-    return gradients(bench.network)
+    return gradients(trial.network)
 
 
-def objection(bench: Bench, images: Tensor, labels: Tensor, trained: Gradients, judge_bp: bool = True) -> str:
-    """What is wrong with the training by these gradients of `bench`'s weights on this batch; empty where nothing is.
+def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, judge_bp: bool = True) -> str:
+    """What is wrong with the training by these gradients of `trial`'s weights on this batch; empty where nothing is.
 
     trained: name → .grad as a training step left it; of an end-to-end method they are not looked at, its credit is.
     judge_bp: also whether it is backpropagation under another name. Not where feedback has had time to learn the weights.
     """
-    method = bench.method
-    inputs, credits = _measured(bench, images, labels)
+    method = trial.method
+    inputs, credits = _measured(trial, images, labels)
     if not all(credit.isfinite().all() for credit in credits):
         return ""  # a run that has diverged: nothing is to be compared, and its figures say so
-    full = [bench.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
+    full = [trial.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
     if method.end_to_end:
         worst = _worst({f"site {site}": ([one], [inputs.gradients[site]]) for site, one in enumerate(full)})
         told = f"it is trained end to end and says another credit than the gradient: {worst[1]}"
     else:
-        worst = _worst(_parts(trained, _told_gradients(bench, images, labels, credits)))
+        worst = _worst(_parts(trained, _told_gradients(trial, images, labels, credits)))
         told = f"{OTHERWISE}: {worst[1]}"
     if not worst[0] <= SAME_CREDIT:
         return told
     return _disguise(method.card, full, inputs.gradients) if judge_bp else ""
 
 
-def _measured(bench: Bench, images: Tensor, labels: Tensor) -> tuple[CreditInputs, list[Tensor]]:
+def _measured(trial: Trial, images: Tensor, labels: Tensor) -> tuple[CreditInputs, list[Tensor]]:
     """What the method says while it is measured, and what it is told: exact gradients, no generator, a network in eval mode.
 
     Where samples are coupled by a BatchNorm, eval mode would be another network than the one that trains: there it stays in
     train mode.
     """
-    with _as_in_training(bench) as run:
+    with _as_in_training(trial) as run:
         with torch.enable_grad():
-            states = [run(bench.network.embed, images).detach().requires_grad_()]
-            for block in bench.network.blocks:
-                states.append(bench.network.step(states[-1], run(block, states[-1])))
-            logits = run(bench.network.readout, states[-1])
+            states = [run(trial.network.embed, images).detach().requires_grad_()]
+            for block in trial.network.blocks:
+                states.append(trial.network.step(states[-1], run(block, states[-1])))
+            logits = run(trial.network.readout, states[-1])
             exact = list(torch.autograd.grad(sample_losses(logits, labels).sum(), states))
         output = OutputError.of(logits, labels)
         inputs = CreditInputs(
@@ -151,33 +151,33 @@ def _measured(bench: Bench, images: Tensor, labels: Tensor) -> tuple[CreditInput
             images=images,
             labels=labels,
             losses=output.losses,
-            network=bench.network,
+            network=trial.network,
             progress=1.0,
         )
-        with nullcontext() if couples_samples(bench.network) else evaluating(bench.network):
-            credits = credits_of(bench.method, bench.feedback, inputs)
-    check_credits(bench.method.card.name, credits, inputs.hidden)
+        with nullcontext() if couples_samples(trial.network) else evaluating(trial.network):
+            credits = credits_of(trial.method, trial.feedback, inputs)
+    check_credits(trial.method.card.name, credits, inputs.hidden)
     return inputs, credits
 
 
-def _told_gradients(bench: Bench, images: Tensor, labels: Tensor, credits: Sequence[Tensor]) -> Gradients:
+def _told_gradients(trial: Trial, images: Tensor, labels: Tensor, credits: Sequence[Tensor]) -> Gradients:
     """The weights' gradients by the rule J_l with these credits; inside a block a replaced weight stays replaced."""
-    network, method, spec = bench.network, bench.method, bench.spec
+    network, method, spec = trial.network, trial.method, trial.spec
     network.zero_grad(set_to_none=True)
     told = _Told(method.card, credits)
     with torch.no_grad():
-        matrices = method.backward_weights(bench.feedback, network) if isinstance(method, ReplacesWeights) else {}
-    with _as_in_training(bench) as run, backward_through(network, matrices):
+        matrices = method.backward_weights(trial.feedback, network) if isinstance(method, ReplacesWeights) else {}
+    with _as_in_training(trial) as run, backward_through(network, matrices):
         local_step(network, told, NoFeedback(), images, labels, spec.penalty, spec.recipe.credit_norm, run=run)
     return gradients(network)
 
 
 @contextmanager
-def _as_in_training(bench: Bench) -> Iterator:
-    """The bench's network as a training step finds it, noise and precision included; gives what runs a part of it."""
-    train_mode(bench.network)
-    with noisy(bench.network, copied(bench.noise)), products(bench.spec.precision):
-        yield runner(bench.spec.precision, bench.noise.device)
+def _as_in_training(trial: Trial) -> Iterator:
+    """The trial's network as a training step finds it, noise and precision included; gives what runs a part of it."""
+    train_mode(trial.network)
+    with noisy(trial.network, copied(trial.noise)), products(trial.spec.precision):
+        yield runner(trial.spec.precision, trial.noise.device)
 
 
 def _parts(trained: Gradients, told: Gradients) -> dict[str, tuple[list[Tensor], list[Tensor]]]:
