@@ -33,7 +33,7 @@ SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty",
     "--frozen-accuracy",
     default="",
     metavar="FRACTION",
-    help="Test accuracy of its frozen control, 0..1, where this store holds no control of the setting.",
+    help="Test accuracy of its frozen control, 0..1, where this store holds no control of the setting. Stated by you: WARN at best.",
 )
 @click.option("--name", default="", help="The run's name in the store.")
 @click.option("--force", is_flag=True, help="Adopt again what is already adopted.")
@@ -53,7 +53,9 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     """Make a checkpoint trained elsewhere a run: measured here, judged by `audit` like any other.
 
     WEIGHTS: a .safetensors file, or a .pt/.pth of plain tensors (also under state_dict, model_state_dict or model), with the
-    names of the published reference code: embed, blocks.N.ln|w1|w2, out_ln, out_head. Pickled models are not read.
+    names of the published reference code: embed, blocks.N.ln|w1|w2, out_ln, out_head (resmlp);
+    patch_embed, cls_token, pos_embed, blocks.N.attn.in_proj_weight, … (vit_mini); stem_conv, stem_bn, blocks.N.conv1, …
+    (small_resnet). Pickled models are not read.
     The feedback FILE holds tensors B_01, B_02, …, a list of matrices B_1..B_L, or names with one running number.
     """
     from fa_registry.commands.adopt import AdoptRequest, run_adopt
