@@ -24,6 +24,7 @@ FINAL_WEIGHTS = "final weights"  # subject of the checks
 NOT_COMPARABLE = "a weight is not finite: what training broke down to is the same in any two runs"
 LOST = 2.0**-25  # a change by this fraction of a float32 number leaves it as it is
 SHOWN = 3
+FEW = 100  # digests that are searched one by one: each finds its own run alone, all runs of a large store take seconds to read
 
 
 def final_weights(tracker: Tracker, record: RunRecord) -> Check:
@@ -134,7 +135,7 @@ def _elsewhere(tracker: Tracker, alike: Mapping[str, Sequence[RunRecord]]) -> di
     """Runs of the store outside of `alike` with the same weights. A tag finds them; what they sealed decides."""
     known = {record.run_id for several in alike.values() for record in several}
     found: dict[str, list[RunRecord]] = {}
-    for digest, runs in runs_by_tag(tracker, schema.TAG_WEIGHTS, alike).items():
+    for digest, runs in runs_by_tag(tracker, schema.TAG_WEIGHTS, alike, FEW).items():
         for run in runs:
             if run.run_id not in known and (other := _sealed_with(tracker, run.run_id, digest, alike[digest][0])):
                 found.setdefault(digest, []).append(dataclasses.replace(other, name=run.name))

@@ -15,10 +15,10 @@ def runs_by_spec(tracker: Tracker, identities: Iterable[str]) -> dict[str, list[
     return runs_by_tag(tracker, schema.TAG_SPEC, identities)
 
 
-def runs_by_tag(tracker: Tracker, tag: str, values: Iterable[str]) -> dict[str, list[StoredRun]]:
-    """value → the training runs that carry it in `tag`, newest first; an empty list where there are none."""
+def runs_by_tag(tracker: Tracker, tag: str, values: Iterable[str], few: int = FEW) -> dict[str, list[StoredRun]]:
+    """value → the training runs that carry it in `tag`, newest first; an empty list where there are none. few: as FEW."""
     found: dict[str, list[StoredRun]] = {value: [] for value in values}
-    if len(found) <= FEW:
+    if len(found) <= few:
         return {value: tracker.search({tag: value}) for value in found}
     for run in tracker.search({schema.TAG_KIND: "run"}):
         found.get(run.tags.get(tag, ""), []).append(run)

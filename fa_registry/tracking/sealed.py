@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fa_registry.errors import UnknownName
@@ -45,12 +46,12 @@ class Sealed:
         """Whether provenance.json says how the run ended; those of releases before 0.3 do not."""
         return "status" in self.provenance
 
-    @property
+    @cached_property  # asked for of every row
     def epochs(self) -> int:
         """The last epoch that was measured; of an adopted run the one its owner stated."""
         return max((row[0] for row in self.rows), default=-1)
 
-    @property
+    @cached_property
     def status(self) -> str:
         """How the run ended, from what was measured alone: nobody's word is asked."""
         if self.epochs < 0:
