@@ -33,7 +33,8 @@ SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty",
     "--frozen-accuracy",
     default="",
     metavar="FRACTION",
-    help="Test accuracy of its frozen control, 0..1, where this store holds no control of the setting. Stated by you: WARN at best.",
+    help="Test accuracy of its frozen control, 0..1, where this store holds no control of the setting. Stated by you, "
+    "it allows WARN at best.",
 )
 @click.option("--name", default="", help="The run's name in the store.")
 @click.option("--force", is_flag=True, help="Adopt again what is already adopted.")

@@ -15,7 +15,7 @@ from fa_registry.commands.selection import Selection
 from fa_registry.protocol.shipped import edition_words, verdict_mark
 from fa_registry.records import SCHEMA, AuditReport, EditionReference, RunAudit, Verdict
 from fa_registry.reporting.notes import Notes, not_judged
-from fa_registry.reporting.standing_alone import standing_alone
+from fa_registry.reporting.standing_alone import in_place_of_a_form, standing_alone
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, Tracker
 from fa_registry.tracking.writer import process_tag
@@ -101,6 +101,8 @@ def _tell_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id
             verdicts = {name: said for name in tags if name.startswith(schema.TAG_VERDICT)}
             note = notes.of_excluded(one, whole)
             tracker.log(one.run_id, tags={**verdicts, schema.TAG_VERDICT: said, schema.TAG_NOTE: note})
+            if tracker.artifact(one.run_id, schema.FORM):
+                _attach(tracker, [one.run_id], in_place_of_a_form(note))
 
 
 def _last_epoch(run: RunAudit) -> int:
@@ -110,12 +112,17 @@ def _last_epoch(run: RunAudit) -> int:
 def _attach_forms(tracker: Tracker, notes: Notes, out: Path) -> None:
     """To each run a copy of its group's form, so that it shows among the run's own artifacts (docs/decisions/0026)."""
     for group, link in notes.sources.forms:
-        with tempfile.TemporaryDirectory(prefix="fa_registry-form-") as folder:
-            copy = Path(folder) / schema.FORM
-            copy.parent.mkdir()
-            copy.write_text(standing_alone((out / link.href).read_text(encoding="utf-8")), encoding="utf-8")
-            for run in group.runs:
-                tracker.upload(run.record.run_id, Path(folder))
+        page = standing_alone((out / link.href).read_text(encoding="utf-8"))
+        _attach(tracker, [run.record.run_id for run in group.runs], page)
+
+
+def _attach(tracker: Tracker, run_ids: Sequence[str], page: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="fa_registry-form-") as folder:
+        copy = Path(folder) / schema.FORM
+        copy.parent.mkdir()
+        copy.write_text(page, encoding="utf-8")
+        for run_id in run_ids:
+            tracker.upload(run_id, Path(folder))
 
 
 def _tell_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]) -> None:

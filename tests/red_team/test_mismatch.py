@@ -55,6 +55,8 @@ def test_no_tag_says_a_verdict(store, attacked):
     verdicts = {value for name, value in tags.items() if name.startswith(schema.TAG_VERDICT)}
     assert verdicts == {"NOT JUDGED (integrity failure)"}
     assert tags[schema.TAG_NOTE].startswith("**NOT JUDGED (integrity failure)**")
+    form = (store.artifacts(run_id) / schema.FORM).read_text(encoding="utf-8")  # an older audit left one with a verdict
+    assert "<h1>NOT JUDGED</h1>" in form and "FAIL" not in form and "Claims" not in form
 
 
 def test_the_pages_show_it_and_claim_nothing_of_it(store, attacked):
