@@ -11,6 +11,7 @@ from click.testing import CliRunner
 import fa_registry
 from fa_registry import jsonio
 from fa_registry.cli import main
+from fa_registry.protocol.shipped import digests
 from fa_registry.records import RunSpec
 from fa_registry.tracking import models, schema
 from fa_registry.training import model_folder
@@ -49,7 +50,7 @@ def test_a_version_says_what_was_judged(judged):
             schema.TAG_VERDICT: "WARN(D3 provisional)",
             verdict_tag("2026-11"): "WARN(D3 provisional)",
             verdict_tag("2026-05"): "FAIL(D3)",
-            models.TAG_EDITION: "2026-11",
+            models.TAG_EDITION: f"2026-11, sha256 {digests()['2026-11']}",
             models.TAG_RUN: run.run_id,
             schema.TAG_SPEC: run.tags[schema.TAG_SPEC],
             models.TAG_METHOD: "dfa",
@@ -70,7 +71,8 @@ def test_the_card_holds_every_findings_sentence_and_the_logged_accuracy(judged):
     assert [one["edition"]["name"] for one in card["opinions"]] == ["2026-11", "2026-05"]
     assert len(card["opinions"][0]["findings"]) > len(card["opinions"][1]["findings"]) > 2
     assert text.count("D3 depth utility: required at least 2 pp above the reference") == 2
-    assert text.startswith("**WARN(D3 provisional)** by edition 2026-11 · dfa · resmlp-16x2 · digits · 1 epochs\n")
+    by = f"edition 2026-11, sha256 {digests()['2026-11'][:8]}"
+    assert text.startswith(f"**WARN(D3 provisional)** by {by} · dfa · resmlp-16x2 · digits · 1 epochs\n")
     assert "Other editions: FAIL(D3) by 2026-05" in text
     assert "every recomputed figure agrees, bit-equal" in text and "@inproceedings{nokland2016direct" in text
 
