@@ -15,7 +15,7 @@ def standing_alone(page: str) -> str:
 
 
 def in_place_of_a_form(note: str) -> str:
-    """A page for a run that has an older audit's form among its files and is not judged any more. note: Markdown, shown as it is."""
+    """A page for a run that has an older audit's form among its files and is not judged any more. note: shown as it is."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>NOT JUDGED</title></head>'
         f'<body><main><h1>NOT JUDGED</h1><p style="white-space: pre-wrap">{html.escape(note)}</p></main></body></html>\n'
