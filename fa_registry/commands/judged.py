@@ -5,9 +5,11 @@ from __future__ import annotations
 from fa_registry.commands.editions import load_or_name, signature
 from fa_registry.commands.report import recorded_report
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
+from fa_registry.protocol.engine import judge_all
+from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.rules import load_edition
 from fa_registry.protocol.shipped import FOREIGN, SHIPPED, standing
-from fa_registry.records import EditionReference
+from fa_registry.records import AuditReport, EditionReference
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_record
@@ -40,6 +42,7 @@ def opinions(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple
     deciding = _deciding(run, [one.edition for one in said], edition)
     for one in said:
         _check_limits(run, one)
+        _check_verdict(run, one, report, place)
     return audit_run_id, tuple(sorted(said, key=lambda one: one.edition != deciding))  # sorted keeps the others' order
 
 
@@ -77,6 +80,23 @@ def _check_limits(run: StoredRun, opinion: Opinion) -> None:
         raise IntegrityError(
             f"run {run.run_id}: its newest audit names edition {signature(opinion.edition)} and judged by other limits: "
             f"{', '.join(wrong)}"
+        )
+
+
+def _check_verdict(run: StoredRun, opinion: Opinion, report: AuditReport, place: int) -> None:
+    """Raise IntegrityError where a shipped edition, asked again about the report's own figures, says something else of the run."""
+    if standing(opinion.edition) != SHIPPED:
+        return
+    limits = {name: float(limit) for name, limit in opinion.edition.overrides.items()}
+    looks = {
+        seeds_key(one.record.spec): max([finding.look for finding in one.findings], default=1) for one in report.runs
+    }
+    records = [one.record for one in report.runs]
+    again = judge_all(records, load_edition(opinion.edition.name, limits), report.waivers, looks)[place].verdict
+    if again != opinion.verdict:
+        raise IntegrityError(
+            f"run {run.run_id}: its newest audit says {opinion.verdict.label} by edition {signature(opinion.edition)}, and its own "
+            f"figures are {again.label} by it"
         )
 
 

@@ -162,3 +162,18 @@ def test_a_report_that_was_changed_in_the_store_is_no_shipped_editions(store, au
     forge(store, lambda report: report["edition"].update(digest=real))
     refused = call("promote", run_id)
     assert refused.exit_code == 3 and "judged by other limits: D1 at 1e+12" in refused.output
+
+
+def test_a_verdict_that_was_changed_in_the_store_is_not_promoted(store, audit):
+    """Edition, digest, limits and figures are honest, the verdict alone is forged, and the audit's own digest with it."""
+    audit()
+    run_id = store.run_id(method="fa", seed=1)
+
+    def passed(report):
+        for run in report["runs"]:
+            run["verdict"] = {"outcome": "pass", "label": "PASS", "flags": []}
+
+    forge(store, passed)
+    refused = call("promote", run_id)
+    assert refused.exit_code == 3 and "its newest audit says PASS by edition 2026-11" in refused.output
+    assert "and its own figures are " in refused.output
