@@ -26,6 +26,7 @@ from fa_registry.records import RunSpec
 from fa_registry.studies.study import load_study
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.training.checkpoint import content_digest, load_tensors, save_tensors
 from fa_registry.training.naming import run_name, setting_label
 
 TABLES = {name: "run_uuid" for name in ("runs", "tags", "params", "metrics", "latest_metrics")}
@@ -71,10 +72,11 @@ class Model:
     def copy(self, connection: sqlite3.Connection, spec: RunSpec) -> None:
         """A run of this specification that has all that this one has."""
         run_id, name = uuid.uuid4().hex, run_name(spec)
-        seal = self._copy_files(self.artifacts.parent.parent / run_id / self.artifacts.name, spec)
+        weights, seal = self._copy_files(self.artifacts.parent.parent / run_id / self.artifacts.name, spec)
         setting = {schema.TAG_SETTING: setting_label(spec), schema.TAG_SPEC: spec.identity}
+        sealed = {schema.TAG_WEIGHTS: weights, schema.TAG_ARTIFACTS: seal}
         values = {
-            "tags": {**setting, schema.TAG_ARTIFACTS: seal, "mlflow.runName": name},
+            "tags": {**setting, **sealed, "mlflow.runName": name},
             "params": schema.params(spec),
         }
         place = self.rows["runs"][0]["artifact_uri"].replace(self.run_id, run_id)
@@ -82,13 +84,25 @@ class Model:
             changed = {TABLES[table]: run_id} | ({"name": name, "artifact_uri": place} if table == "runs" else {})
             _insert(connection, table, [_with_value({**row, **changed}, values.get(table, {})) for row in rows])
 
-    def _copy_files(self, folder: Path, spec: RunSpec) -> str:
-        """Links to its files, with the specification and what seals it written anew; returns the seal."""
+    def _copy_files(self, folder: Path, spec: RunSpec) -> tuple[str, str]:
+        """Links to its files, with specification, weights and their seal written anew; returns the weights' digest and the seal.
+
+        No two runs may have the same weights: one number of these is the specification's own.
+        """
         shutil.copytree(self.artifacts, folder, copy_function=os.link)
         _replace(folder / schema.SPEC, jsonio.pretty(spec))
-        digests = {**self.provenance["digests"], schema.SPEC: jsonio.file_digest(folder / schema.SPEC)}
-        _replace(folder / schema.PROVENANCE, jsonio.pretty({**self.provenance, "digests": digests}))
-        return jsonio.digest_of({**digests, schema.PROVENANCE: jsonio.file_digest(folder / schema.PROVENANCE)})
+        (folder / schema.FINAL).unlink()
+        tensors = load_tensors(self.artifacts / schema.FINAL)
+        next(iter(tensors.values())).view(-1)[0] = int(spec.identity[:6], 16)
+        own = {
+            schema.SPEC: jsonio.file_digest(folder / schema.SPEC),
+            schema.FINAL: save_tensors(folder / schema.FINAL, tensors),
+        }
+        digests, weights = {**self.provenance["digests"], **own}, content_digest(tensors)
+        written = {"digests": digests, "final_weights": weights, "setting": setting_label(spec)}
+        _replace(folder / schema.PROVENANCE, jsonio.pretty({**self.provenance, **written}))
+        provenance = jsonio.file_digest(folder / schema.PROVENANCE)
+        return weights, jsonio.digest_of({**digests, schema.PROVENANCE: provenance})
 
 
 def _replace(path: Path, text: str) -> None:

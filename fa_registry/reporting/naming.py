@@ -20,12 +20,13 @@ SETTINGS = ("precision",)
 
 def group_label(group: Group) -> str:
     """The method's label, with its options where it has any: two variants of one method are two lines."""
-    return spec_label(group.runs[0].record.spec)
+    spec = group.runs[0].record.spec
+    return _labelled(spec, spec.method_options, group.method)  # a column of compare names a single run
 
 
 def spec_label(spec: RunSpec) -> str:
     """`group_label` of the runs of this specification."""
-    return _labelled(spec, spec.method_options)
+    return _labelled(spec, spec.method_options, spec.method_label)
 
 
 def short_label(spec: RunSpec, card: Mapping[str, Any]) -> str:
@@ -35,13 +36,15 @@ def short_label(spec: RunSpec, card: Mapping[str, Any]) -> str:
     usual = [
         name for name, one in known.items() if not one["choices"] and one["default"] == spec.method_options.get(name)
     ]
-    return _labelled(spec, {name: value for name, value in spec.method_options.items() if name not in usual})
+    return _labelled(
+        spec, {name: value for name, value in spec.method_options.items() if name not in usual}, spec.method_label
+    )
 
 
-def _labelled(spec: RunSpec, method_options: Mapping[str, Scalar]) -> str:
+def _labelled(spec: RunSpec, method_options: Mapping[str, Scalar], name: str) -> str:
     norm = spec.recipe.credit_norm
     options = dict(method_options) | ({} if norm == Recipe().credit_norm else {"credit_norm": norm})
-    return f"{spec.method_label} ({pairs(options)})" if options else spec.method_label
+    return f"{name} ({pairs(options)})" if options else name
 
 
 def label_parts(label: str) -> tuple[str, str]:

@@ -19,10 +19,18 @@ from fa_registry.architectures.base import Network, noisy
 from fa_registry.diagnostics import evaluating
 from fa_registry.errors import PluginError
 from fa_registry.methods._replaced import backward_through
-from fa_registry.methods.base import CreditInputs, Method, MethodCard, NoFeedback, ReplacesWeights, check_credits
+from fa_registry.methods.base import (
+    CreditInputs,
+    Method,
+    MethodCard,
+    MovesStates,
+    NoFeedback,
+    ReplacesWeights,
+    check_credits,
+)
 from fa_registry.records import RunSpec
 from fa_registry.terminal_loss import sample_losses
-from fa_registry.training.asking import credits_of
+from fa_registry.training.asking import credits_and_states_of
 from fa_registry.training.chained import couples_samples
 from fa_registry.training.controls import train_mode
 from fa_registry.training.precision import products, runner
@@ -61,18 +69,31 @@ class Trial:
         return cls(task.spec, task.method, network, feedback, copied(noise))
 
 
-class _Told(Method):
+@dataclass(frozen=True)
+class _Measured:
+    """What a method says while it is measured, and what it is told. states: where its blocks learn; see MovesStates."""
+
+    inputs: CreditInputs
+    credits: list[Tensor]
+    states: Sequence[Tensor]
+
+
+class _Told(Method, MovesStates):
     """A method that says what it was given to say: what the engine makes of these credits is what they would have trained."""
 
-    def __init__(self, card: MethodCard, credits: Sequence[Tensor]):
+    def __init__(self, card: MethodCard, measured: _Measured):
         self.card = card
-        self._credits = list(credits)
+        self._credits = measured.credits
+        self._moved = measured.states if measured.states is not measured.inputs.hidden else None
 
     def feedback(self, shape, options, generator) -> nn.Module:
         return NoFeedback()
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         return self._credits
+
+    def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
+        return self._credits, inputs.hidden if self._moved is None else self._moved
 
 
 def copied(generator: torch.Generator) -> torch.Generator:
@@ -113,7 +134,8 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
     judge_bp: also whether it is backpropagation under another name. Not where feedback has had time to learn the weights.
     """
     method = trial.method
-    inputs, credits = _measured(trial, images, labels)
+    measured = _measured(trial, images, labels)
+    inputs, credits = measured.inputs, measured.credits
     if not all(credit.isfinite().all() for credit in credits):
         return ""  # a run that has diverged: nothing is to be compared, and its figures say so
     full = [trial.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
@@ -121,15 +143,15 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
         worst = _worst({f"site {site}": ([one], [inputs.gradients[site]]) for site, one in enumerate(full)})
         told = f"it is trained end to end and says another credit than the gradient: {worst[1]}"
     else:
-        worst = _worst(_parts(trained, _told_gradients(trial, images, labels, credits)))
+        worst = _worst(_parts(trained, _told_gradients(trial, images, labels, measured)))
         told = f"{OTHERWISE}: {worst[1]}"
     if not worst[0] <= SAME_CREDIT:
         return told
     return _disguise(method.card, full, inputs.gradients) if judge_bp else ""
 
 
-def _measured(trial: Trial, images: Tensor, labels: Tensor) -> tuple[CreditInputs, list[Tensor]]:
-    """What the method says while it is measured, and what it is told: exact gradients, no generator, a network in eval mode.
+def _measured(trial: Trial, images: Tensor, labels: Tensor) -> _Measured:
+    """Told are exact gradients, no generator, a network in eval mode.
 
     Where samples are coupled by a BatchNorm, eval mode would be another network than the one that trains: there it stays in
     train mode.
@@ -155,16 +177,16 @@ def _measured(trial: Trial, images: Tensor, labels: Tensor) -> tuple[CreditInput
             progress=1.0,
         )
         with nullcontext() if couples_samples(trial.network) else evaluating(trial.network):
-            credits = credits_of(trial.method, trial.feedback, inputs)
+            credits, states = credits_and_states_of(trial.method, trial.feedback, inputs)
     check_credits(trial.method.card.name, credits, inputs.hidden)
-    return inputs, credits
+    return _Measured(inputs, credits, states)
 
 
-def _told_gradients(trial: Trial, images: Tensor, labels: Tensor, credits: Sequence[Tensor]) -> Gradients:
+def _told_gradients(trial: Trial, images: Tensor, labels: Tensor, measured: _Measured) -> Gradients:
     """The weights' gradients by the rule J_l with these credits; inside a block a replaced weight stays replaced."""
     network, method, spec = trial.network, trial.method, trial.spec
     network.zero_grad(set_to_none=True)
-    told = _Told(method.card, credits)
+    told = _Told(method.card, measured)
     with torch.no_grad():
         matrices = method.backward_weights(trial.feedback, network) if isinstance(method, ReplacesWeights) else {}
     with _as_in_training(trial) as run, backward_through(network, matrices):

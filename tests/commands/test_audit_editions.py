@@ -163,7 +163,7 @@ def test_a_waiver_in_the_folder_is_taken_and_one_that_has_expired_is_said_and_no
     assert before is None and "D3 waived" in verdicts["dfa"]["flags"] and verdicts["dfa"]["outcome"] != "fail"
     assert "D3" in verdicts["fa"]["flags"] and verdicts["fa"]["outcome"] == verdicts["bp"]["outcome"] == "fail"
     assert [waiver["expired"] for waiver in report["waivers"]] == [False, True, False, False]
-    expired, unknown, idle = report["remarks"]
+    _, expired, unknown, idle = report["remarks"]  # the first is of the steps taken again
     assert "The waiver of D3 for fa by A. Tester expired on 2026-02-01 and does not apply" in expired
     assert "two epochs are no training" in expired and "a waiver without effect: unknown rule 'D8'" in unknown
     assert "a waiver of D3 without effect: unknown method 'dfaa' (did you mean 'dfa'?)" in idle

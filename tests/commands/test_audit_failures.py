@@ -177,5 +177,6 @@ def test_logged_figures_are_judged_where_a_plugin_of_theirs_is_not_installed(tra
     report = json.loads(trained("audit", *ids, "--trust-logged", "--json").stdout)["report"]
     assert len(report["runs"]) == 3 and "methods/fa" not in report["cards"] and "methods/dfa" in report["cards"]
     measured = json.loads(trained("audit", *ids, "--json").stdout)["report"]
-    (excluded,) = measured["excluded"]
-    assert "UnknownName: unknown method 'fa'" in excluded["reason"] and len(measured["runs"]) == 2
+    (run,) = (one for one in measured["runs"] if one["record"]["spec"]["method"] == "fa")
+    assert run["verdict"]["label"].startswith("INCOMPLETE") and run["record"]["integrity"]["state"] == "unverifiable"
+    assert "unknown method 'fa'" in run["record"]["integrity"]["details"][0] and not measured["excluded"]
