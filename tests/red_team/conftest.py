@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from fa_registry import jsonio
 from fa_registry.cli import main
-from fa_registry.records import AuditReport, RunAudit
+from fa_registry.records import AuditReport, Integrity, RunAudit
 from tests.red_team.attacks import Store
 
 STUDY = """
@@ -80,6 +80,13 @@ def audit(store):
         return result.exit_code, jsonio.decode(AuditReport, json.loads(text))
 
     return audited
+
+
+def integrity_of(report: AuditReport, run_id: str) -> Integrity:
+    """What the audit found of a run's evidence, whether it was judged or not."""
+    held = {run.record.run_id: run.record.integrity for run in report.runs}
+    held |= {one.run_id: one.integrity for one in report.excluded if one.integrity}
+    return held[run_id]
 
 
 def judged(report: AuditReport, **spec: object) -> list[RunAudit]:

@@ -13,7 +13,7 @@ from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.credit_check import DISGUISED, OTHERWISE
 from tests.red_team import disguises
-from tests.red_team.conftest import call
+from tests.red_team.conftest import call, integrity_of
 from tests.red_team.test_redrawn import STEP, checks, detail, measure_again_and_seal, only_mismatch
 
 SIZES = ("--set", "architecture.d_hidden=16,architecture.num_blocks=2", "--device", "cpu")
@@ -101,9 +101,8 @@ def dressed(store, monkeypatch):
 def test_backpropagation_behind_another_name_is_caught_by_the_audit_itself(dressed, audit, attribute, when, words):
     run_id = dressed(attribute)
     code, report = audit("--run", run_id)
-    (run,) = report.runs
-    assert code == 3 and run.record.integrity.state == "mismatch"
-    found = [check for check in run.record.integrity.checks if check.subject == "training credit"]
+    assert code == 3 and not report.runs and only_mismatch(report) == run_id
+    found = [check for check in integrity_of(report, run_id).checks if check.subject == "training credit"]
     assert found[0].outcome == "differs" and found[0].detail.startswith(f"{when}: {words}")
     assert checks(report, run_id)["first steps"] == "agrees"  # it is what was trained, only not what it is called
 

@@ -13,6 +13,7 @@ from fa_registry.reporting.pitfalls_words import Asked
 from fa_registry.reporting.sources import Sources
 from fa_registry.statistics import t_interval
 from fa_registry.tracking import schema
+from fa_registry.training.checkpoint import load_tensors, save_tensors
 from tests.red_team.conftest import call, judged
 
 EDITIONS = ["2026-11", "2026-05", "2026-05:strict", "2026-04"]
@@ -25,7 +26,13 @@ def adopted(store, figures, method="bp", epochs=5) -> list[str]:
     """Run ids of the method's three networks, adopted as of a setting that has no control here, each with a typed figure."""
     found = []
     for seed, figure in zip((1, 2, 3), figures, strict=True):
-        weights = store.artifacts(store.run_id(method=method, seed=seed, control="none", epochs=4)) / schema.FINAL
+        source = store.artifacts(store.run_id(method=method, seed=seed, control="none", epochs=4)) / schema.FINAL
+        weights = (
+            store.folder / f"given-{seed}.safetensors"
+        )  # by a bit others than the trained run's, which may not be filed twice
+        tensors = load_tensors(source)
+        name = max(tensors)
+        save_tensors(weights, {**tensors, name: tensors[name] * (1 + 1e-6)})
         spec = ("--method", method, "--seed", str(seed), "--epochs", str(epochs), "--set", SIZES, "--device", "cpu")
         result = call("adopt", str(weights), *spec, "--frozen-accuracy", figure, "--json")
         assert result.exit_code == 0, result.output
