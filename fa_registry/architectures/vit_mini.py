@@ -122,6 +122,7 @@ class VitMini(Architecture):
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
+        """What keeps images (C, H, W) from being cut into patches, or the width into heads."""
         _, height, breadth = image_shape
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
         problems = []

@@ -34,6 +34,7 @@ class Aggregates(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
+        """Γ by every common aggregation, over the sites that are not exact by construction, and their spread."""
         if absent := no_gamma(observation):
             return Measured(scalars=dict.fromkeys(QUANTITIES, Reading(None, absent)))
         refusals = gamma_refusals(observation)

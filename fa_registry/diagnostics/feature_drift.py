@@ -35,6 +35,7 @@ class FeatureDrift(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
+        """‖W_T − W_0‖_F/‖W_0‖_F of every weight and of all blocks together; N/A without the initial weights."""
         if absent := absence(observation, "weights"):
             return Measured(scalars={OF_BLOCKS: Reading(None, absent)})
         weights, initial = observation.bench.weights, observation.bench.initial_weights

@@ -20,6 +20,7 @@ class Gain(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
+        """gain at every site: the median of ‖g_l‖/‖e‖ over the samples whose output error is not exactly zero."""
         errors = observation.error_norms
         wrong = ~(errors == 0)  # a nan stays in; an error of exactly zero (softmax saturated) has no gain
         if not wrong.any():

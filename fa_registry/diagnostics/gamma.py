@@ -28,6 +28,7 @@ class Gamma(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
+        """Γ with its quartiles at every site, per-sample cosines in float64; N/A with the reason where a site refuses one."""
         if absent := no_gamma(observation):
             return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
         rows: dict[str, list[Reading]] = {name: [] for name in self.card.quantities}

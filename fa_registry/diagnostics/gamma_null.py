@@ -45,6 +45,7 @@ class GammaNull(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
+        """Γ under fresh draws at every site: mean, std (ddof 1), and the rank p-value of the run's own Γ, (1 + #≥)/(draws + 1)."""
         if absent := no_gamma(observation) or absence(observation, "fresh_credits"):
             return Measured(sites={name: missing(observation.sites, absent) for name in NAMES})
         refusals = gamma_refusals(observation)

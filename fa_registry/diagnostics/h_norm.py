@@ -23,6 +23,7 @@ class HiddenNorm(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
+        """h_norm and growth at every site, from the medians over samples of ‖h_l‖ (protocol.md §1); growth starts at site 1."""
         norms = np.median(observation.hidden_norms, axis=1)
         with np.errstate(invalid="ignore"):  # inf / inf is a measurement too: nan, recorded as not finite
             growth = norms[1:] / np.maximum(norms[:-1], FLOOR)

@@ -26,6 +26,7 @@ class Ladder(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
+        """How many blocks have moved from their initial weights: what a ladder control says it trained."""
         if absent := absence(observation, "weights", "initial_weights"):
             return Measured(scalars={"blocks_trained": Reading(None, absent)})
         bench = observation.bench

@@ -38,6 +38,7 @@ class PerturbationCorrelation(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
+        """ρ at every site with both controls: how well ⟨c_l, εv⟩ foretells the change of the loss along random directions v."""
         if absent := absence(observation):
             return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
         norms = [typical_norm(state) for state in observation.bench.states]

@@ -94,6 +94,7 @@ class SeedGroup:
 
     @cached_property
     def margins(self) -> Margins:
+        """The group's margin over its controls: which seeds count, the mean, and the interval at the look's level."""
         accuracies: dict[int, list[float]] = {}
         references: dict[int, float] = {}
         by_hand, left_out, doubts = set(), [], []
