@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from fa_registry.protocol.evidence import unproven
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.verdict import stands
 from fa_registry.records import Reading, RunRecord
@@ -55,6 +56,8 @@ class Case:
 
     def reference(self, quantity: str) -> Reference:
         """The frozen control's figure; one given by hand only where there is no control."""
+        if self.frozen and (reason := unproven(self.frozen)):
+            return Reference(Reading(None, reason), self.frozen.run_id)
         if self.frozen:
             absent = Reading(None, f"{quantity} was not measured on the frozen control")
             return Reference(self.frozen.measurements.scalars.get(quantity, absent), self.frozen.run_id)

@@ -42,6 +42,13 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
             )
 
 
+def unproven(record: RunRecord) -> str:
+    """Why a control's figures may not speak against or for another run: nobody could draw, train or measure it again."""
+    checks = record.integrity.checks if record.integrity.state != "trusted" else ()
+    wrong = [check for check in checks if not check.sealed or (check.subject, check.outcome) == (CODE, "not possible")]
+    return "; ".join(f"its frozen control's {check.subject}: {check.detail}" for check in wrong)
+
+
 def fails_outright(finding: Finding) -> bool:
     """Whether the verdict fails by this finding alone, whatever the edition's own combinations are."""
     return finding.rule == METHOD and finding.outcome == "fail"

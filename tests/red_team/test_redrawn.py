@@ -177,3 +177,16 @@ def test_trusted_runs_are_not_drawn_again(store, audit):
     report = audit("--trust-logged")[1]
     assert not any({*SUBJECTS} & {check.subject for check in run.record.integrity.checks} for run in report.runs)
     assert not report.remarks
+
+
+def test_a_control_that_nobody_can_draw_or_measure_again_is_no_reference(store, audit):
+    """Its figures could be whatever makes the trained blocks look well: other code, or no sealed start, leaves them unchecked."""
+    old, bare = (store.run_id(control="frozen", seed=seed) for seed in (1, 2))
+    store.change_json(old, schema.PROVENANCE, lambda held: held["code"]["methods/bp"].update(version=0))
+    store.change_json(bare, schema.PROVENANCE, lambda held: held["digests"].pop(schema.INITIAL))
+    for run_id in (old, bare):
+        store.seal(run_id)
+    store.set_tag(old, schema.TAG_CODE, jsonio.digest_of(store.json(old, schema.PROVENANCE)["code"]))
+    code, report = audit("--threshold", "D3=-100")
+    outcomes = {run.record.spec.seed: run.verdict.outcome for run in judged(report, method="bp", control="none")}
+    assert code == 3 and outcomes[1] == outcomes[2] == "incomplete"
