@@ -12,7 +12,7 @@ from fa_registry import diagnostics
 from fa_registry.commands.code import code_check, with_other_code
 from fa_registry.commands.same_weights import final_weights
 from fa_registry.errors import IntegrityError
-from fa_registry.protocol.integrity import SAME_MACHINE, compare, merged, with_checks
+from fa_registry.protocol.integrity import FIGURES, SAME_MACHINE, compare, merged, with_checks
 from fa_registry.records import Check, Integrity, Reading, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -68,7 +68,9 @@ def _measured(
         _check_files(tracker, record)
         return with_other_code(record, code)
     if hindrance := obstacle(record.spec):
-        return dataclasses.replace(record, integrity=Integrity("unverifiable", (hindrance,)))
+        _check_files(tracker, record)
+        check = Check(FIGURES, "not possible", hindrance)
+        return dataclasses.replace(record, integrity=Integrity("unverifiable", (hindrance,), (check,)))
     names = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
     digests = {role: record.digests.get(name) for role, name in names.items()}
     # a file that was never recorded is nobody's evidence; one that was recorded and is gone makes its figures N/A

@@ -16,6 +16,7 @@ from fa_registry.training.redraw import NOT_SEALED
 from fa_registry.training.task import prepare
 from tests.red_team.attacks import Store
 from tests.red_team.conftest import call, integrity_of, judged
+from tests.red_team.test_editions import loose
 
 STEP = schema.step_checkpoint(8)
 SUBJECTS = ("initial weights", "feedback", "first steps", "training credit")  # of checks that draw and train again
@@ -190,3 +191,19 @@ def test_a_control_that_nobody_can_draw_or_measure_again_is_no_reference(store, 
     code, report = audit("--threshold", "D3=-100")
     outcomes = {run.record.spec.seed: run.verdict.outcome for run in judged(report, method="bp", control="none")}
     assert code == 3 and outcomes[1] == outcomes[2] == "incomplete"
+
+
+def test_a_gpu_that_is_not_here_does_not_spare_a_run_the_measuring(store, audit):
+    """Whoever writes `cuda` into every specification has nothing measured again on a machine without one: never a pass."""
+    lenient = ("--edition", str(loose(store, "mine")))
+    assert "pass" in {run.verdict.outcome for run in audit(*lenient)[1].runs}  # the limits do not stand in the way
+    for run_id in store.run_ids():
+        store.change_json(run_id, schema.SPEC, lambda spec: spec.update(device_class="cuda"))
+        store.set_tag(run_id, schema.TAG_SPEC, decoded(store, run_id).identity)
+        store.seal(run_id)
+    store.sql("UPDATE params SET value = 'cuda' WHERE key = 'cfg/device_class'")
+    runs = audit("--experiment", "fa_registry", *lenient)[1].runs
+    assert {run.record.integrity.state for run in runs} == {"unverifiable"}
+    told = {finding.state for run in runs for finding in run.findings if finding.rule == "figures"}
+    assert told == {"NOT MEASURED AGAIN"}
+    assert "pass" not in {run.verdict.outcome for run in runs}
