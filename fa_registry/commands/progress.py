@@ -33,7 +33,7 @@ def _joined(*parts: str) -> str:
 class Progress:
     """Context manager; `show` takes the executor's events. names: one a job. words: of a job's result."""
 
-    def __init__(self, title: str, names: Sequence[str], words: Callable[[Any], str] = training_words):
+    def __init__(self, title: str, names: Sequence[str], words: Callable[[Any], str]):
         self._title = title
         self._names = names
         self._words = words

@@ -14,7 +14,7 @@ from fa_registry.commands.conformance import stated_conformance
 from fa_registry.commands.data import make_ready
 from fa_registry.commands.editions import load_or_name
 from fa_registry.commands.monitor import UNWATCHED, Watch, checked_watch
-from fa_registry.commands.progress import Progress
+from fa_registry.commands.progress import Progress, training_words
 from fa_registry.commands.stores import launched_run, open_tracker
 from fa_registry.commands.study_note import study_note
 from fa_registry.commands.training import TrainingJob, close_zombies, newest_finished, run_training, training_steps
@@ -186,7 +186,7 @@ def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, proce
     processes = processes or default_processes([job.spec for job in jobs])
     names = [run_name(job.spec) for job in jobs]
     title = f"study {study.name}: {len(jobs)} of {len(study.specs)} runs to train, {processes} at a time"
-    with Progress(title, names) as progress, stop_on_signal() as stop:
+    with Progress(title, names, training_words) as progress, stop_on_signal() as stop:
 
         def hear(event: JobEvent) -> None:
             progress.show(event)

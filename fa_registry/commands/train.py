@@ -11,7 +11,7 @@ from fa_registry.commands.conformance import stated_conformance
 from fa_registry.commands.data import make_ready
 from fa_registry.commands.editions import study_edition
 from fa_registry.commands.monitor import Watch, checked_watch
-from fa_registry.commands.progress import Progress
+from fa_registry.commands.progress import Progress, training_words
 from fa_registry.commands.stores import launched_run, open_tracker
 from fa_registry.commands.training import TrainingJob, TrainingResult, finished_run, run_training
 from fa_registry.errors import Interrupted, InvalidFields, RegistryError
@@ -108,7 +108,7 @@ def _run_here(job: TrainingJob, name: str) -> JobEvent:
     """Run the job in this process under a progress bar; returns how it ended."""
     ends: list[JobEvent] = []
     title = f"training {job.spec.epochs} epochs on {job.spec.device_class}"
-    with Progress(title, [name]) as progress, stop_on_signal() as stop:
+    with Progress(title, [name], training_words) as progress, stop_on_signal() as stop:
 
         def hear(event: JobEvent) -> None:
             progress.show(event)

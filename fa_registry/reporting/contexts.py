@@ -237,14 +237,6 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
 )
 
 
-def variables(
-    context: IndexContext
-    | FormContext
-    | AuditTableContext
-    | CompareContext
-    | NoteContext
-    | ExcludedNoteContext
-    | AuditNoteContext,
-) -> dict[str, Any]:
-    """The template's variables: the context's fields, as they are."""
+def variables(context: Any) -> dict[str, Any]:
+    """The template's variables: the fields of the context, any page's, as they are."""
     return {field.name: getattr(context, field.name) for field in fields(context)}

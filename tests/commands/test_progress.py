@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fa_registry.commands.progress import Progress
+from fa_registry.commands.progress import Progress, training_words
 from fa_registry.commands.training import TrainingResult
 from fa_registry.studies.executors.local import JobEvent
 
 
-def lines(capsys, events, **options):
-    with Progress("title", ["one", "two [b]"], **options) as progress:
+def lines(capsys, events):
+    with Progress("title", ["one", "two [b]"], training_words) as progress:
         for event in events:
             progress.show(event)
     return [line.split(" s  ")[-1] for line in capsys.readouterr().err.splitlines()][1:]
