@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
-from fa_registry.records import Check, Integrity, Measurements, Reading
+from fa_registry.records import Check, FigureDifference, Integrity, Measurements, Reading
 
 TOLERANCE = 1e-6  # where one of SAME_MACHINE differs; otherwise figures must be bit-equal
 SAME_MACHINE = ("threads", "device", "torch", "processor")
@@ -32,17 +32,32 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
     differing = [name for name in SAME_MACHINE if logged.conventions.get(name) != recomputed.conventions.get(name)]
     exact = not differing
     differences, absent = [], []
-    for name, before, after in _pairs(logged, recomputed):
+    for name, site, before, after in _pairs(logged, recomputed):
         if before.value is not None and after.value is None:
-            absent.append(f"{name}: logged {before.value!r}, cannot be recomputed: {after.reason}")
+            absent.append(f"{_place(name, site)}: logged {before.value!r}, cannot be recomputed: {after.reason}")
         elif not _equal(name, before, after, exact):
-            differences.append(f"{name}: logged {_text(before)}, recomputed {_text(after)}")
+            differences.append(FigureDifference(name, site, before, after))
     how = "bit-equal" if exact else f"to {TOLERANCE:g} ({', '.join(differing)} not the run's)"
     if differences:
-        return _found("mismatch", _shortened(differences))
+        found = _found("mismatch", difference_words(differences))
+        return dataclasses.replace(found, differences=tuple(differences))
     if absent:
         return _found("unverifiable", _shortened(absent))
     return _found("verified", [f"every recomputed figure agrees, {how}"])
+
+
+def difference_words(differences: Sequence[FigureDifference]) -> list[str]:
+    """`gain[2]: logged 0.5, recomputed 0.7`: a line each for the first SHOWN, and how many there are."""
+    return _shortened(
+        [
+            f"{_place(one.quantity, one.site)}: logged {_text(one.logged)}, recomputed {_text(one.recomputed)}"
+            for one in differences
+        ]
+    )
+
+
+def _place(name: str, site: int | None) -> str:
+    return name if site is None else f"{name}[{site}]"
 
 
 def _found(state: str, details: list[str]) -> Integrity:
@@ -55,7 +70,7 @@ def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
     found = tuple(f"{check.subject}: {check.detail}" for check in checks if check.outcome == "differs")
     earlier = integrity.details if not found or integrity.state == "mismatch" else ()
     state = "mismatch" if found else integrity.state
-    return Integrity(state, (*found, *earlier), (*integrity.checks, *checks))
+    return Integrity(state, (*found, *earlier), (*integrity.checks, *checks), integrity.differences)
 
 
 def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
@@ -64,15 +79,16 @@ def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
     return dataclasses.replace(recomputed, scalars={**kept, **recomputed.scalars})
 
 
-def _pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, Reading, Reading]]:
+def _pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, int | None, Reading, Reading]]:
+    """(quantity, site, logged, recomputed) of every figure that can be measured again."""
     absent = Reading(None, "not recomputed")
     for name, row in logged.sites.items():
         again = recomputed.sites.get(name, ())
         for site, reading in enumerate(row):
-            yield f"{name}[{site}]", reading, again[site] if site < len(again) else absent
+            yield name, site, reading, again[site] if site < len(again) else absent
     for name, reading in logged.scalars.items():
         if name not in ONLY_IN_TRAINING:
-            yield name, reading, recomputed.scalars.get(name, absent)
+            yield name, None, reading, recomputed.scalars.get(name, absent)
 
 
 def _equal(name: str, before: Reading, after: Reading, exact: bool) -> bool:

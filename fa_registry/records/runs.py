@@ -120,15 +120,28 @@ class Check:
 
 
 @dataclass(frozen=True)
+class FigureDifference:
+    """A logged figure that did not come out again. site: where, 0..L; null for a figure that a run has one of."""
+
+    quantity: str
+    site: int | None
+    logged: Reading
+    recomputed: Reading
+
+
+@dataclass(frozen=True)
 class Integrity:
     """Whether a run's logged figures stand: verified, mismatch, unverifiable, or trusted (not recomputed).
 
-    checks: what else was held against the sealed files; one that differs makes the state a mismatch. None in older reports.
+    details: the same in words, for people, of which the first few are enough. checks: what else was held against the sealed
+    files; one that differs makes the state a mismatch. None in older reports. differences: every figure that did not come out
+    again; none in reports of older releases, which held the words alone.
     """
 
     state: str
     details: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
+    differences: tuple[FigureDifference, ...] = ()
 
 
 CONFORMANCE_STATES = ("own", "passed", "failed", "stated", "unchecked")

@@ -132,7 +132,7 @@ def accuracy_of_test_set(asked: Asked) -> Said:
 
 def eval_mode(asked: Asked) -> Said:
     """12: BatchNorm and dropout were in eval mode while it was measured."""
-    if found := asked.mismatch(""):
+    if found := asked.mismatch():
         return VIOLATED, f"measured again in eval mode, other figures come out: {found}"
     if asked.verified:
         return AVOIDED, "measured again in eval mode: the figures agree"

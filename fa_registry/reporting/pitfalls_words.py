@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from fa_registry.protocol.integrity import difference_words
 from fa_registry.records import Reading, RunAudit, RunSpec
 from fa_registry.reporting.readings import scalar, site_row
 from fa_registry.reporting.sources import Sources
@@ -70,11 +71,13 @@ class Asked:
         """How it was measured, as the run wrote it down; None where it did not."""
         return self.run.record.measurements.conventions.get(name)
 
-    def mismatch(self, *starts: str) -> str:
-        """The logged figures of these names that do not come out when they are measured again; empty where none is named."""
-        if self.run.record.integrity.state != "mismatch":
-            return ""
-        return "; ".join(line for line in self.run.record.integrity.details if line.startswith(starts))
+    def mismatch(self, *families: str) -> str:
+        """The logged figures that do not come out when they are measured again, in words; empty where none is among them.
+
+        families: how the names of the quantities asked for begin (`gamma`: gamma_null_p too); all where none is given.
+        """
+        differences = self.run.record.integrity.differences
+        return "; ".join(difference_words([one for one in differences if one.quantity.startswith(families or "")]))
 
 
 def known_sites(*rows: Sequence[Reading]) -> Iterator[tuple[int, tuple[float, ...]]]:

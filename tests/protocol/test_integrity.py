@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from fa_registry import jsonio
 from fa_registry.protocol.integrity import compare, merged, with_checks
 from fa_registry.records import Check, Integrity, Reading
 from tests.builders import measurements
@@ -25,6 +26,25 @@ def test_the_last_bit_is_a_mismatch_with_both_numbers():
     integrity = compare(taken(accuracy=0.9), taken(accuracy=0.9000000000000001))
     assert integrity.state == "mismatch"
     assert integrity.details == ("accuracy: logged 0.9, recomputed 0.9000000000000001",)
+    (difference,) = integrity.differences
+    assert (difference.quantity, difference.site) == ("accuracy", None)
+    assert (difference.logged, difference.recomputed) == (Reading(0.9), Reading(0.9000000000000001))
+
+
+def test_all_differences_are_kept_where_the_words_name_five():
+    """And they stay beside a check that differs, whose words push the figures' aside."""
+    integrity = compare(taken(gain=0.75, g_norm=1.0), taken(gain=0.5, g_norm=2.0))
+    places = [(one.quantity, one.site) for one in integrity.differences]
+    assert places == [(name, site) for name in ("g_norm", "g_norm_mean_ce", "gain") for site in range(3)]
+    assert len(integrity.details) == 6 and integrity.details[-1] == "and 4 more (9 in all)"
+    assert (
+        with_checks(integrity, (Check("feedback", "differs", "B_01 is no draw"),)).differences == integrity.differences
+    )
+
+
+def test_the_integrity_of_an_older_report_has_no_differences_and_decodes():
+    older = {"state": "mismatch", "details": ["gain[0]: logged 1.0, recomputed 2.0"], "checks": []}
+    assert jsonio.decode(Integrity, older).differences == ()
 
 
 @pytest.mark.parametrize("changed", [{"threads": 2}, {"torch": "2.14.0"}, {"device": "cuda"}, {"processor": "Xeon"}])

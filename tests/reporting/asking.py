@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from fa_registry.records import AuditReport, Integrity, Reading, RunAudit
+from fa_registry.records import AuditReport, FigureDifference, Integrity, Reading, RunAudit
 from fa_registry.reporting.pitfalls_words import Asked
 from fa_registry.reporting.sources import Sources
 
@@ -25,10 +25,11 @@ def changed(
     scalars: Mapping[str, Any] | None = None,
     conventions: Mapping[str, Any] | None = None,
     integrity: str = "",
-    details: tuple[str, ...] = (),
+    differing: tuple[str, ...] = (),
     **fields: Any,
 ) -> RunAudit:
-    """sites: quantity → a number for all five sites, or a row; scalars: quantity → number; None takes one away.
+    """sites: quantity → a number for all five sites, or a row; scalars: quantity → number; None takes one away. differing:
+    quantities of which site 0 was logged as 1e-9 and comes out as 0.2.
 
     fields: of the record; spec: a mapping of fields of its specification.
     """
@@ -44,7 +45,8 @@ def changed(
     if "spec" in fields:
         fields["spec"] = dataclasses.replace(run.record.spec, **fields["spec"])
     if integrity:
-        fields["integrity"] = Integrity(integrity, details)
+        differences = tuple(FigureDifference(name, 0, Reading(1e-9), Reading(0.2)) for name in differing)
+        fields["integrity"] = Integrity(integrity, differences=differences)
     return dataclasses.replace(run, record=dataclasses.replace(run.record, measurements=measured, **fields))
 
 
