@@ -110,5 +110,6 @@ def _pool(tracker: Tracker, request: CompareRequest) -> Selection:
 
 
 def _concerns(excluded: Exclusion, found: list[Operand]) -> bool:
-    """Whether a run that cannot be judged is of a method that is compared: names begin with the method."""
-    return any(excluded.name.split(" · ")[0].partition(" (")[0] == one.label for one in found)
+    """Whether a run that cannot be judged is of a method that is compared; by its specification, or its tag where that is lost."""
+    label = excluded.spec.method_label if excluded.spec else excluded.method
+    return any(label == operand.label for operand in found)

@@ -6,6 +6,10 @@ import json
 
 import pytest
 
+from fa_registry.commands.compare import _concerns
+from fa_registry.commands.contenders import Operand
+from fa_registry.commands.exclusions import never_trained
+from fa_registry.records import Exclusion, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 
@@ -77,3 +81,17 @@ def test_a_run_that_was_tampered_with_is_not_intact(trained):
     assert result.exit_code == 3 and "dfa: integrity failure" in result.stderr
     spoilt = trained("compare", "fa", "bp", "--study", "tiny")
     assert spoilt.exit_code == 0  # dfa is no part of it
+
+
+@pytest.mark.parametrize(
+    ("excluded", "label"),
+    [
+        (never_trained(RunSpec("dfa", "resmlp", "digits", 1, 3, weights="ab" * 32)), "dfa adopted"),
+        (never_trained(RunSpec("dfa", "resmlp", "digits", 1, 3, penalty=0.01)), "dfa+pen λ=0.01"),
+        (Exclusion("r", "named by hand in MLflow", "half-written", method="dfa"), "dfa"),
+    ],
+)
+def test_a_run_that_cannot_be_judged_is_known_by_its_method_and_not_by_its_name(excluded, label):
+    """An adopted run's name goes on with its file's digest, and anybody may rename a run: it was left out in silence."""
+    assert _concerns(excluded, [Operand(label, label, False, ())])
+    assert not _concerns(excluded, [Operand("fa", "fa", False, ())])
