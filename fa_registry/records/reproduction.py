@@ -99,11 +99,16 @@ class Reference:
 
 @dataclass(frozen=True)
 class Measured:
-    """One run's figure beside the published one."""
+    """One run's figure beside the published one.
+
+    never: of a first fire, whether every epoch was followed and none fired; there is no number then. Reports of older releases
+    say so in the reading's reason alone.
+    """
 
     seed: int
     run_id: str
     reading: Reading
+    never: bool = False
 
 
 @dataclass(frozen=True)

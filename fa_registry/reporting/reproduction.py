@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from fa_registry.protocol.reproduction import NEVER
-from fa_registry.records import REPRODUCTION_OUTCOMES, FigureVerdict, PublishedFigure, Reading, Reproduction
+from fa_registry.records import REPRODUCTION_OUTCOMES, FigureVerdict, Measured, PublishedFigure, Reading, Reproduction
 from fa_registry.reporting.filters import KINDS, compact, reading
 from fa_registry.reporting.parts import EntryValue
 from fa_registry.reporting.quantities import kind_of
@@ -56,9 +55,7 @@ def _row(row: FigureVerdict) -> ReproductionRow:
         setting=setting_text(figure),
         published=published_text(figure),
         measured=measured_text(row),
-        each=tuple(
-            EntryValue(f"seed {one.seed}: {_shown(figure, one.reading)}", (one.run_id,)) for one in row.measured
-        ),
+        each=tuple(EntryValue(f"seed {one.seed}: {_of_run(figure, one)}", (one.run_id,)) for one in row.measured),
         reason=row.reason,
         source=figure.source,
         remarks=tuple(_remarks(figure, row.outcome in TESTED)),
@@ -109,7 +106,7 @@ def measured_text(row: FigureVerdict) -> str:
     if not row.measured:
         return "—"
     if row.figure.rule:
-        return ", ".join(_shown(row.figure, one.reading) for one in row.measured)
+        return ", ".join(_of_run(row.figure, one) for one in row.measured)
     mean = _shown(row.figure, row.mean)
     if row.mean.value is None:
         return mean
@@ -118,9 +115,11 @@ def measured_text(row: FigureVerdict) -> str:
     return f"{mean}{spread} ({known})"
 
 
+def _of_run(figure: PublishedFigure, measured: Measured) -> str:
+    return "never" if measured.never else _shown(figure, measured.reading)
+
+
 def _shown(figure: PublishedFigure, value: Reading) -> str:
-    if value.reason.startswith(NEVER):
-        return "never"
     if figure.rule and value.value is not None:
         return f"{value.value:.0f}"
     return reading(value, "pct" if kind_of(figure.quantity) == "pct" else "num")

@@ -76,8 +76,7 @@ def test_what_was_measured():
     fires = [dataclasses.replace(one, trajectory={}) for one in seeds(0.5)]
     never = row(figure(Published(never=True), rule="D1", quantity="first_fire"), fires)
     assert measured_text(never) == "N/A"
-    silent = Reading(None, "it never fires in 3 epochs")
-    quiet = tuple(dataclasses.replace(one, reading=silent) for one in never.measured)
+    quiet = tuple(dataclasses.replace(one, reading=Reading(None, "no epoch"), never=True) for one in never.measured)
     shown = dataclasses.replace(never, measured=quiet)
     assert measured_text(shown) == "never"
 

@@ -2,6 +2,5 @@
 
 from fa_registry.protocol.reproduction.comparing import reproduction
 from fa_registry.protocol.reproduction.loading import FILE, load_reference
-from fa_registry.protocol.reproduction.taking import NEVER
 
-__all__ = ["FILE", "NEVER", "load_reference", "reproduction"]
+__all__ = ["FILE", "load_reference", "reproduction"]

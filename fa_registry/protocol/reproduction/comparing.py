@@ -13,7 +13,6 @@ from fa_registry.protocol.rules import Edition, Rule, load_edition
 from fa_registry.records import (
     AuditReport,
     FigureVerdict,
-    Measured,
     PublishedFigure,
     Reading,
     Reference,
@@ -40,14 +39,11 @@ def _row(figure: PublishedFigure, found: Sequence[Group], report: AuditReport, e
         return FigureVerdict(figure, "not measured", f"no run of {figure.method_label}{where} is in this audit")
     group, differences = match
     rule = _rule(figure, edition)
-    measured = tuple(
-        Measured(run.record.spec.seed, run.record.run_id, figure_of(figure, run.record, rule)) for run in group.runs
-    )
-    readings = [one.reading for one in measured]
-    verdict = Tested("not comparable", "; ".join(differences)) if differences else outcome_of(figure, readings)
+    measured = tuple(figure_of(figure, run.record, rule) for run in group.runs)
+    verdict = Tested("not comparable", "; ".join(differences)) if differences else outcome_of(figure, measured)
     others = len(alike(figure, found, report.cards)) - 1
     more = f"; {others} more groups of runs are alike, this is the largest" if others > 0 else ""
-    mean, std = _over_runs(readings, figure.margin.scale)
+    mean, std = _over_runs([one.reading for one in measured], figure.margin.scale)
     return FigureVerdict(
         figure,
         verdict.outcome,

@@ -8,31 +8,34 @@ from collections.abc import Sequence
 from fa_registry.protocol.first_fire import first_fire
 from fa_registry.protocol.rules import Rule
 from fa_registry.protocol.takes import take, trajectory
-from fa_registry.records import PublishedFigure, Reading, RunRecord
-
-NEVER = "it never fires"  # a reason that starts so says: every epoch was followed, and none fired
+from fa_registry.records import Measured, PublishedFigure, Reading, RunRecord
 
 
-def figure_of(figure: PublishedFigure, record: RunRecord, rule: Rule | None) -> Reading:
+def figure_of(figure: PublishedFigure, record: RunRecord, rule: Rule | None) -> Measured:
     """In the unit of the published figure. rule: of the published edition, for a first fire."""
+    reading, never = _fire(rule, record) if rule else (_number(figure, record), False)
     if record.integrity.state == "mismatch":
-        return Reading(None, "its logged figures do not come out again")
-    if rule is not None:
-        return _fire(rule, record)
+        reading, never = Reading(None, "its logged figures do not come out again"), False
+    return Measured(record.spec.seed, record.run_id, reading, never)
+
+
+def _number(figure: PublishedFigure, record: RunRecord) -> Reading:
     reading = _at_epoch(figure, record) if figure.epoch is not None else _at_the_end(figure, record)
     return reading if reading.value is None else Reading.of(reading.value * figure.factor)
 
 
-def _fire(rule: Rule, record: RunRecord) -> Reading:
-    """The first epoch at which the rule fires; `never` only where every epoch has a number to say so."""
+def _fire(rule: Rule, record: RunRecord) -> tuple[Reading, bool]:
+    """The first epoch at which the rule fires, and whether it never does: only where every epoch has a number to say so."""
     line = record.trajectory.get(trajectory(rule.quantity, rule.take))
     if not line or record.spec.weights:
-        return Reading(None, f"{rule.quantity} was not followed by epoch")
+        return Reading(None, f"{rule.quantity} was not followed by epoch"), False
     epoch = first_fire(rule, record)
     unknown = [one.reason for one in line[:epoch] if one.value is None]
     if unknown:
-        return Reading(None, f"cannot be said of every epoch: {unknown[0]}")
-    return Reading(None, f"{NEVER} in {len(line) - 1} epochs") if epoch is None else Reading(float(epoch))
+        return Reading(None, f"cannot be said of every epoch: {unknown[0]}"), False
+    if epoch is None:
+        return Reading(None, f"it never fires in {len(line) - 1} epochs"), True
+    return Reading(float(epoch)), False
 
 
 def _at_epoch(figure: PublishedFigure, record: RunRecord) -> Reading:

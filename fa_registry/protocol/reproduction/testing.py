@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fa_registry.protocol.reproduction.taking import NEVER
-from fa_registry.records import Published, PublishedFigure, Reading
+from fa_registry.records import Measured, Published, PublishedFigure, Reading
 from fa_registry.statistics import Reported, reported, t_interval, tost
 
 ALPHA = 0.05
@@ -25,23 +24,24 @@ class Tested:
     margin: float = 0.0
 
 
-def outcome_of(figure: PublishedFigure, readings: Sequence[Reading]) -> Tested:
+def outcome_of(figure: PublishedFigure, measured: Sequence[Measured]) -> Tested:
     """What the runs of one group, which is the published experiment again, say of one published figure."""
-    never = [one for one in readings if one.reason.startswith(NEVER)]
-    missing = [one for one in readings if one.value is None and not one.reason.startswith(NEVER)]
-    if len(missing) == len(readings):
+    runs = len(measured)
+    silent = sum(one.never for one in measured)
+    missing = [one.reading for one in measured if one.reading.value is None and not one.never]
+    if len(missing) == runs:
         return Tested("not measured", missing[0].reason)
     if missing:
-        return Tested("not shown", f"{len(missing)} of {len(readings)} runs have no number: {missing[0].reason}")
-    if len(readings) < 2:
+        return Tested("not shown", f"{len(missing)} of {runs} runs have no number: {missing[0].reason}")
+    if runs < 2:
         return Tested("not shown", ONE_RUN)
     if figure.published.never:
-        return _never(len(never), len(readings), figure.margin.size)
-    if len(never) == len(readings):
-        return Tested("differs", f"published with epochs of first fire, here it fires on none of {len(readings)} runs")
-    if never:
-        return Tested("not shown", f"it fires on {len(readings) - len(never)} of {len(readings)} runs: no mean epoch")
-    return _numbers(figure, [one.value for one in readings])
+        return _never(silent, runs, figure.margin.size)
+    if silent == runs:
+        return Tested("differs", f"published with epochs of first fire, here it fires on none of {runs} runs")
+    if silent:
+        return Tested("not shown", f"it fires on {runs - silent} of {runs} runs: no mean epoch")
+    return _numbers(figure, [one.reading.value for one in measured])
 
 
 def _never(silent: int, runs: int, margin: float) -> Tested:

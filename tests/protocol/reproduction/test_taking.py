@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
-from fa_registry.protocol.reproduction.taking import NEVER, figure_of
+from fa_registry.protocol.reproduction.taking import figure_of
 from fa_registry.protocol.rules import load_edition
+from fa_registry.records import Integrity
 from tests.analyses.builders import run
 from tests.protocol.reproduction.builders import figure
 
@@ -21,7 +22,7 @@ RUN = run(
 
 
 def taken(quantity, rule=None, record=RUN, **changes):
-    reading = figure_of(figure(1.0, quantity=quantity, **changes), record, rule)
+    reading = figure_of(figure(1.0, quantity=quantity, **changes), record, rule).reading
     return reading.reason or reading.value
 
 
@@ -41,13 +42,18 @@ def test_scalars_epochs_and_factors():
 def test_first_fires():
     assert taken("first_fire", D1) == 1.0 and taken("first_fire", D2) == 2.0
     quiet = dataclasses.replace(RUN, trajectory={"growth_max": RUN.trajectory["growth_max"][:1]})
-    assert taken("first_fire", D1, quiet) == f"{NEVER} in 0 epochs"
+    assert taken("first_fire", D1, quiet) == "it never fires in 0 epochs"
     assert taken("first_fire", D2, quiet) == "g_norm_mean_ce was not followed by epoch"
 
 
 def test_never_is_said_only_where_every_epoch_has_a_number():
     gap = run("dfa", lines={"growth_max": (1.0, "lost", 2.0)})
     assert taken("first_fire", D1, gap) == "cannot be said of every epoch: lost"
+    quiet = run("dfa", lines={"growth_max": (1.0, 1.5, 2.0)})
+    changed = dataclasses.replace(quiet, integrity=Integrity("mismatch"))
+    fire = figure(1.0, quantity="first_fire")
+    said = [figure_of(fire, record, D1).never for record in (quiet, gap, RUN, changed)]
+    assert said == [True, False, False, False]
 
 
 def test_what_is_missing_says_why():

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from fa_registry.protocol.reproduction.taking import NEVER
 from fa_registry.protocol.reproduction.testing import ONE_RUN, outcome_of
-from fa_registry.records import Published, Reading
+from fa_registry.records import Measured, Published, Reading
 from fa_registry.statistics import Reported, tost
 from tests.protocol.reproduction.builders import figure
 
-SILENT = Reading(None, f"{NEVER} in 100 epochs")
+SILENT = Measured(42, "r", Reading(None, "no epoch"), never=True)
 
 
 def judged(published, *values, margin=1.0, **changes):
-    readings = [value if isinstance(value, Reading) else Reading(value) for value in values]
-    return outcome_of(figure(published, margin, **changes), readings)
+    readings = [value if isinstance(value, (Reading, Measured)) else Reading(value) for value in values]
+    measured = [one if isinstance(one, Measured) else Measured(42, "r", one) for one in readings]
+    return outcome_of(figure(published, margin, **changes), measured)
 
 
 def test_a_mean_with_its_spread_is_the_equivalence_test():
