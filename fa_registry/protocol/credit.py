@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from fa_registry.protocol.cases import Case, SeedGroup
 from fa_registry.protocol.findings import finding, limit, skipped_control
 from fa_registry.protocol.limits import compare
-from fa_registry.protocol.rules import Rule
+from fa_registry.protocol.rules import Condition, Rule
 from fa_registry.protocol.takes import take
-from fa_registry.records import Finding, Measurements, Reading
+from fa_registry.records import Finding, GuardReading, Measurements, Reading
 
+RANK, GAMMA = "gamma_null_p", "gamma"  # what the shipped rule on credit and its guard look at
 NOT_COUNTED = Reading(None, "not counted")
 
 
@@ -25,43 +26,58 @@ def judge_credit(rule: Rule, case: Case, group: SeedGroup) -> Finding:
         return skipped_control(rule, case, Reading(None, "a control's credit is not judged"), limits=_limits(rule))
     names = tuple(dict.fromkeys(condition.quantity for condition in rule.conditions))
     rows = [case.record.measurements.sites.get(name, ()) for name in names]
-    counted = [site for site, each in enumerate(zip(*rows, strict=False)) if all(one.value is not None for one in each)]
+    counted, masked = _counted(names, case.record.measurements)
     if not counted:
         reason = "; ".join(_absence(name, row) for name, row in zip(names, rows, strict=True))
         absent = Reading(None, reason)
         return finding(rule, case, "not_applicable", absent, f"no site that counts ({reason})", _limits(rule))
-    sites = {name: _masked(row, counted) for name, row in zip(names, rows, strict=True)}
-    masked = dataclasses.replace(case.record.measurements, sites=sites)
     observed, site = take(rule.quantity, rule.take, masked)
     unspecific = compare(rule.conditions[0], observed).fires
-    collapse = _collapse(rule, masked)
+    guard = _guard(rule.guard, masked) if rule.guard else None
+    collapse = f"; {rule.guard.fired}: {carried_words(guard)}" if guard else ""
     total = max(len(row) for row in rows)
     words = f"{observed.value:.3g}, the largest of {len(counted)} sites that count of {total}"
-    outcome = rule.outcome if unspecific or collapse else "pass"
+    outcome = rule.outcome if unspecific or guard else "pass"
     state = rule.fired if unspecific else rule.clear
-    return finding(rule, case, outcome, observed, f"{words}: {state}{collapse}", _limits(rule), site=site, state=state)
+    facts = {"site": site, "state": state, "crossed": rule.fires if unspecific else "", "guard": guard}
+    return finding(rule, case, outcome, observed, f"{words}: {state}{collapse}", _limits(rule), **facts)
 
 
 def _limits(rule: Rule) -> str:
     return f"{limit(rule.conditions[0])} at every site" + (f", and no {rule.guard.fired}" if rule.guard else "")
 
 
-def _collapse(rule: Rule, masked: Measurements) -> str:
-    """The guard's word with its figures, where one end carries the mean; else nothing."""
-    if rule.guard is None:
-        return ""
-    share, site = take(rule.guard.quantity, rule.guard.take, masked)
-    if not compare(rule.guard, share).fires:
-        return ""
-    size = f"{share.value:.0%} of itself" if share.value is not None else "all of itself"
-    values = [reading.value for reading in masked.sites[rule.guard.quantity] if reading.value is not None]
-    mean = sum(values) / len(values)
-    what = f"the mean {rule.guard.quantity} over all sites that count, {mean:+.4f},"
-    return f"; {rule.guard.fired}: without site {site} {what} changes by {size}"
+def carried_words(guard: GuardReading) -> str:
+    """`without site 0 the mean gamma over all sites that count, +0.2000, changes by 80% of itself`."""
+    size = f"{guard.observed.value:.0%} of itself" if guard.observed.value is not None else "all of itself"
+    what = f"the mean {guard.quantity} over all sites that count, {guard.mean:+.4f},"
+    return f"without site {guard.site} {what} changes by {size}"
 
 
-def _masked(row: Sequence[Reading], counted: Sequence[int]) -> tuple[Reading, ...]:
-    return tuple(reading if site in counted else NOT_COUNTED for site, reading in enumerate(row))
+def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | None:
+    """What the guard saw; computed again for a finding of an older release, which told it in its sentence alone."""
+    limits = [one.threshold for one in finding.further if one.quantity == GAMMA]
+    if finding.guard or finding.limit or finding.quantity != RANK or not limits:
+        return finding.guard
+    counted, masked = _counted(finding.quantities, measurements)
+    return _guard(Condition(GAMMA, "end_share", "above", limits[-1], ""), masked) if counted else None
+
+
+def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
+    """The guard's figures where it fires: where one end carries the mean."""
+    share, site = take(guard.quantity, guard.take, masked)
+    if not compare(guard, share).fires:
+        return None
+    values = [reading.value for reading in masked.sites[guard.quantity] if reading.value is not None]
+    return GuardReading(guard.quantity, guard.fires, share, site, mean=sum(values) / len(values))
+
+
+def _counted(names: Sequence[str], measurements: Measurements) -> tuple[list[int], Measurements]:
+    """The sites at which all the quantities have a value, and the measurements with these sites of them alone."""
+    rows = [measurements.sites.get(name, ()) for name in names]
+    counted = [site for site, each in enumerate(zip(*rows, strict=False)) if all(one.value is not None for one in each)]
+    kept = (tuple(reading if site in counted else NOT_COUNTED for site, reading in enumerate(row)) for row in rows)
+    return counted, dataclasses.replace(measurements, sites=dict(zip(names, kept, strict=True)))
 
 
 def _absence(name: str, row: Sequence[Reading]) -> str:

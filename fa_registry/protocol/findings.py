@@ -25,6 +25,7 @@ def finding(
         "quantity": rule.quantity,
         "observed": observed,
         "required": f"{limits} ({rule.unit})",
+        "limit": limits,
         "sentence": f"{rule.code} {rule.title}: required {limits}, observed {words}",
         "run_id": case.record.run_id,
         "gating": rule.gating,

@@ -35,7 +35,8 @@ def judge_limit(rule: Rule, case: Case, group: SeedGroup) -> Finding:
             words = "; ".join([f"{words}: {state}", *doubts])
     elif reference and observed.value is not None:
         outcome = rule.without_reference
-    return finding(rule, case, outcome, observed, words, site=site, state=state)
+    crossed = rule.fires if decision.fires else ""
+    return finding(rule, case, outcome, observed, words, site=site, state=state, crossed=crossed, guard=decision.guard)
 
 
 def _at_most_warned(outcome: str, state: str, stated: bool) -> tuple[str, str]:
@@ -78,6 +79,7 @@ def judge_over_seeds(rule: Rule, case: Case, group: SeedGroup) -> Finding:
         quantity=MARGIN,
         limits=limits,
         state=state,
+        crossed=rule.fires if margins.interval and margins.interval[1] < rule.threshold else "",
         interval=margins.interval,
         seeds=len(margins.seeds),
         stated=margins.stated,

@@ -8,17 +8,21 @@ from dataclasses import dataclass
 from fa_registry.protocol.operators import OPERATORS, Comparison
 from fa_registry.protocol.rules import Condition, Rule
 from fa_registry.protocol.takes import take
-from fa_registry.records import Measurements, Reading
+from fa_registry.records import GuardReading, Measurements, Reading
 
 
 @dataclass(frozen=True)
 class Decision:
-    """outcome and state as a Finding has them; fires: whether the rule does, None where that cannot be said (reason: why)."""
+    """outcome, state and guard as a Finding has them; fires: whether the rule does, None where that cannot be said.
+
+    reason: why it cannot.
+    """
 
     outcome: str
     state: str
     fires: bool | None
     reason: str = ""
+    guard: GuardReading | None = None
 
 
 def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = None) -> Decision:
@@ -30,7 +34,8 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
     if guard.fires is None:  # what may be noise is neither cleared nor condemned
         return _unknown(readings[0], rule.guard, guard)
     if guard.fires:
-        return Decision("warn", rule.guard.fired, False)
+        seen = GuardReading(rule.guard.quantity, rule.guard.fires, readings[-1])
+        return Decision("warn", rule.guard.fired, False, guard=seen)
     if not first.fires:
         return Decision("pass", rule.clear, False)
     for condition, reading in zip(rule.also, readings[1:], strict=False):

@@ -22,6 +22,21 @@ class FurtherLimit:
 
 
 @dataclass(frozen=True)
+class GuardReading:
+    """What the guard of a rule saw where it fired.
+
+    quantity: which figure it watches; crossed: the side of its limit, an operator of the editions; observed: the figure. mean: of
+    the quantity over the sites that count, where `observed` is a share of it; null else.
+    """
+
+    quantity: str
+    crossed: str
+    observed: Reading
+    site: int | None = None
+    mean: float | None = None
+
+
+@dataclass(frozen=True)
 class Finding:
     """One rule's judgement of one run, the limit travelling with it.
 
@@ -31,7 +46,11 @@ class Finding:
     observed: with `interval` (low, high) where it is an estimate over seeds, then of all `seeds` runs of the group.
     confidence: the level of that interval; none without one, and in reports of older releases, where it was 0.95.
     look: the how-many-th set of the group's seeds an audit judged, from 1; the more looks, the higher the level.
-    further: the limits of the rule's further conditions.
+    further: the limits of the rule's further conditions, its guard's last.
+    crossed: where the rule fires, how: the operator of its leading condition (above, below, below_reference_plus); empty where
+    it does not, and in reports of older releases. guard: what the rule's guard saw, where it fired. limit: as `required`, without
+    the unit; empty where no edition set one, and in reports of older releases. An edition is free in its words: whoever asks
+    what a finding means asks these.
     detail: the traceback of an error, or who waived it, when and why.
     stated: it rests on a frozen accuracy that the author stated and nobody measured here, over seeds that of any of them; it is
     never a pass then, but STATED at best.
@@ -58,6 +77,14 @@ class Finding:
     confidence: float | None = None
     look: int = 1
     further: tuple[FurtherLimit, ...] = ()
+    crossed: str = ""
+    guard: GuardReading | None = None
+    limit: str = ""
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """Every figure that the rule looks at, the leading one first."""
+        return (self.quantity, *(further.quantity for further in self.further))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fa_registry.reporting.contexts import FormContext, NoteContext
 from fa_registry.reporting.diagnostics_tables import first_fires, gamma_table, scalar_table, site_tables
 from fa_registry.reporting.evidence import evidence
 from fa_registry.reporting.findings import finding_rows
-from fa_registry.reporting.identification import NOT_RECORDED, card, identification, words
+from fa_registry.reporting.identification import NOT_RECORDED, card, identification, is_exact, words
 from fa_registry.reporting.naming import group_label, spec_label
 from fa_registry.reporting.parts import Metric, Number, SeedValue
 from fa_registry.reporting.pitfalls import pitfalls
@@ -76,7 +76,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         first_fires=first_fires(group.runs),
         findings=findings,
         others=tuple(_judged_by(edition, runs, group) for edition, runs in others),
-        claims=claims(group.runs, excluded),
+        claims=claims(group.runs, excluded, exact=is_exact(method)),
         excluded=excluded,
         pitfalls=pitfalls(group, sources),
         reproduction=reproduction.table(report.reproduction, [run.record.run_id for run in group.runs]),
@@ -92,6 +92,7 @@ def note_context(
     """The short form of one run, judged alone. form, audit: addresses of these pages in MLflow. alone: without other seeds."""
     record = run.record
     row = seed_row(run, frozen)
+    told = claims([run], alone=alone, exact=is_exact(card(report, "methods", record.spec.method)))
     headline = tuple(
         Metric(name, label, over_seeds([row], lambda row, name=name: getattr(row, name))) for name, label in HEADLINE
     )
@@ -105,7 +106,7 @@ def note_context(
         verdict=run.verdict,
         headline=headline,
         findings=finding_rows([run], record.spec.method_label, record.setting),
-        claims=tuple(claim for claim in claims([run], alone=alone) if claim.kind != "note"),  # explained in the form
+        claims=tuple(claim for claim in told if claim.kind != "note"),  # explained in the form
         integrity=integrity_row(record),
         form=form,
         audit=audit,

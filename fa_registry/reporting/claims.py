@@ -5,30 +5,35 @@ A finding is known by what it is about (its quantity) and by its state: an editi
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 from fa_registry.protocol.evidence import CODE, METHOD, SEAL, speaks_for_nothing
 from fa_registry.protocol.verdict import stands
-from fa_registry.records import Exclusion, Finding, RunAudit
+from fa_registry.records import Exclusion, Finding, Reading, RunAudit
 from fa_registry.reporting.claims_depth import depth_claims, is_above_frozen
-from fa_registry.reporting.claims_gamma import gamma_claims
+from fa_registry.reporting.claims_gamma import THE_GRADIENT, gamma_claims
 from fa_registry.reporting.claims_reference import reference_claims
 from fa_registry.reporting.claims_sampling import sampled
 from fa_registry.reporting.claims_states import state_claims
-from fa_registry.reporting.claims_words import KEYS, by_author, claim, passes
+from fa_registry.reporting.claims_words import HEADLINE_GAMMA, KEYS, by_author, claim, passes
 from fa_registry.reporting.parts import Claim
+from fa_registry.reporting.readings import scalar
 
 NO_EVIDENCE = "Its figures are not those of what is sealed with the run: nothing may be said about it"
 # What the published protocol says of itself: it finds failures, it does not prove their absence.
 CAVEAT = "the rules look for known ways in which a comparison breaks, in this setting alone, and one they do not know is not found"
 
 
-def claims(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = (), alone: bool = True) -> tuple[Claim, ...]:
+def claims(
+    runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = (), alone: bool = True, exact: bool = False
+) -> tuple[Claim, ...]:
     """The claims that the runs of one method in one setting allow; none for a control. excluded: its runs that none judged.
 
-    alone: whether these are all of them that the report has, so that one run means one seed.
+    alone: whether these are all of them that the report has, so that one run means one seed. exact: whether the method's
+    credit is the gradient at every site by construction.
     """
-    judged = [run for run in runs if run.record.spec.control == "none"]
+    judged = [_without_gamma(run) if exact else run for run in runs if run.record.spec.control == "none"]
     if not judged:
         return ()
     standing = [run for run in judged if stands(run.record)]
@@ -67,6 +72,16 @@ def _claims(runs: Sequence[RunAudit], alone: bool) -> Iterator[Claim]:
     if alone and len(runs) == 1:
         text = "One seed: no interval exists, and no ranking against another method may be read from this form"
         yield Claim(KEYS["one seed"], f"{text}.", (runs[0].record.run_id,), "one seed")
+
+
+def _without_gamma(run: RunAudit) -> RunAudit:
+    """The run of an exact method as one without an alignment figure: its Γ is 1 whatever was learned, or what rounding left."""
+    measured = run.record.measurements
+    if scalar(run.record, HEADLINE_GAMMA).value is None:
+        return run
+    scalars = {**measured.scalars, HEADLINE_GAMMA: Reading(None, THE_GRADIENT)}
+    record = dataclasses.replace(run.record, measurements=dataclasses.replace(measured, scalars=scalars))
+    return dataclasses.replace(run, record=record)
 
 
 def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.claims_sampling import beside_limit
-from fa_registry.reporting.claims_words import by_author, claim, finding_with, with_state
+from fa_registry.reporting.claims_words import UNDERCUT, by_author, claim, finding_with, with_state
 from fa_registry.reporting.filters import between, compact, num, pp
 from fa_registry.reporting.parts import Claim
 from fa_registry.reporting.quantities import SUBJECTS
@@ -20,9 +20,9 @@ DEPTH = SUBJECTS["depth"]
 
 def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """What the comparison with the frozen control allows to say."""
-    undercut = with_state(runs, "UNDERCUT", quantities=DEPTH)
+    undercut = with_state(runs, UNDERCUT, quantities=DEPTH)
     if undercut:
-        finding = finding_with(undercut[0], "UNDERCUT", quantities=DEPTH)
+        finding = finding_with(undercut[0], UNDERCUT, quantities=DEPTH)
         seen = _interval(finding) + beside_limit(undercut, finding) + by_author(undercut, DEPTH)
         yield claim("undercut", _undercut(finding) + seen, runs, undercut)
     clears = [run for run in with_state(runs, "CLEARS", quantities=DEPTH) if _over_seeds(run) and _is_whole(run)]

@@ -6,12 +6,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fa_registry.records import RunAudit
-from fa_registry.reporting.claims_words import claim, finding_with, has_gamma, is_gradient, listed, passes, with_state
+from fa_registry.reporting.claims_words import (
+    HEADLINE_GAMMA,
+    NOT_SPECIFIC,
+    claim,
+    finding_with,
+    has_gamma,
+    is_gradient,
+    listed,
+    passes,
+    with_state,
+)
 from fa_registry.reporting.fresh_draws import reaching
 from fa_registry.reporting.parts import Claim
 from fa_registry.reporting.readings import scalar, site_row
 
-SPECIFIC, NOT_SPECIFIC = "SPECIFIC", "NOT SPECIFIC"
+SPECIFIC = "SPECIFIC"
 ALIGNED = "Γ may be read as alignment with the gradient, site by site"
 NOT_SHOWN = "that it comes from the training feedback is not shown"
 THE_GRADIENT = "the credit is the gradient itself at every site, and Γ = 1 there is no alignment"
@@ -69,7 +79,7 @@ def _grouped(runs: Iterable[RunAudit], reason: Callable) -> dict:
 
 
 def _absence(run: RunAudit) -> str:
-    return THE_GRADIENT if is_gradient(run) else scalar(run.record, "gamma_deep_mean").reason
+    return THE_GRADIENT if is_gradient(run) else scalar(run.record, HEADLINE_GAMMA).reason
 
 
 def _no_null(run: RunAudit) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fa_registry.records import Reading, RunAudit
-from fa_registry.reporting.claims_words import claim, extent, has_gamma, with_state
+from fa_registry.reporting.claims_words import AT_FLOOR, EXPLODED, NOISY, claim, extent, has_gamma, with_state
 from fa_registry.reporting.filters import at_least
 from fa_registry.reporting.parts import Claim
 from fa_registry.reporting.quantities import SUBJECTS
@@ -13,7 +13,7 @@ from fa_registry.reporting.readings import last_site, scalar, site_row
 
 LEAST_FIDELITY = 0.99  # protocol.md §1: below it the reference is numerical noise
 GROWN = 50.0  # ‖h_L‖/‖h_0‖: the first release of edition 2026-04 called a stream exploded from here on
-EXPLODED, AT_FLOOR, CONVERGED, NOISY = "EXPLODED", "AT FLOOR", "CONVERGED", "NOISY"
+CONVERGED = "CONVERGED"
 
 
 def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from fa_registry.protocol.credit import carried_words, guard_of
 from fa_registry.records import Finding, RunAudit
-from fa_registry.reporting.claims_words import claim, extent, has_gamma, listed, with_state
+from fa_registry.reporting.claims_words import (
+    AT_FLOOR,
+    EXPLODED,
+    GRADIENTS,
+    HIGH,
+    NOISY,
+    NOT_SPECIFIC,
+    UNDERCUT,
+    claim,
+    extent,
+    has_gamma,
+    listed,
+    seen,
+    with_state,
+)
 from fa_registry.reporting.filters import compact, num
 from fa_registry.reporting.parts import Claim
 from fa_registry.reporting.quantities import SUBJECTS, subject_of
 from fa_registry.reporting.readings import last_site, scalar, site_row
 
 SILENT = ("skipped", "waived", "not_applicable", "error")  # waivers and incompleteness are told by claims of their own
-EXPLODED = "EXPLODED"
-GRADIENTS = ("g_norm", "g_norm_mean_ce", "g_L")
 CLEAR = 10.0  # times its floor: nearer to it the next seed may lie below
 OF_GAMMA = ("reference", "stability")  # subjects whose claims say what Γ compares with
-COLLAPSE = "; aggregation collapse: "  # how rule D4 appends its guard's words
 ELSEWHERE = {  # subject → states that the other modules of claims speak of
     "scale": (EXPLODED,),
-    "reference": ("AT FLOOR", "CONVERGED", "NOISY"),
-    "depth": ("UNDERCUT", "UNDECIDED", "PROVISIONAL", "STATED"),
-    "gamma_null_p": ("SPECIFIC", "NOT SPECIFIC"),
+    "reference": (AT_FLOOR, "CONVERGED", NOISY),
+    "depth": (UNDERCUT, "UNDECIDED", "PROVISIONAL", "STATED"),
+    "gamma_null_p": ("SPECIFIC", NOT_SPECIFIC),
 }
 
 
@@ -34,7 +46,7 @@ def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
                 subject = subject_of(one.quantity)
                 # runs without a Γ, or with a reference near its floor, are told of in other words
                 apart = (subject in OF_GAMMA and _compares(run), subject == "reference" and _is_clear(run, one))
-                alike.setdefault((subject, one.state, one.outcome, one.rule, apart), []).append((run, one))
+                alike.setdefault((subject, seen(one), one.outcome, one.rule, apart), []).append((run, one))
     for (subject, state, *_), told in alike.items():
         say = WORDS.get((subject, state), _in_general)
         touched, findings = [run for run, _ in told], [one for _, one in told]
@@ -43,9 +55,9 @@ def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _told_elsewhere(finding: Finding) -> bool:
-    if finding.state == "CLEARS":
+    if seen(finding) == "CLEARS":
         return finding.interval is not None  # over seeds; one run's margin is told here
-    return finding.state in ELSEWHERE.get(subject_of(finding.quantity), ())
+    return seen(finding) in ELSEWHERE.get(subject_of(finding.quantity), ())
 
 
 def _compares(run: RunAudit) -> bool:
@@ -173,8 +185,9 @@ def _collapse_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     said: dict[str, list[RunAudit]] = {}
     for run in runs:
         for one in run.findings:
-            if one.outcome not in SILENT and (words := one.sentence.partition(COLLAPSE)[2]):
-                said.setdefault(words, []).append(run)
+            guard = None if one.outcome in SILENT else guard_of(one, run.record.measurements)
+            if guard and guard.mean is not None:
+                said.setdefault(carried_words(guard), []).append(run)
     for words, touched in said.items():
         yield claim("carried by one end", f"The mean Γ may not stand for the whole network: {words}", runs, touched)
 
@@ -183,6 +196,6 @@ WORDS: dict[tuple[str, str], Callable[[Sequence[RunAudit], Sequence[Finding]], t
     ("scale", "OK"): _keeps_scale,
     ("reference", "OK"): _has_reference,
     ("depth", "CLEARS"): _clears,
-    ("stability", "HIGH"): _high_stability,
+    ("stability", HIGH): _high_stability,
     ("stability", "OK"): _low_stability,
 }

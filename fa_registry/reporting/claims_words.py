@@ -8,8 +8,30 @@ from types import MappingProxyType
 from fa_registry.records import Finding, Reading, RunAudit
 from fa_registry.reporting.filters import KINDS
 from fa_registry.reporting.parts import Claim
+from fa_registry.reporting.quantities import SUBJECTS
 from fa_registry.reporting.readings import scalar, site_row
 
+EXPLODED, AT_FLOOR, NOISY, UNDERCUT, NOT_SPECIFIC, HIGH = (
+    "EXPLODED",
+    "AT FLOOR",
+    "NOISY",
+    "UNDERCUT",
+    "NOT SPECIFIC",
+    "HIGH",
+)
+GRADIENTS = ("g_norm", "g_norm_mean_ce", "g_L")
+# (which figure, which side of its limit) → the house's word for it: an edition is free to call it otherwise.
+CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        **{(quantity, "above"): EXPLODED for quantity in SUBJECTS["scale"]},
+        **{(quantity, "below"): AT_FLOOR for quantity in GRADIENTS},
+        **{(quantity, "below"): NOISY for quantity in ("fidelity", "fidelity_min")},
+        **{(quantity, "below_reference_plus"): UNDERCUT for quantity in SUBJECTS["depth"]},
+        **{(quantity, "above"): HIGH for quantity in SUBJECTS["stability"]},
+        ("gamma_null_p", "above"): NOT_SPECIFIC,
+    }
+)
+HEADLINE_GAMMA = "gamma_deep_mean"
 GRADIENT = 1 - 1e-6  # Γ from here on is that of the gradient itself: an angle below 0.1°
 
 
@@ -69,7 +91,7 @@ def claim(key: str, text: str, runs: Sequence[RunAudit], touched: Sequence[RunAu
 
 def has_gamma(run: RunAudit) -> bool:
     """Whether there is a Γ to read as alignment: the headline has a value, and the credit is not the gradient itself."""
-    return scalar(run.record, "gamma_deep_mean").value is not None and not is_gradient(run)
+    return scalar(run.record, HEADLINE_GAMMA).value is not None and not is_gradient(run)
 
 
 def is_gradient(run: RunAudit) -> bool:
@@ -89,15 +111,24 @@ def by_author(runs: Iterable[RunAudit], quantities: Sequence[str]) -> str:
     return "; the frozen accuracy is stated by the author, not measured here" if stated else ""
 
 
+def seen(finding: Finding) -> str:
+    """What a rule saw: in the house's word where it fires on a figure that has one, else in the edition's own.
+
+    In reports of older releases it is the edition's own word that is asked for.
+    """
+    guarded = CALLED.get((finding.guard.quantity, finding.guard.crossed)) if finding.guard else None
+    return guarded or CALLED.get((finding.quantity, finding.crossed)) or finding.state
+
+
 def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str] = ()) -> list[RunAudit]:
-    """The runs of which a finding has one of the states; quantities: only findings about these, if any are given."""
+    """The runs of which a finding saw one of the states; quantities: only findings about these, if any are given."""
     return [run for run in runs if finding_with(run, *states, quantities=quantities)]
 
 
 def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) -> Finding | None:
-    """The first finding of a run in one of the states."""
+    """The first finding of a run that saw one of the states."""
     return next(
-        (one for one in run.findings if one.state in states and (not quantities or one.quantity in quantities)), None
+        (one for one in run.findings if seen(one) in states and (not quantities or one.quantity in quantities)), None
     )
 
 

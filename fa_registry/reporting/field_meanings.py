@@ -73,6 +73,7 @@ MEANINGS = {
     "Finding.seeds": "how many runs it was observed over",
     "Finding.reference_run_id": "of the control it was compared with",
     "Finding.first_fire": "first epoch at which the rule fires; null where it never does or cannot be followed",
+    "GuardReading.site": "where it was observed, 0..L; null where it is no figure of one site",
     "Exclusion.run_id": RUN_ID,
     "OtherRun.run_id": RUN_ID,
     "OtherRun.spec": "its specification: of a judged group but for the seed",

@@ -46,6 +46,7 @@ def _row(several: Sequence[tuple[int, Finding]], method: str, setting: str) -> F
         method=method,
         setting=setting,
         said=tuple(_said(one) for one in same.values()),
+        limit=first.limit or first.required,
     )
 
 

@@ -70,6 +70,11 @@ def card(report: AuditReport, family: str, name: str) -> Mapping[str, Any]:
     return report.cards.get(f"{family}/{name}", {})
 
 
+def is_exact(method: Mapping[str, Any]) -> bool:
+    """Whether the credit is the gradient at every site by construction, by the card of the method."""
+    return method.get("exact_sites") == "all"
+
+
 def one(term: str, text: str) -> Entry:
     return Entry(term, (EntryValue(text),))
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fa_registry.records import Reading
 from fa_registry.reporting.filters import cos, num, pct
 from fa_registry.reporting.fresh_draws import reaching
+from fa_registry.reporting.identification import is_exact
 from fa_registry.reporting.pitfalls_words import (
     AVOIDED,
     NOT_APPLICABLE,
@@ -31,7 +32,7 @@ AGGREGATES = tuple(
 
 def own_feedback(asked: Asked) -> Said:
     """4: Γ is of the training feedback, which fresh draws do not give."""
-    if _exact(asked):
+    if is_exact(asked.card):
         return NOT_APPLICABLE, EXACT
     ranks = list(known_sites(asked.row("gamma_null_p")))
     if not ranks:
@@ -46,7 +47,7 @@ def own_feedback(asked: Asked) -> Said:
 
 def every_aggregation(asked: Asked) -> Said:
     """5: Γ is not one number by one aggregation."""
-    if _exact(asked):
+    if is_exact(asked.card):
         return NOT_APPLICABLE, EXACT
     values = [reading.value for reading in map(asked.scalar, AGGREGATES)]
     known = [value for value in values if value is not None]
@@ -63,7 +64,7 @@ def every_aggregation(asked: Asked) -> Said:
 
 def no_single_site(asked: Asked) -> Said:
     """6: no one site carries the headline Γ, the mean over sites 1..L; with site 0 it is another mean, and told beside it."""
-    if _exact(asked):
+    if is_exact(asked.card):
         return NOT_APPLICABLE, EXACT
     everywhere = [(site, value) for site, value in _gammas(asked) if not _exact_at(asked, site)]
     counted = [(site, value) for site, value in everywhere if site > 0]
@@ -111,10 +112,6 @@ def saved_feedback(asked: Asked) -> Said:
 def _gammas(asked: Asked) -> list[tuple[int, float]]:
     row: tuple[Reading, ...] = asked.row("gamma")
     return [(site, value) for site, (value,) in known_sites(row)]
-
-
-def _exact(asked: Asked) -> bool:
-    return asked.card.get("exact_sites") == "all"
 
 
 def _exact_at(asked: Asked, site: int) -> bool:

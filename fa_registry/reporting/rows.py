@@ -118,7 +118,10 @@ class Said:
 
 @dataclass(frozen=True)
 class FindingRow:
-    """One rule's judgement of one method in one setting, with what it says of each seed that it judges alike."""
+    """One rule's judgement of one method in one setting, with what it says of each seed that it judges alike.
+
+    limit: what is required, without the unit where the report knows it apart.
+    """
 
     rule: str
     title: str
@@ -129,11 +132,7 @@ class FindingRow:
     method: str
     setting: str
     said: tuple[Said, ...]
-
-    @property
-    def limit(self) -> str:
-        """What is required, without the words in parentheses that say of what."""
-        return self.required.partition(" (")[0]
+    limit: str
 
     @property
     def seeds(self) -> tuple[int, ...]:

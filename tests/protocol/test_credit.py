@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fa_registry.protocol.credit import carried_words
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading
@@ -27,6 +28,7 @@ def test_specific_credit_gives_its_largest_p():
 def test_one_site_like_its_null_is_enough_to_be_unspecific():
     finding = d4(gamma_null_p=(BEST_P, BEST_P, 0.3))
     assert (finding.outcome, finding.state, finding.site) == ("warn", "NOT SPECIFIC", 2)
+    assert finding.crossed == "above" and finding.guard is None
 
 
 def test_exact_sites_do_not_count():
@@ -45,6 +47,11 @@ def test_aggregation_collapse_is_named_with_its_end(gamma, site):
     finding = d4(gamma=gamma, gamma_null_p=(BEST_P,) * 4)
     assert (finding.outcome, finding.state) == ("warn", "SPECIFIC")
     assert f"aggregation collapse: without site {site} the mean gamma" in finding.sentence
+    guard = finding.guard
+    assert (guard.quantity, guard.crossed, guard.site, finding.crossed) == ("gamma", "above", site, "")
+    assert guard.mean == pytest.approx(sum(gamma) / len(gamma)) and guard.observed.value > 0.5
+    assert carried_words(guard) in finding.sentence
+    assert finding.quantities == ("gamma_null_p", "gamma")
 
 
 def test_an_even_distribution_collapses_nowhere():

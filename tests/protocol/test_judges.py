@@ -31,6 +31,39 @@ def test_a_finding_names_site_run_reference_and_both_numbers():
     assert d3.sentence.endswith("observed 0.4000 against 0.5000 of the frozen control (-10.00 pp)")
 
 
+@pytest.mark.parametrize(
+    ("figures", "rule", "crossed", "guard"),
+    [
+        ({"growth": 60.0}, 0, "above", None),
+        ({"growth": 40.0}, 0, "", None),
+        ({"g_norm": 1e-6, "gain": 1e-4}, 1, "below", None),
+        ({"g_norm": 1e-6, "gain": 0.29}, 1, "", None),  # the further condition does not hold: it does not fire
+        ({"g_norm": 1e-6, "gain": 1e-4, "fidelity": 0.5}, 1, "", ("fidelity", "below", Reading(0.5))),
+        ({"stability": 0.6}, 4, "above", None),
+    ],
+)
+def test_a_finding_says_which_limit_was_crossed_and_what_its_guard_saw(figures, rule, crossed, guard):
+    finding = judge(record(measured=measurements(**figures)), None, OURS).findings[rule]
+    seen = finding.guard and (finding.guard.quantity, finding.guard.crossed, finding.guard.observed)
+    assert (finding.crossed, seen) == (crossed, guard)
+    assert finding.required == f"{finding.limit} ({OURS.rules[rule].unit})"
+    assert finding.quantities == tuple(condition.quantity for condition in OURS.rules[rule].conditions)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "state", "crossed"),
+    [
+        ({1: 0.70, 2: 0.71, 3: 0.70}, "UNDERCUT", "below_reference_plus"),
+        ({1: 0.70, 2: 0.95, 3: 0.80}, "UNDECIDED", ""),
+        ({1: 0.90, 2: 0.91, 3: 0.90}, "CLEARS", ""),
+        ({1: 0.70}, "PROVISIONAL", ""),
+    ],
+)
+def test_a_margin_over_seeds_crosses_its_limit_only_where_the_rule_fires(accuracies, state, crossed):
+    finding = depth(accuracies, {seed: 0.80 for seed in accuracies})
+    assert (finding.state, finding.crossed) == (state, crossed)
+
+
 def test_a_compound_finding_gives_every_figure():
     figures = dict(g_norm=1e-6, gain=0.29, fidelity=0.999999)
     d2 = judge(record(measured=measurements(**figures)), None, OURS).findings[1]

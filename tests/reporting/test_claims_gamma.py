@@ -6,10 +6,15 @@ import dataclasses
 
 import pytest
 
+from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Verdict
+from fa_registry.reporting.build_form import form_context, note_context
+from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_gamma import gamma_claims
 from fa_registry.reporting.fresh_draws import reaching
+from fa_registry.reporting.sources import Sources
 from tests.reporting.asking import changed, run_of
+from tests.reporting.page import written
 from tests.reporting.scenes import a_finding
 
 
@@ -76,3 +81,56 @@ def test_a_run_that_diverged_is_specific_of_nothing(rich):
 )
 def test_a_rank_tells_how_many_draws_reach_it(ranks, draws, words):
     assert reaching(ranks, draws, 0.05).startswith(words)
+
+
+ABOUT_ALIGNMENT = {"aligned by feedback", "aligned in part", "aligned, null unknown", "specific"}
+# As measured in float64; as rounding of a half-precision run leaves it; with a site whose gradient is zero.
+GAMMAS_OF_BP = ([1.0] * 5, [1.0, 0.999, 0.998, 1.0, 1.0], [1.0, None, 1.0, 1.0, 1.0])
+
+
+def of_bp(report, row, **spec):
+    """The report with every run of bp passing and Γ of these values at its sites."""
+    runs = tuple(
+        dataclasses.replace(
+            changed(run, sites={"gamma": row}, scalars={"gamma_deep_mean": 0.9995}, spec=spec),
+            verdict=Verdict("pass", "PASS"),
+        )
+        if (run.record.spec.method, run.record.spec.control) == ("bp", "none")
+        else run
+        for run in report.runs
+    )
+    return dataclasses.replace(report, runs=runs)
+
+
+@pytest.mark.parametrize("row", GAMMAS_OF_BP, ids=["exact", "rounded", "a site without a gradient"])
+@pytest.mark.parametrize("spec", [{}, {"penalty": 0.01}, {"precision": "bf16"}], ids=["bp", "penalised", "bf16"])
+def test_a_method_whose_credit_is_the_gradient_is_never_said_to_be_aligned(rich, row, spec):
+    """Γ = 1 by construction is no evidence of alignment, whatever rounding leaves of it."""
+    report = of_bp(rich, row, **spec)
+    sources = Sources.of(report)
+    (form,) = [form_context(group, link, sources, {}) for group, link in sources.forms if group.method[:2] == "bp"]
+    notes = [note_context(run, report, sources.frozen) for run in report.runs if run.record.spec.method == "bp"]
+    for told in (form.claims, *(note.claims for note in notes)):
+        assert not {claim.key for claim in told} & ABOUT_ALIGNMENT
+        assert not any("compares with" in claim.text for claim in told)
+    (reason,) = [claim.text for claim in form.claims if claim.key == "no gamma"]
+    assert "the credit is the gradient itself at every site, and Γ = 1 there is no alignment" in reason
+
+
+def test_no_page_of_bp_says_that_its_gamma_may_be_read_as_alignment(rich, tmp_path):
+    pages = written(of_bp(rich, GAMMAS_OF_BP[1]), tmp_path)
+    forms = [text for name, text in pages.items() if name.startswith("forms/bp-")]
+    assert len(forms) >= 2 and not any("may be read as alignment" in text for text in forms)
+
+
+def test_a_control_and_a_ladder_claim_nothing(rich):
+    for control in ("frozen", "ladder_2"):
+        report = of_bp(rich, GAMMAS_OF_BP[1], control=control)
+        for group in groups(report):
+            assert not group.control or claims(group.runs) == ()
+
+
+def test_what_every_site_shows_to_be_the_gradient_is_no_alignment_without_a_card_either(said):
+    ((kind, text),) = said(sites={"gamma": 1.0})
+    assert kind == "open" and "Γ = 1 there is no alignment" in text
+    assert said(sites={"gamma": [1.0, 1.0, 1.0, 1.0, 0.99]})[0][0] == "may"

@@ -6,12 +6,15 @@ import dataclasses
 
 import pytest
 
+from fa_registry.protocol.engine import judge, judge_all
+from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.judges import PROVISIONAL, UNDECIDED
-from fa_registry.protocol.rules import Rule, load_edition, shipped
-from fa_registry.records import Reading
+from fa_registry.protocol.rules import Edition, Rule, load_edition, shipped
+from fa_registry.records import AuditReport, GuardReading, Reading
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_states import state_claims
 from tests.reporting.asking import changed, run_of
+from tests.reporting.runs import full, make_record
 from tests.reporting.scenes import a_finding
 
 
@@ -81,14 +84,69 @@ def test_what_other_claims_tell_is_not_told_twice(rich, outcome):
 
 
 def test_a_collapse_of_the_aggregation_is_walked_back_beside_a_specific_gamma(rich):
-    sentence = (
-        "D4: required, observed 0.048: SPECIFIC; aggregation collapse: without site 0 the mean gamma changes by 80%"
-    )
-    finding = a_finding("D4", "warn", quantity="gamma_null_p", state="SPECIFIC", gating=False, sentence=sentence)
+    guard = GuardReading("gamma", "above", Reading(0.8), 0, mean=0.2)
+    finding = a_finding("D4", "warn", quantity="gamma_null_p", state="SPECIFIC", gating=False, guard=guard)
     said = {claim.kind: claim.text for claim in claims([dataclasses.replace(rich.runs[4], findings=(finding,))])}
-    assert "The mean Γ may not stand for the whole network: without site 0 the mean gamma changes by 80%" in said["not"]
-    quiet = dataclasses.replace(finding, sentence="D4: required, observed 0.048: SPECIFIC")
+    assert (
+        "The mean Γ may not stand for the whole network: without site 0 the mean gamma over all sites that count, +0.2000, "
+        "changes by 80% of itself"
+    ) in said["not"]
+    quiet = dataclasses.replace(finding, guard=None)
     assert not list(state_claims([dataclasses.replace(rich.runs[4], findings=(quiet,))]))
+
+
+def in_other_words(edition: Edition) -> Edition:
+    """The edition with every title and every word that it has for a rule that fires changed; not a number in it."""
+    rules = [
+        dataclasses.replace(
+            rule,
+            title=f"my {rule.title}",
+            fired=f"{rule.code} speaks",
+            guard=rule.guard and dataclasses.replace(rule.guard, fired=f"{rule.code} guards"),
+        )
+        for rule in edition.rules
+    ]
+    return dataclasses.replace(edition, rules=tuple(rules))
+
+
+def walked_back(records, edition):
+    """{(key, runs)} of everything that must be walked back, form by form."""
+    report = AuditReport("", "", edition.reference, judge_all(records, edition))
+    return {(one.key, one.run_ids) for group in groups(report) for one in claims(group.runs) if one.kind == "not"}
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_copied_edition_with_other_words_walks_back_what_the_edition_does(name):
+    """Else whoever renames a word of a copy publishes what the edition takes back."""
+    edition = load_edition(name)
+    frozen = make_record("bp", 42, 0.80, 1.02, 0.4, 0.0, control="frozen")
+    whole = {"gain": [0.3] * 5}
+    records = [
+        full(frozen, **whole),
+        full(make_record("fa", 42, 0.70, 5e8, 1e-5, 0.25), gain=[1e-5] * 5),
+        full(make_record("drtp", 42, 0.84, 3.0, 1e-6, 0.1), fidelity=[0.4] * 5, **whole),
+        full(make_record("dfa", 42, 0.95, 3.0, 0.1, 0.2), {"stability_mid": 0.6}, gamma_null_p=[0.5] * 5, **whole),
+        full(make_record("ep", 42, 0.95, 3.0, 0.1, 0.2), gamma=[0.9, 0.01, 0.01, 0.01, 0.01], **whole),
+    ]
+    expected = walked_back(records, edition)
+    assert walked_back(records, in_other_words(edition)) == expected
+    of_2026_11 = {"at floor", "noisy", "stability high", "not specific", "carried by one end"}
+    assert name != "2026-11" or of_2026_11 <= {key for key, _ in expected}
+
+
+def test_a_report_of_an_older_release_that_kept_the_guard_in_its_sentence_is_walked_back_too():
+    """It holds the figures and the limit: what the guard saw is computed again."""
+    edition = load_edition("2026-11")
+    record = full(make_record("ep", 42, 0.95, 3.0, 0.1, 0.2), gamma=[0.9, 0.01, 0.01, 0.01, 0.01], gain=[0.3] * 5)
+    run = judge(record, None, edition)
+    older = tuple(dataclasses.replace(one, guard=None, limit="", crossed="") for one in run.findings)
+    collapse = [one.text for one in claims([run]) if one.key == "carried by one end"]
+    assert collapse == [
+        one.text for one in claims([dataclasses.replace(run, findings=older)]) if one.key == "carried by one end"
+    ]
+    assert len(collapse) == 1
+    even = changed(dataclasses.replace(run, findings=older), sites={"gamma": 0.2})
+    assert not [one for one in claims([even]) if one.key == "carried by one end"]
 
 
 def test_figures_are_looked_up(rich):

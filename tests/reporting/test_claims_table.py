@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 
 from fa_registry.protocol.evidence import CODE, METHOD, SEAL
-from fa_registry.records import Exclusion, Finding, FurtherLimit, Integrity, Reading, RunAudit, Verdict
+from fa_registry.records import Exclusion, Finding, FurtherLimit, GuardReading, Integrity, Reading, RunAudit, Verdict
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import (
     claims_depth,
@@ -337,9 +337,8 @@ def rows_of_gamma() -> Iterator[Row]:
     yield row("not specific", at_one, old, part)
     uncounted = a_run(CLEARS, null("NOT SPECIFIC", "warn"), **PART, conventions={"gamma_null_draws": None})
     yield row("not specific", "there fresh draws reach it; not told apart at 0.05", uncounted, part)
-    words = "; aggregation collapse: without site 0 the mean changes by 80%"
-    collapsed = null("SPECIFIC", "warn", sentence=f"D4: observed{words}")
-    told = "The mean Γ may not stand for the whole network: without site 0 the mean changes by 80%"
+    collapsed = null("SPECIFIC", "warn", guard=GuardReading("gamma", "above", Reading(0.8), 0, mean=0.2))
+    told = "The mean Γ may not stand for the whole network: without site 0 the mean gamma over all sites that count, +0.2000"
     yield row("carried by one end", told, a_run(collapsed), a_run(null("SPECIFIC", "pass")))
 
 
@@ -562,7 +561,7 @@ def pieces(module: ModuleType) -> Iterator[tuple[str, int]]:
             yield node.value, node.lineno
 
 
-NAMES = {*KEYS, "NOT SPECIFIC", "AT FLOOR", "; aggregation collapse: "}  # of claims, and of states: compared, not said
+NAMES = {*KEYS, "NOT SPECIFIC", "AT FLOOR"}  # of claims, and of states: compared, not said
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])

@@ -73,3 +73,11 @@ def test_by_severity_and_what_decides_before_what_is_only_reported(rows):
     ]
     ordered = most_severe_first(rows(findings, []))
     assert [row.rule for row in ordered] == [f"{outcome}-{gating}" for outcome in SEVERITY for gating in (True, False)]
+
+
+def test_the_limit_stands_without_its_unit_where_the_report_knows_it_apart(rows):
+    """Read out of the words it would end at the first bracket, wherever that stands."""
+    known = a_finding("Z", required="at most 50 (of 100) (ratio)", limit="at most 50 (of 100)")
+    older = dataclasses.replace(known, limit="")
+    assert [row.limit for row in rows([known], [])] == ["at most 50 (of 100)"]
+    assert [row.limit for row in rows([older], [])] == ["at most 50 (of 100) (ratio)"]
