@@ -11,6 +11,11 @@ from typing import Any, overload
 NOT_FINITE = "not finite"  # a reason that starts so says: it was computed, and came out as inf or nan
 
 
+def tells_not_finite(reason: str) -> bool:
+    """Whether this reason stands for inf or nan. JSON and the stored tables have neither: the mark is how they hold them."""
+    return reason.startswith(NOT_FINITE)
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """One measured number, or None with the reason why there is none. In JSON: the number, or {"na": reason}."""
@@ -32,7 +37,8 @@ class Reading:
 
     @property
     def not_finite(self) -> bool:
-        return self.reason.startswith(NOT_FINITE)
+        """Whether it was computed, and came out as inf or nan."""
+        return tells_not_finite(self.reason)
 
     def __json__(self) -> Any:
         return self.value if self.value is not None else {"na": self.reason}

@@ -117,8 +117,7 @@ def entries_of(bibtex: str) -> Iterator[tuple[str, str]]:
 
 def _judging(findings: Iterable[Finding], cards: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """The cards of the diagnostics whose quantities the rules looked at, in the order of the report."""
-    # a rule's further conditions stand in what it requires: `gain at least 0.01`
-    looked_at = {word for finding in findings for word in (finding.quantity, *re.findall(r"\w+", finding.required))}
+    looked_at = {quantity for finding in findings for quantity in finding.quantities}
     for key, card in cards.items():
         if key.startswith("diagnostics/") and looked_at & set(map(str, card.get("quantities", ()))):
             yield key

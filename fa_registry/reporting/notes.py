@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
 
 from fa_registry.records import AuditReport, Exclusion, RunAudit
@@ -73,11 +72,8 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
 
 
 def not_judged(one: Exclusion) -> str:
-    """What stands in the place of a verdict: `NOT JUDGED (integrity failure)`."""
-    if one.kind in KINDS:
-        return f"NOT JUDGED ({KINDS[one.kind]})"
-    kind = re.split(r":| at epoch ", one.reason, maxsplit=1)[0].strip()  # of a report of an older release
-    return f"NOT JUDGED ({kind})"
+    """What stands in the place of a verdict: `NOT JUDGED (integrity failure)`; a report of an older release holds no kind."""
+    return f"NOT JUDGED ({KINDS[one.kind]})" if one.kind in KINDS else "NOT JUDGED"
 
 
 def excluded_note_context(one: Exclusion, report: AuditReport, audit: str = "") -> ExcludedNoteContext:

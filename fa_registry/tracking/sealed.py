@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from fa_registry.errors import UnknownName
-from fa_registry.records import NOT_FINITE, Check, Measurements, RunSpec
+from fa_registry.records import Check, Measurements, RunSpec
+from fa_registry.records.readings import tells_not_finite
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.series import Row, points
@@ -56,7 +57,7 @@ class Sealed:
         """How the run ended, from what was measured alone: nobody's word is asked."""
         if self.epochs < 0:
             return "failed"
-        if any(row[0] == self.epochs and row[1] in WATCHED and row[4].startswith(NOT_FINITE) for row in self.rows):
+        if any(row[0] == self.epochs and row[1] in WATCHED and tells_not_finite(row[4]) for row in self.rows):
             return "diverged"
         return "complete" if self.epochs == self.spec.epochs else schema.STOPPED_EARLY
 

@@ -81,9 +81,10 @@ def test_controls_have_no_form(notes, report):
 
 def test_a_run_that_was_not_judged_says_so_first_with_the_reason(notes, report, hostile):
     running, broken = report.excluded
-    note = notes.of_excluded(broken, AUDIT)
-    assert note.startswith(f"**NOT JUDGED (half-written)** · [The whole audit]({AUDIT})")
+    note = notes.of_excluded(dataclasses.replace(broken, kind="broken"), AUDIT)
+    assert note.startswith(f"**NOT JUDGED (broken)** · [The whole audit]({AUDIT})")
     assert "half-written: the run broke" in note and broken.run_id in note
-    early = dataclasses.replace(broken, reason="ended early at epoch 3 because D1 fired (--stop-on)")
-    assert not_judged(early) == "NOT JUDGED (ended early)"
+    named = dataclasses.replace(broken, reason="integrity failure: at epoch 3", kind="ended early")
+    assert not_judged(named) == "NOT JUDGED (ended early)"  # by its kind, whatever the reason begins with
+    assert not_judged(dataclasses.replace(named, kind="")) == "NOT JUDGED"
     assert "](" not in notes.of_excluded(dataclasses.replace(running, reason=hostile)) and hostile not in note
