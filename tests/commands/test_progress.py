@@ -7,8 +7,8 @@ from fa_registry.commands.training import TrainingResult
 from fa_registry.studies.executors.local import JobEvent
 
 
-def lines(capsys, events):
-    with Progress("title", ["one", "two [b]"], training_words) as progress:
+def lines(capsys, events, words=training_words):
+    with Progress("title", ["one", "two [b]"], words) as progress:
         for event in events:
             progress.show(event)
     return [line.split(" s  ")[-1] for line in capsys.readouterr().err.splitlines()][1:]
