@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,8 +10,7 @@ from fa_registry.analyses.base import Cell, Column
 from fa_registry.protocol.grouping import Group, groups, seeds_key
 from fa_registry.protocol.takes import take
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
-from fa_registry.statistics import summary
-from fa_registry.statistics.samples import LARGEST
+from fa_registry.reporting.quantities import LARGEST_DECADES, is_scale, over_seeds, quantity_of, seed_values
 
 Pick = Callable[[RunRecord], Reading]
 
@@ -20,7 +18,6 @@ METHOD = Column("method", "method, with its options")
 SETTING = Column("setting", "what it is compared within")
 SEED = Column("seed", "seed of the run", kind="count")
 RUNS = Column("runs", "runs of the method", "runs", "count")
-LARGEST_DECADES = 308.0  # where doubles end
 
 
 @dataclass(frozen=True)
@@ -50,9 +47,9 @@ class Method:
 
 
 def trained(report: AuditReport) -> tuple[Method, ...]:
-    """Every method that is no control, setting by setting."""
+    """Every method that is no control, setting by setting. Settings of one name, as of older releases, leave equal labels."""
     found = [group for group in groups(report) if not group.control]
-    plain = [(_with_options(group), group.setting) for group in found]
+    plain = [(group.runs[0].record.spec.label, group.setting) for group in found]
     counts = Counter(plain)
     return tuple(
         Method(label if counts[label, setting] == 1 else f"{label} [{_digits(group)}]", group)
@@ -78,34 +75,26 @@ def mid_site(name: str) -> Pick:
     return pick
 
 
-def by_seed(runs: Iterable[RunAudit], pick: Pick) -> dict[int, float]:
-    """seed → value, where there is one; runs of one seed count as one, by their mean."""
-    values: dict[int, list[float]] = {}
-    for run in runs:
-        reading = pick(run.record)
-        if reading.value is not None:
-            values.setdefault(run.record.spec.seed, []).append(reading.value)
-    return {seed: math.fsum(several) / len(several) for seed, several in values.items()}
+def by_seed(runs: Iterable[RunAudit], quantity: str, pick: Pick) -> dict[int, float]:
+    """seed → value, where there is one; runs of one seed count as one, by the quantity's mean."""
+    readings = ((run.record.spec.seed, pick(run.record)) for run in runs)
+    return seed_values(readings, quantity_of(quantity).mean)
 
 
-def over_seeds(runs: Sequence[RunAudit], pick: Pick, scale: bool = False) -> Cell:
-    """Mean over the seeds that have a value, with its 95 % t interval; one that is not finite leaves no mean.
-
-    scale: a norm or a ratio, which spans decades: the geometric mean, and the interval of the logarithms.
-    """
+def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None) -> Cell:
+    """A quantity over seeds with its 95 % t interval, by quantities.over_seeds. pick: where it is read, else the scalar."""
+    pick = pick or scalar(quantity)
     readings = [(run, pick(run.record)) for run in runs]
-    broken = [(run, reading) for run, reading in readings if reading.not_finite]
+    found = over_seeds(((run.record.spec.seed, reading) for run, reading in readings), quantity)
+    broken = [run for run, reading in readings if reading.not_finite]
     known = [run for run, reading in readings if reading.value is not None]
-    if broken or not known:
-        missing = broken or readings
-        return Cell(missing[0][1], run_ids=tuple(run.record.run_id for run, _ in missing))
-    ids = tuple(run.record.run_id for run in known)
-    values = tuple(by_seed(known, pick).values())
-    if max(map(abs, values)) > LARGEST and not scale or scale and min(values) <= 0:
-        return Cell(Reading(None, f"no mean of {min(values):.3g} to {max(values):.3g}"), run_ids=ids)
-    found = summary(map(math.log10, values)) if scale else summary(values)
-    interval = None if found.low is None else (found.low, found.high)
-    return estimate(found.mean, interval, found.n, ids, scale)
+    ids = tuple(run.record.run_id for run in broken or known or runs)
+    return Cell(found.mean, run_ids=ids, interval=found.interval, n=found.n)
+
+
+def in_words(quantity: str, words: str) -> str:
+    """The words of a column, with its mean where that is the geometric one."""
+    return f"{words}, geometric mean over seeds" if is_scale(quantity) else words
 
 
 def estimate(
@@ -119,12 +108,6 @@ def estimate(
         interval = tuple(10.0**end for end in interval) if bounded else None
         mean = 10.0**mean
     return Cell(Reading.of(mean), run_ids=run_ids, interval=interval, n=n)
-
-
-def _with_options(group: Group) -> str:
-    options = group.runs[0].record.spec.method_options
-    pairs = ", ".join(f"{name}={value}" for name, value in sorted(options.items()))
-    return f"{group.method} ({pairs})" if pairs else group.method
 
 
 def _digits(group: Group) -> str:

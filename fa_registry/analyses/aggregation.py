@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fa_registry.analyses._methods import METHOD, RUNS, SEED, SETTING, Method, over_seeds, scalar, trained
+from fa_registry.analyses._methods import METHOD, RUNS, SEED, SETTING, Method, mean_cell, trained
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
@@ -60,7 +60,7 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
 
 
 def _aggregates(runs: tuple[RunAudit, ...]) -> dict[str, Cell]:
-    cells = {name: over_seeds(runs, scalar(f"gamma_{name}")) for name in NAMES}
+    cells = {name: mean_cell(runs, f"gamma_{name}") for name in NAMES}
     return {**cells, "spread": _spread(cells), "ratio": _ratio(cells)}
 
 
@@ -106,7 +106,7 @@ def _sites(method: Method, exact: str) -> list[dict[str, Cell]]:
                 METHOD.name: method.cells[METHOD.name],
                 SETTING.name: method.cells[SETTING.name],
                 "site": Cell(Reading(float(site))),
-                "gamma": over_seeds(method.runs, lambda record, site=site: _gamma(record, site)),
+                "gamma": mean_cell(method.runs, "gamma", lambda record, site=site: _gamma(record, site)),
                 "counts": Cell(text=counts),
             }
         )

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, Pick, last_site, over_seeds, scalar, trained
+from fa_registry.analyses._methods import (
+    METHOD,
+    RUNS,
+    SETTING,
+    Method,
+    Pick,
+    in_words,
+    last_site,
+    mean_cell,
+    scalar,
+    trained,
+)
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.rules import Edition
@@ -21,8 +32,8 @@ COLUMNS = (
     Column("accuracy", "test accuracy", "fraction", "pct"),
     Column("frozen", "accuracy of the frozen controls of the same seeds", "fraction", "pct"),
     Column("margin", "accuracy above the frozen control of the same seed", "percentage points", "pp"),
-    Column("growth_max", "largest growth of a block, geometric mean over seeds", "ratio", "num"),
-    Column("g_L", "‖g_L‖, geometric mean over seeds", "of the mean cross entropy over the eval batch", "sci"),
+    Column("growth_max", in_words("growth_max", "largest growth of a block"), "ratio", "num"),
+    Column("g_L", in_words("g_norm_mean_ce_L", "‖g_L‖"), "of the mean cross entropy over the eval batch", "sci"),
     Column("gamma", "Γ, mean over sites 1..L and samples", "cosine", "cos"),
     VERDICT,
 )
@@ -73,18 +84,18 @@ def _row(method: Method, beside: Mapping[str, RunRecord]) -> dict[str, Cell]:
                 return one
         return Reading.of(margin_pp(ours.value, theirs.value))
 
-    picks: dict[str, tuple[Pick, bool]] = {
-        "accuracy": (accuracy, False),
-        "frozen": (control, False),
-        "margin": (margin, False),
-        "growth_max": (scalar("growth_max"), True),
-        "g_L": (last_site("g_norm_mean_ce"), True),
-        "gamma": (scalar("gamma_deep_mean"), False),
+    picks: dict[str, tuple[str, Pick]] = {
+        "accuracy": ("accuracy", accuracy),
+        "frozen": ("frozen_accuracy", control),
+        "margin": ("margin_pp", margin),
+        "growth_max": ("growth_max", scalar("growth_max")),
+        "g_L": ("g_norm_mean_ce_L", last_site("g_norm_mean_ce")),
+        "gamma": ("gamma_deep_mean", scalar("gamma_deep_mean")),
     }
     return {
         **method.cells,
         ARCHITECTURE.name: Cell(text=_network(method)),
-        **{name: over_seeds(method.runs, pick, scale) for name, (pick, scale) in picks.items()},
+        **{column: mean_cell(method.runs, name, pick) for column, (name, pick) in picks.items()},
         VERDICT.name: Cell(text=method.group.verdict.label),
     }
 

@@ -10,7 +10,7 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
-from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, by_seed, estimate, over_seeds, scalar, trained
+from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, by_seed, estimate, mean_cell, scalar, trained
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
 from fa_registry.protocol.grouping import groups, seeds_key
 from fa_registry.protocol.rules import Edition
@@ -102,7 +102,7 @@ def _row(method: Method, count: int, rungs: Mapping[int, tuple[str, Runs]]) -> d
         "trained": Cell(Reading(float(count))),
         "blocks": Cell(Reading(float(_blocks(method)))),
         RUNS.name: Cell(Reading(float(len(runs))), run_ids=tuple(run.record.run_id for run in runs)),
-        ACCURACY.name: over_seeds(runs, scalar("accuracy")),
+        ACCURACY.name: mean_cell(runs, "accuracy"),
         "gain": _gain(runs, rungs[0][1] if 0 in rungs else ()),
         "of": Cell(text=name),
     }
@@ -112,7 +112,7 @@ def _gain(runs: Runs, foot: Runs) -> Cell:
     """Mean of the pairs' differences with its 95 % t interval; N/A without a common seed, 0 of the foot itself."""
     if runs is foot:
         return Cell(Reading(0.0), run_ids=tuple(run.record.run_id for run in runs))
-    ours, theirs = (by_seed(several, scalar("accuracy")) for several in (runs, foot))
+    ours, theirs = (by_seed(several, "accuracy", scalar("accuracy")) for several in (runs, foot))
     common = ours.keys() & theirs.keys()
     ids = tuple(run.record.run_id for run in (*foot, *runs) if run.record.spec.seed in common)
     if not common:
@@ -143,8 +143,8 @@ def _depth(method: Method, shallowest: Method, controls: Mapping[tuple[str, str]
         METHOD.name: Cell(text=shallowest.label, run_ids=method.cells[METHOD.name].run_ids),
         "scan": shallowest.cells[SETTING.name],
         "blocks": Cell(Reading(float(_blocks(method)))),
-        ACCURACY.name: over_seeds(method.runs, scalar("accuracy")),
-        "frozen": over_seeds(frozen, scalar("accuracy")) if frozen else absent,
+        ACCURACY.name: mean_cell(method.runs, "accuracy"),
+        "frozen": mean_cell(frozen, "accuracy") if frozen else absent,
     }
 
 

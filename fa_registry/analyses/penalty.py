@@ -14,9 +14,10 @@ from fa_registry.analyses._methods import (
     Pick,
     by_seed,
     estimate,
+    in_words,
     last_site,
+    mean_cell,
     mid_site,
-    over_seeds,
     scalar,
     trained,
 )
@@ -24,37 +25,45 @@ from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading
+from fa_registry.reporting.quantities import is_scale
 from fa_registry.statistics import compare, paired_difference
 from fa_registry.statistics.samples import LARGEST
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """scale: a norm or a ratio; its mean is geometric, and its difference a ratio."""
+    """name: in the catalogue of quantities; of one on a ratio scale the difference is a ratio."""
 
+    name: str
     column: Column
     pick: Pick
-    scale: bool = False
+
+    @property
+    def scale(self) -> bool:
+        return is_scale(self.name)
+
+
+def _quantity(name: str, column: str, words: str, unit: str, kind: str, pick: Pick) -> Quantity:
+    return Quantity(name, Column(column, in_words(name, words), unit, kind), pick)
 
 
 QUANTITIES = (
-    Quantity(Column("accuracy", "test accuracy", "fraction", "pct"), scalar("accuracy")),
-    Quantity(
-        Column("h_L", "‖h_L‖, geometric mean over seeds", "median over samples", "num"), scalar("h_L"), scale=True
-    ),
-    Quantity(
-        Column("growth_max", "largest growth of a block, geometric mean over seeds", "ratio", "num"),
-        scalar("growth_max"),
-        scale=True,
-    ),
-    Quantity(
-        Column("g_L", "‖g_L‖, geometric mean over seeds", "of the mean cross entropy over the eval batch", "sci"),
+    _quantity("accuracy", "accuracy", "test accuracy", "fraction", "pct", scalar("accuracy")),
+    _quantity("h_L", "h_L", "‖h_L‖", "median over samples", "num", scalar("h_L")),
+    _quantity("growth_max", "growth_max", "largest growth of a block", "ratio", "num", scalar("growth_max")),
+    _quantity(
+        "g_norm_mean_ce_L",
+        "g_L",
+        "‖g_L‖",
+        "of the mean cross entropy over the eval batch",
+        "sci",
         last_site("g_norm_mean_ce"),
-        scale=True,
     ),
-    Quantity(Column("gamma", "Γ, mean over sites 1..L and samples", "cosine", "cos"), scalar("gamma_deep_mean")),
-    Quantity(Column("rho", "ρ at site ⌊L/2⌋", "correlation", "cos"), mid_site("rho")),
-    Quantity(Column("nudge", "nudge at site ⌊L/2⌋, negative is good", "nats", "sci"), mid_site("nudge")),
+    _quantity(
+        "gamma_deep_mean", "gamma", "Γ, mean over sites 1..L and samples", "cosine", "cos", scalar("gamma_deep_mean")
+    ),
+    _quantity("rho", "rho", "ρ at site ⌊L/2⌋", "correlation", "cos", mid_site("rho")),
+    _quantity("nudge", "nudge", "nudge at site ⌊L/2⌋, negative is good", "nats", "sci", mid_site("nudge")),
 )
 PENALTY = Column("penalty", "λ of the residual penalty", kind="chosen")
 COLUMNS = (METHOD, SETTING, PENALTY, RUNS, *(quantity.column for quantity in QUANTITIES))
@@ -88,7 +97,7 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
         for method in sweep:
             rows.append(
                 {**_named(method), RUNS.name: method.cells[RUNS.name]}
-                | {one.column.name: over_seeds(method.runs, one.pick, one.scale) for one in QUANTITIES}
+                | {one.column.name: mean_cell(method.runs, one.name, one.pick) for one in QUANTITIES}
             )
         differences += [_differences(method, sweep[0]) for method in sweep[1:]]
     tables = (
@@ -132,7 +141,7 @@ def _differences(method: Method, baseline: Method) -> dict[str, Cell]:
         **_named(method),
         "baseline": Cell(Reading(_strength(baseline)), run_ids=baseline.cells[METHOD.name].run_ids),
         "accuracy_outcome": Cell(
-            text=_outcome(by_seed(method.runs, accuracy.pick), by_seed(baseline.runs, accuracy.pick))
+            text=_outcome(*(by_seed(one.runs, accuracy.name, accuracy.pick) for one in (method, baseline)))
         ),
         **cells,
     }
@@ -152,7 +161,7 @@ def _difference(method: Method, baseline: Method, quantity: Quantity) -> Cell:
     broken = [run_id for run_id, reading in readings.items() if reading.not_finite]
     if broken:
         return Cell(readings[broken[0]], run_ids=tuple(broken))
-    ours, theirs = (by_seed(one.runs, quantity.pick) for one in (method, baseline))
+    ours, theirs = (by_seed(one.runs, quantity.name, quantity.pick) for one in (method, baseline))
     common = ours.keys() & theirs.keys()
     ids = tuple(run.record.run_id for run in runs if run.record.spec.seed in common)
     if not common:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, Pick, over_seeds, trained
+from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, Pick, in_words, mean_cell, trained
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunRecord
@@ -12,26 +12,23 @@ from fa_registry.records import AuditReport, Reading, RunRecord
 
 @dataclass(frozen=True)
 class Quantity:
-    """A row of readings of a run, by site. scale: its mean over seeds is geometric."""
+    """A row of readings of a run, by site. name: in the catalogue of quantities."""
 
     name: str
     column: Column
-    scale: bool = False
+
+
+def _quantity(name: str, column: str, words: str, unit: str, kind: str) -> Quantity:
+    return Quantity(name, Column(column, in_words(name, words), unit, kind))
 
 
 SITE = Column("site", "site l, 0 is the embedding", kind="count")
 QUANTITIES = (
-    Quantity("h_norm", Column("h", "‖h_l‖, geometric mean over seeds", "median over samples", "num"), scale=True),
-    Quantity(
-        "g_norm_mean_ce",
-        Column("g", "‖g_l‖, geometric mean over seeds", "of the mean cross entropy, N = 128", "sci"),
-        scale=True,
-    ),
-    Quantity(
-        "gain", Column("gain", "‖g_l‖ over the output error, geometric mean over seeds", "ratio", "sci"), scale=True
-    ),
-    Quantity("gamma", Column("gamma", "Γ_l, where the credit acts", "cosine", "cos")),
-    Quantity("gamma_block_input", Column("gamma_input", "Γ_l as published, one site too early", "cosine", "cos")),
+    _quantity("h_norm", "h", "‖h_l‖", "median over samples", "num"),
+    _quantity("g_norm_mean_ce", "g", "‖g_l‖", "of the mean cross entropy, N = 128", "sci"),
+    _quantity("gain", "gain", "‖g_l‖ over the output error", "ratio", "sci"),
+    _quantity("gamma", "gamma", "Γ_l, where the credit acts", "cosine", "cos"),
+    _quantity("gamma_block_input", "gamma_input", "Γ_l as published, one site too early", "cosine", "cos"),
 )
 COUNTS = Column("counts", "whether Γ_l says anything")
 SITES = (METHOD, SETTING, SITE, *(one.column for one in QUANTITIES), COUNTS)
@@ -39,9 +36,9 @@ ENDS = (
     METHOD,
     SETTING,
     RUNS,
-    Column("g_first", "‖g_0‖, geometric mean over seeds", "of the mean cross entropy, N = 128", "sci"),
-    Column("g_last", "‖g_L‖, geometric mean over seeds", "of the mean cross entropy, N = 128", "sci"),
-    Column("fall", "‖g_0‖/‖g_L‖: above 1 where blocks enlarge what they pass down", "ratio", "num"),
+    Column("g_first", in_words("g_norm_mean_ce", "‖g_0‖"), "of the mean cross entropy, N = 128", "sci"),
+    Column("g_last", in_words("g_norm_mean_ce", "‖g_L‖"), "of the mean cross entropy, N = 128", "sci"),
+    Column("fall", in_words("fall", "‖g_0‖/‖g_L‖: above 1 where blocks enlarge what they pass down"), "ratio", "num"),
 )
 
 
@@ -72,7 +69,7 @@ def _row(method: Method, site: int, sites: int, exact: str) -> dict[str, Cell]:
         METHOD.name: method.cells[METHOD.name],
         SETTING.name: method.cells[SETTING.name],
         SITE.name: Cell(Reading(float(site))),
-        **{one.column.name: over_seeds(method.runs, _at(one.name, site), one.scale) for one in QUANTITIES},
+        **{one.column.name: mean_cell(method.runs, one.name, _at(one.name, site)) for one in QUANTITIES},
         COUNTS.name: Cell(text="exact by construction" if known else "yes"),
     }
 
@@ -98,8 +95,8 @@ def _ends(method: Method) -> dict[str, Cell]:
                 return one
         return Reading.of(first.value / end.value) if end.value else Reading(None, "‖g_L‖ is 0")
 
-    picks = {"g_first": g_first, "g_last": g_last, "fall": fall}
-    return {name: over_seeds(method.runs, pick, scale=True) for name, pick in picks.items()}
+    picks = {"g_first": ("g_norm_mean_ce", g_first), "g_last": ("g_norm_mean_ce", g_last), "fall": ("fall", fall)}
+    return {column: mean_cell(method.runs, name, pick) for column, (name, pick) in picks.items()}
 
 
 PLUGIN = Analyser(

@@ -25,7 +25,6 @@ from fa_registry.commands.stores import open_tracker
 from fa_registry.errors import IntegrityError
 from fa_registry.protocol.shipped import edition_words
 from fa_registry.records import Reading, RunRecord
-from fa_registry.reporting.naming import spec_label
 from fa_registry.tracking import models, schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.models import ModelRegistry, RegisteredVersion
@@ -175,7 +174,7 @@ def _card(case: _Case, digests: dict[str, str]) -> ModelCard:
     record = case.record
     method = methods.CATALOG.get(record.spec.method).card
     return ModelCard(
-        method=spec_label(record.spec),
+        method=record.spec.label,
         setting=record.setting,
         control=record.spec.control,
         run_id=record.run_id,

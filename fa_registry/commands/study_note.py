@@ -8,7 +8,7 @@ from fa_registry.studies.study import Study
 
 def study_note(study: Study) -> str:
     """What the study asks and of which runs, in Markdown. An audit writes what it found above this."""
-    labels = dict.fromkeys(spec.method_label for spec in study.specs)
+    labels = dict.fromkeys(spec.label for spec in study.specs)
     seeds = sorted({spec.seed for spec in study.specs})
     sizes = [counted(len(study.specs), "run"), counted(len(study.settings), "setting"), counted(len(seeds), "seed")]
     asked = [

@@ -40,7 +40,7 @@ def _unaudited(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun
         newest[identity] = max(newest.get(identity, 0), started.get(run.record.run_id, 0))
     found = [run for run in candidates(tracker, groups.specs) if run.run_id not in known]
     members = [(run, spec) for run in found if (spec := groups.spec_of(tracker, run))]
-    for run, spec in sorted(members, key=lambda pair: (pair[1].method_label, pair[1].seed, -pair[0].started)):
+    for run, spec in sorted(members, key=lambda pair: (pair[1].label, pair[1].seed, -pair[0].started)):
         status, finished = _ended(tracker, run, spec)
         newer = spec.identity in newest and run.started > newest[spec.identity]
         yield OtherRun(run.run_id, spec, setting_label(spec), status, finished, run.deleted, newer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -35,11 +35,13 @@ def audited(result: AuditResult, as_json: bool) -> None:
     from rich.markup import escape
 
     from fa_registry.protocol.shipped import edition_words
+    from fa_registry.reporting.quantities import quantity_of
 
     editions = [
         escape(edition_words(one.edition)) for one in report.opinions
     ]  # a user's edition may be called anything
-    header = ["method", "setting", "accuracy", "max growth", "verdict", *editions, "by seed"]
+    growth = f"max growth, {quantity_of('growth_max').mean} mean"
+    header = ["method", "setting", "accuracy", growth, "verdict", *editions, "by seed"]
     title = f"{report.title} by edition {edition_words(report.edition)}"
     changed = ", ".join(f"{name} = {value}" for name, value in sorted(report.edition.overrides.items()))
     table(header, list(_rows(report)), escape(f"{title} (modified: {changed})" if changed else title))
@@ -49,7 +51,7 @@ def audited(result: AuditResult, as_json: bool) -> None:
         click.echo(f"not judged: {one.name}: {one.reason}")
     for one in report.choice.unaudited or () if report.choice else ():
         gone = ", deleted in MLflow" if one.deleted else ""
-        click.echo(f"left out: seed {one.spec.seed} of {one.spec.method_label}, {one.setting}: {one.status}{gone}")
+        click.echo(f"left out: seed {one.spec.seed} of {one.spec.label}, {one.setting}: {one.status}{gone}")
     for remark in report.remarks:
         click.echo(f"note: {remark}")
     click.echo(f"report: {result.pages[0]}")
@@ -59,16 +61,16 @@ def _rows(report: AuditReport) -> Iterator[list[str]]:
     """One row a method and setting: the leading edition's verdict, then every other edition's."""
     from fa_registry.protocol.grouping import groups
     from fa_registry.protocol.verdict import combined
-    from fa_registry.reporting.naming import short_label
+    from fa_registry.reporting.filters import counted
+    from fa_registry.reporting.readings import scalar_estimate
 
     opinions = [{one.run_id: one.verdict for one in opinion.judgements} for opinion in report.opinions]
     for group in groups(report):
-        spec = group.runs[0].record.spec
         yield [
-            short_label(spec, report.cards.get(f"methods/{spec.method}", {})),
+            group.runs[0].record.spec.label,
             group.setting,
-            _mean(group.runs, "accuracy"),
-            _mean(group.runs, "growth_max"),
+            counted(scalar_estimate(group.runs, "accuracy")),
+            counted(scalar_estimate(group.runs, "growth_max"), deviation=False),
             group.verdict.label,
             *(combined(said[run.record.run_id] for run in group.runs).label for said in opinions),
             " ".join(f"s{run.record.spec.seed}:{run.verdict.label}" for run in group.runs),
@@ -83,7 +85,7 @@ def _reproduced(found: Reproduction) -> None:
     rows = [
         [
             row.outcome,
-            row.figure.method_label,
+            row.figure.label,
             quantity_text(row.figure),
             published_text(row.figure),
             measured_text(row),
@@ -112,9 +114,3 @@ def verified(results: Sequence[Verification], as_json: bool) -> None:
 def rendered(pages: Sequence[Path], as_json: bool) -> None:
     names = [str(page) for page in pages]
     click.echo(jsonio.pretty(names) if as_json else "\n".join(names), nl=not as_json)
-
-
-def _mean(runs: Sequence[Any], name: str) -> str:
-    readings = [run.record.measurements.scalars.get(name) for run in runs]  # a crashed diagnostic leaves none
-    known = [reading.value for reading in readings if reading and reading.value is not None]
-    return f"{sum(known) / len(known):.4g}" if known else "N/A"

@@ -32,7 +32,7 @@ def compared(result: CompareResult, as_json: bool) -> None:
         )
         return
     for part, _ in context.parts:
-        _part(part, edition_words(context.edition))
+        _part(part, edition_words(context.edition), context.means)
     states = ", ".join(f"{count.count} {count.outcome}" for count in context.integrity)
     click.echo(f"figures: {states}" + ("; --recompute measures again" if "trusted" in states else ""))
     for one in context.excluded.shown:
@@ -42,18 +42,20 @@ def compared(result: CompareResult, as_json: bool) -> None:
     click.echo(f"page: {result.page}")
 
 
-def _part(part: SideBySide, edition: str) -> None:
+def _part(part: SideBySide, edition: str, means: str) -> None:
     from rich.markup import escape
+
+    from fa_registry.reporting.quantities import means_in_words
 
     labels = [column.label for column in part.columns]
     several = len({column.setting for column in part.columns}) > 1
     header = ["", *(f"{one.label}\n{one.setting}" if several else one.label for one in part.columns)]
-    table([*map(escape, header)], list(_rows(part)), escape(f"{part.setting}, by edition {edition}"))
+    table([*map(escape, header)], list(_rows(part)), escape(f"{part.setting}, by edition {edition}; {means}"))
     rows = [[f"{one.symbol} site {site}", *_marked(one, site, shown)] for one in part.sites for site, shown in one.rows]
     if rows:
         marked = any(sites for one in part.sites for sites in one.exact)
         exact = f"; {EXACT}: by construction, Γ = 1 says nothing" if marked else ""
-        table([*map(escape, header)], rows, f"Site by site, mean ± deviation over seeds{exact}")
+        table([*map(escape, header)], rows, f"Site by site, {means_in_words(one.name for one in part.sites)}{exact}")
     if part.why_not:
         click.echo(part.why_not)
     if part.fields:

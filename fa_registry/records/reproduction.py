@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fa_registry.records.readings import Reading
-from fa_registry.records.runs import RunSpec, Scalar
+from fa_registry.records.runs import Recipe, RunSpec, Scalar
 
 REPRODUCTION_OUTCOMES = ("reproduced", "not shown", "differs", "not comparable", "not measured")
 
@@ -81,9 +82,11 @@ class PublishedFigure:
     not_measured: str = ""
 
     @property
-    def method_label(self) -> str:
-        """As the tables of runs call it: `dfa+pen λ=0.01`, `frozen`."""
-        return RunSpec(self.method, "", "", 0, 0, penalty=self.penalty, control=self.control).method_label
+    def label(self) -> str:
+        """As the tables of runs call it, with the options that were said: `dfa+pen λ=0.01`, `ep (contrast=state)`, `frozen`."""
+        norm = self.setting.recipe.get("credit_norm", Recipe.credit_norm) if self.setting else Recipe.credit_norm
+        spec = RunSpec(self.method, "", "", 0, 0, self.method_options, penalty=self.penalty, control=self.control)
+        return dataclasses.replace(spec, recipe=Recipe(credit_norm=str(norm))).label
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,16 @@ class Recipe:
     credit_norm: str = "rms"
 
 
+def pairs(options: Mapping[str, Scalar]) -> str:
+    """`name=value,name=value`, sorted; as an entry point takes them."""
+    return ",".join(f"{name}={plain(value)}" for name, value in sorted(options.items()))
+
+
+def plain(value: Scalar) -> str:
+    """A value as a person types it: true, not True."""
+    return str(value).lower() if isinstance(value, bool) else f"{value}"
+
+
 @dataclass(frozen=True)
 class RunSpec:
     """Everything that decides a run's result. Its digest is the run's identity.
@@ -77,6 +87,17 @@ class RunSpec:
         strength = f"{self.penalty!r}".removesuffix(".0")
         label = f"{base}+pen λ={strength}" if self.penalty else base
         return f"{label} adopted" if self.weights else label
+
+    @cached_property
+    def label(self) -> str:
+        """What every table calls it: `dfa`, `dtp (sigma=0.3)`, `dfa (credit_norm=none)`. Two methods of a setting share none."""
+        return self.labelled(self.method_label)
+
+    def labelled(self, name: str) -> str:
+        """`name` with what makes it another than the plain method: its options, and a credit that is not normalised as usual."""
+        norm = self.recipe.credit_norm
+        options = {**self.method_options, **({} if norm == Recipe().credit_norm else {"credit_norm": norm})}
+        return f"{name} ({pairs(options)})" if options else name
 
 
 @dataclass(frozen=True)

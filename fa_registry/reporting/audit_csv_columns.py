@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fa_registry.protocol.shipped import edition_words
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, Verdict
-from fa_registry.reporting.naming import pairs
+from fa_registry.records.runs import pairs
 from fa_registry.reporting.quantities import RUN_SCALARS
 from fa_registry.reporting.readings import Frozen, scalar, seed_row
 from fa_registry.reporting.rows import SeedRow

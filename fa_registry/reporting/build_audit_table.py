@@ -8,6 +8,8 @@ from dataclasses import replace
 from fa_registry.reporting.build_index import number_footnotes, setting_rows
 from fa_registry.reporting.contexts import AuditTableContext
 from fa_registry.reporting.parts import Estimate
+from fa_registry.reporting.quantities import means_in_words
+from fa_registry.reporting.readings import COLUMNS
 from fa_registry.reporting.rows import AuditRow, SettingRows, SettingTable
 from fa_registry.reporting.sources import Sources
 
@@ -21,6 +23,7 @@ def audit_table_context(sources: Sources) -> AuditTableContext:
         selection=report.selection,
         edition=report.edition,
         tables=tuple(_table(number, part) for number, part in enumerate(setting_rows(sources), 1)),
+        means=means_in_words(COLUMNS[name] for name in SHOWN),
         shows_stability=any("stability_mid" in run.record.measurements.scalars for run in report.runs),
     )
 

@@ -26,7 +26,8 @@ from fa_registry.reporting.naming import command, group_label
 from fa_registry.reporting.paired import paired_rows, seeds_of
 from fa_registry.reporting.parts import Listed
 from fa_registry.reporting.pictures import setting_figures
-from fa_registry.reporting.readings import Frozen, over_seeds, seed_row
+from fa_registry.reporting.quantities import means_in_words
+from fa_registry.reporting.readings import COLUMNS, Frozen, column_estimate, seed_row
 from fa_registry.reporting.rows import Count
 
 MOST = 200
@@ -59,6 +60,7 @@ def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareCont
         edition=report.edition,
         overrides=tuple(one(name, str(value)) for name, value in sorted(report.edition.overrides.items())),
         integrity=tuple(Count(state, states.count(state)) for state in dict.fromkeys(states)),
+        means=means_in_words(COLUMNS.values()),
         parts=followed,
         excluded=Listed.first(MOST, report.excluded),
         remarks=(*left_out, *(remark for part in parts for remark in _unpaired(part)), *report.remarks),
@@ -110,7 +112,7 @@ def _contender(column: Group) -> Contender:
 def _quantities(columns: Sequence[Group], frozen: Frozen) -> Iterator[ComparedQuantity]:
     rows = [[seed_row(run, frozen) for run in column.runs] for column in columns]
     for name, symbol, words in QUANTITIES:
-        estimates = tuple(over_seeds(seeds, lambda row, name=name: getattr(row, name)) for seeds in rows)
+        estimates = tuple(column_estimate(seeds, name) for seeds in rows)
         yield ComparedQuantity(name, symbol, words, estimates)
 
 

@@ -17,11 +17,11 @@ from fa_registry.reporting.diagnostics_tables import first_fires, gamma_table, s
 from fa_registry.reporting.evidence import evidence
 from fa_registry.reporting.findings import finding_rows
 from fa_registry.reporting.identification import NOT_RECORDED, card, identification, is_exact, words
-from fa_registry.reporting.naming import group_label, spec_label
-from fa_registry.reporting.parts import Metric, Number, SeedValue
+from fa_registry.reporting.naming import group_label
+from fa_registry.reporting.parts import Metric
 from fa_registry.reporting.pitfalls import pitfalls
 from fa_registry.reporting.quantities import SUBJECTS
-from fa_registry.reporting.readings import Frozen, estimate, integrity_row, over_seeds, scalar, seed_row
+from fa_registry.reporting.readings import Frozen, column_estimate, integrity_row, scalar_estimate, seed_row
 from fa_registry.reporting.rows import FindingRow, JudgedBy, Link
 from fa_registry.reporting.sources import Sources
 
@@ -62,12 +62,12 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         evidence=evidence(group.runs, excluded),
         equations=words(method.get("equations")),
         deviations=tuple(method.get("deviations", ())),
-        accuracy=over_seeds(rows, lambda row: row.accuracy),
+        accuracy=column_estimate(rows, "accuracy"),
         sampling=sampling(group.runs),
-        frozen=over_seeds(rows, lambda row: row.frozen),
-        margin=over_seeds(rows, lambda row: row.margin),
+        frozen=column_estimate(rows, "frozen"),
+        margin=column_estimate(rows, "margin"),
         depth=tuple(_depth(findings, group.runs)),
-        gamma=over_seeds(rows, lambda row: row.gamma),
+        gamma=column_estimate(rows, "gamma"),
         aggregates=tuple(aggregates(group.runs)),
         gamma_sites=gamma_table(group.runs),
         exact_sites=EXACT.get(str(method.get("exact_sites")), NOT_RECORDED),
@@ -93,11 +93,9 @@ def note_context(
     record = run.record
     row = seed_row(run, frozen)
     told = claims([run], alone=alone, exact=is_exact(card(report, "methods", record.spec.method)))
-    headline = tuple(
-        Metric(name, label, over_seeds([row], lambda row, name=name: getattr(row, name))) for name, label in HEADLINE
-    )
+    headline = tuple(Metric(name, label, column_estimate([row], name)) for name, label in HEADLINE)
     return NoteContext(
-        method=spec_label(record.spec),
+        method=record.spec.label,
         setting=record.setting,
         seed=record.spec.seed,
         run_id=record.run_id,
@@ -105,7 +103,7 @@ def note_context(
         edition=report.edition,
         verdict=run.verdict,
         headline=headline,
-        findings=finding_rows([run], record.spec.method_label, record.setting),
+        findings=finding_rows([run], record.spec.label, record.setting),
         claims=tuple(claim for claim in told if claim.kind != "note"),  # explained in the form
         integrity=integrity_row(record),
         form=form,
@@ -135,7 +133,4 @@ def aggregates(runs: Sequence[RunAudit]) -> Iterator[Metric]:
 
 
 def _metric(name: str, label: str, runs: Sequence[RunAudit]) -> Metric:
-    values = [
-        SeedValue(run.record.spec.seed, Number(scalar(run.record, name), "cos", (run.record.run_id,))) for run in runs
-    ]
-    return Metric(name, label, estimate("cos", values))
+    return Metric(name, label, scalar_estimate(runs, name))

@@ -18,13 +18,13 @@ from fa_registry.reporting.naming import command, group_label
 from fa_registry.reporting.page_analyses import page_analyses
 from fa_registry.reporting.parts import Entry, Estimate, Listed, SettingFigures
 from fa_registry.reporting.pictures import room_beside, setting_figures
-from fa_registry.reporting.readings import over_seeds, seed_row
+from fa_registry.reporting.quantities import means_in_words
+from fa_registry.reporting.readings import COLUMNS, column_estimate, seed_row
 from fa_registry.reporting.rows import AuditRow, Comparison, Count, Footnote, Link, SettingRows
 from fa_registry.reporting.sources import Sources
 from fa_registry.reporting.waivers import waiver_rows
 
 INTEGRITY_ORDER = ("mismatch", "unverifiable", "trusted", "verified")
-COLUMNS = ("accuracy", "h_norm", "g_norm", "growth", "stability", "frozen", "margin", "gamma")
 MOST = 200  # of the entries of a list that grows with the runs; the rest is counted on the page and in audit.json
 MOST_NAMES = 40  # in a tile, of methods of one verdict
 NO_FIGURES: Listed[SettingFigures] = Listed((), 0)
@@ -57,6 +57,7 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
         waivers=waiver_rows(report, sources.groups),
         run_count=len(report.runs),
         settings=settings,
+        means=means_in_words(COLUMNS.values()),
         shows_stability=any("stability_mid" in run.record.measurements.scalars for run in report.runs),
         details=len(report.runs) <= MOST,
         footnotes=footnotes,
@@ -125,6 +126,9 @@ def _marked(row: AuditRow, reasons: dict[str, dict[str, None]], marks: dict[str,
             continue  # a control is not compared with itself: the table shows a dash
         missing = [(seed.run_id, getattr(seed, column).reading.reason) for seed in row.seeds]
         missing = [(run_id, reason) for run_id, reason in missing if reason]
+        mean = getattr(row, column).mean
+        if mean.reading.reason and not missing:  # every seed has a number, and they have no mean
+            missing = [(run_id, mean.reading.reason) for run_id in mean.run_ids]
         for run_id, reason in missing:
             marks.setdefault(reason, len(marks) + 1)
             reasons.setdefault(reason, {})[run_id] = None
@@ -147,7 +151,7 @@ def setting_rows(sources: Sources) -> Iterator[SettingRows]:
 
 def _audit_row(group: Group, link: Link | None, sources: Sources) -> AuditRow:
     seeds = tuple(seed_row(run, sources.frozen) for run in group.runs)
-    columns = {name: over_seeds(seeds, lambda row, name=name: getattr(row, name)) for name in COLUMNS}
+    columns = {name: column_estimate(seeds, name) for name in COLUMNS}
     href, judged = link.href if link else "", judged_columns(group)
     return AuditRow(group_label(group), group.control, group.verdict, seeds, href=href, judged=judged, **columns)
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.filters import ci, pct
+from fa_registry.reporting.quantities import over_seeds
 from fa_registry.reporting.readings import scalar
-from fa_registry.statistics import summary, wilson_interval
+from fa_registry.statistics import wilson_interval
 
 TEST_SAMPLES = "test_samples"  # the convention under which a run wrote down the size of its test set
 
@@ -35,15 +36,13 @@ class Sampling:
 
 def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
     """None where a run's accuracy or the size of its test set is not known, or test sets differ."""
-    known = [scalar(run.record, "accuracy").value for run in runs]
+    found = over_seeds(((run.record.spec.seed, scalar(run.record, "accuracy")) for run in runs), "accuracy")
     sizes = {run.record.measurements.conventions.get(TEST_SAMPLES) for run in runs}
     size = sizes.pop() if len(sizes) == 1 else None
-    if not known or None in known or not isinstance(size, int) or size < 1:
+    if found.n < found.of or not found.n or not isinstance(size, int) or size < 1:
         return None
-    found = summary(known)
-    over_seeds = None if found.low is None else (found.low, found.high)
-    wilson = wilson_interval(min(1.0, max(0.0, found.mean)), size)
-    return Sampling(found.mean, found.n, over_seeds, size, (wilson.low, wilson.high))
+    wilson = wilson_interval(min(1.0, max(0.0, found.mean.value)), size)
+    return Sampling(found.mean.value, found.n, found.interval, size, (wilson.low, wilson.high))
 
 
 def sampled(runs: Sequence[RunAudit]) -> str:

@@ -119,6 +119,7 @@ class CompareContext:
     edition: EditionReference = documented("which rules judged", "record")
     overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
     integrity: tuple[Count, ...] = documented("runs by integrity state: trusted means logged, not recomputed", "runs")
+    means: str = documented("which mean over seeds each quantity has", "text")
     parts: tuple[tuple[SideBySide, SideFigures], ...] = documented(
         "the comparison, one part a setting, with its figures", "see each part"
     )

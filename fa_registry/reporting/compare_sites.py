@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from fa_registry.reporting.analysis_figures import DRAWINGS, png
 from fa_registry.reporting.compare_parts import ComparedSites
 from fa_registry.reporting.naming import group_label
 from fa_registry.reporting.parts import Estimate, Number, SeedValue
-from fa_registry.reporting.quantities import SITE_TABLES
+from fa_registry.reporting.quantities import quantity_of
 from fa_registry.reporting.readings import estimate, site_row
 
 SHOWN = ("gamma", "h_norm", "g_norm_mean_ce")
@@ -27,17 +26,16 @@ COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "counts
 
 def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[ComparedSites, ...]:
     """Γ, ‖h‖ and ‖g‖ of every site: the mean over the seeds of each column. cards: know where credit is exact."""
-    known = {one.name: one for _, quantities in SITE_TABLES for one in quantities}
     return tuple(
         ComparedSites(
             name,
-            known[name].symbol,
-            known[name].words,
+            quantity_of(name).symbol,
+            quantity_of(name).words,
             rows,
             tuple(_exact(name, len(rows), one, cards) for one in groups),
         )
         for name in SHOWN
-        if (rows := tuple(_rows(name, known[name].kind, groups)))
+        if (rows := tuple(_rows(name, groups)))
     )
 
 
@@ -48,28 +46,26 @@ def _exact(name: str, count: int, group: Group, cards: Mapping[str, Mapping[str,
     return tuple(exact) if name == "gamma" else ()
 
 
-def _rows(name: str, kind: str, groups: Sequence[Group]) -> Iterator[tuple[int, tuple[Estimate, ...]]]:
+def _rows(name: str, groups: Sequence[Group]) -> Iterator[tuple[int, tuple[Estimate, ...]]]:
     count = max((len(site_row(run.record, name)) for group in groups for run in group.runs), default=0)
     for site in range(count):
-        yield site, tuple(_estimate(name, kind, site, group) for group in groups)
+        yield site, tuple(_estimate(name, site, group) for group in groups)
 
 
-def _estimate(name: str, kind: str, site: int, group: Group, decades: bool = False) -> Estimate:
-    values = []
+def _estimate(name: str, site: int, group: Group) -> Estimate:
+    values, kind = [], quantity_of(name).kind
     for run in group.runs:
         row = site_row(run.record, name)
         missing = Reading(None, f"site {site} was not measured")
         reading = row[site] if site < len(row) else missing
-        if decades and reading.value is not None:
-            reading = Reading(math.log10(reading.value)) if reading.value > 0 else Reading(None, "not positive")
         values.append(SeedValue(run.record.spec.seed, Number(reading, kind, (run.record.run_id,))))
-    return estimate(kind, values)
+    return estimate(name, values)
 
 
 def layer_numbers(groups: Sequence[Group]) -> pd.DataFrame:
-    """What the figure by site shows: a row a panel, column and site. ‖g_l‖: geometric mean over seeds, and its interval."""
+    """What the figure by site shows: a row a panel, column and site; means over seeds and their intervals."""
     rows = [
-        (panel, group_label(group), group.setting, site, *_ends(name, panel == "g", site, group))
+        (panel, group_label(group), group.setting, site, *_ends(name, site, group))
         for panel, name in PANELS.items()
         for group in groups
         for site in range(max((len(site_row(run.record, name)) for run in group.runs), default=0))
@@ -77,13 +73,9 @@ def layer_numbers(groups: Sequence[Group]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(("site", "value", "low", "high"), float))
 
 
-def _ends(
-    name: str, decades: bool, site: int, group: Group
-) -> tuple[float | None, float | None, float | None, str, str]:
-    found = _estimate(name, "num", site, group, decades)
-    ends = (found.mean.reading.value, found.low.value, found.high.value)
-    shown = [None if one is None else 10**one if decades else one for one in ends]
-    return (*shown, "yes", found.mean.reading.reason)
+def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | None, float | None, str, str]:
+    found = _estimate(name, site, group)
+    return (found.mean.reading.value, found.low.value, found.high.value, "yes", found.mean.reading.reason)
 
 
 def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tuple[tuple[str, str], ...]:

@@ -61,6 +61,7 @@ class IndexContext:
     )
     run_count: int = documented("runs that were judged, controls included", "runs")
     settings: tuple[SettingRows, ...] = documented("the audit table, one part a setting", "see each column")
+    means: str = documented("which mean over seeds each column is", "text")
     shows_stability: bool = documented("whether any run measured it: older ones did not", "yes or no")
     details: bool = documented(
         "whether every seed's numbers stand below the table; else they are in the forms", "yes or no"
@@ -173,6 +174,7 @@ class AuditTableContext:
     selection: str = documented("how the runs were chosen", "text")
     edition: EditionReference = documented("which rules judged, by name and digest", "record")
     tables: tuple[SettingTable, ...] = documented("method by column, one table a setting", "see each column")
+    means: str = documented("which mean over seeds each column is", "text")
     shows_stability: bool = documented("whether any run measured it: older ones did not", "yes or no")
 
 

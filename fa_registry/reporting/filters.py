@@ -128,11 +128,19 @@ def reading(value: Reading, kind: str) -> str:
 
 
 def spread(estimate: Estimate) -> str:
-    """Mean ± standard deviation, in one unit: 93.4 ± 0.8 %. The mean alone where one value gives no deviation."""
+    """Mean ± standard deviation, in one unit: 93.4 ± 0.8 %; geometric: 1,812 ×/÷ 1.13. One value has the mean alone."""
     mean = number(estimate.mean)
     if estimate.mean.reading.value is None or estimate.std.value is None:
         return mean
+    if estimate.average == "geometric":
+        return f"{mean}\u00a0×/÷\u00a0{num(estimate.std.value)}"
     return plus_minus(estimate.mean.reading.value, estimate.std.value, estimate.kind)
+
+
+def counted(estimate: Estimate, deviation: bool = True) -> str:
+    """An estimate as a line of text has it: `93.4 ± 0.8 %`, `1,812 (2 of 3)` where a seed has no value."""
+    shown = spread(estimate) if deviation else number(estimate.mean)
+    return f"{shown} ({estimate.n} of {estimate.of})" if 0 < estimate.n < estimate.of else shown
 
 
 def cell(shown: Any) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 from fa_registry.protocol.grouping import Group
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import AuditReport, RunRecord, RunSpec
+from fa_registry.records.runs import pairs
 from fa_registry.reporting.filters import num
-from fa_registry.reporting.naming import group_label, pairs
+from fa_registry.reporting.naming import group_label
 from fa_registry.reporting.parts import Entry, EntryValue
 
 NOT_RECORDED = "not recorded"

@@ -6,12 +6,12 @@ import dataclasses
 import re
 import shlex
 import unicodedata
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from fa_registry import jsonio
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import Recipe, RunSpec, Scalar
+from fa_registry.records.runs import pairs, plain
 
 ALWAYS = ("method", "architecture", "dataset", "seed", "epochs")
 OPTIONAL = ("penalty", "control")
@@ -19,32 +19,8 @@ SETTINGS = ("precision",)
 
 
 def group_label(group: Group) -> str:
-    """The method's label, with its options where it has any: two variants of one method are two lines."""
-    spec = group.runs[0].record.spec
-    return _labelled(spec, spec.method_options, group.method)  # a column of compare names a single run
-
-
-def spec_label(spec: RunSpec) -> str:
-    """`group_label` of the runs of this specification."""
-    return _labelled(spec, spec.method_options, spec.method_label)
-
-
-def short_label(spec: RunSpec, card: Mapping[str, Any]) -> str:
-    """The label for a narrow table: of its options those that are not the default of the method's `card`, and every choice of
-    words, which makes another rule under the method's name (ep's contrast)."""
-    known = card.get("options", {})
-    usual = [
-        name for name, one in known.items() if not one["choices"] and one["default"] == spec.method_options.get(name)
-    ]
-    return _labelled(
-        spec, {name: value for name, value in spec.method_options.items() if name not in usual}, spec.method_label
-    )
-
-
-def _labelled(spec: RunSpec, method_options: Mapping[str, Scalar], name: str) -> str:
-    norm = spec.recipe.credit_norm
-    options = dict(method_options) | ({} if norm == Recipe().credit_norm else {"credit_norm": norm})
-    return f"{name} ({pairs(options)})" if options else name
+    """RunSpec.label of its runs, under the group's own name: a column of compare names a single run."""
+    return group.runs[0].record.spec.labelled(group.method)
 
 
 def label_parts(label: str) -> tuple[str, str]:
@@ -81,11 +57,6 @@ def slug(group: Group) -> str:
     return f"{re.sub(r'[^a-z0-9.]+', '-', words).strip('-.')[:80]}-{jsonio.digest_of(spec)[:6]}"
 
 
-def pairs(options: Mapping[str, Scalar]) -> str:
-    """`name=value,name=value`, sorted; as an entry point takes them."""
-    return ",".join(f"{name}={_plain(value)}" for name, value in sorted(options.items()))
-
-
 def command(spec: RunSpec) -> str:
     """The exact line that trains this run again. Every value is quoted for a POSIX shell; defaults are left out.
 
@@ -116,8 +87,4 @@ def _parameters(spec: RunSpec) -> dict[str, str]:
     settings |= {f"method.{name}": value for name, value in spec.method_options.items()}
     if settings:
         values["settings"] = pairs(settings)
-    return {name: _plain(value) for name, value in values.items()}
-
-
-def _plain(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value}"
+    return {name: plain(value) for name, value in values.items()}

@@ -11,19 +11,19 @@ from fa_registry.records import Reading
 from fa_registry.reporting.compare_parts import PairedRow
 from fa_registry.reporting.naming import group_label
 from fa_registry.reporting.parts import Number
+from fa_registry.reporting.quantities import is_scale
 from fa_registry.reporting.readings import last_site, scalar
 from fa_registry.statistics import PairedDifference, excludes, paired_difference
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A quantity whose difference says something. scale: it spans decades, so that the difference is of logarithms."""
+    """A quantity whose difference says something; on a ratio scale it is the difference of the logarithms."""
 
     name: str
     words: str
     unit: str
     kind: str
-    scale: bool = False
     factor: float = 1.0
     of_site: bool = False
 
@@ -31,9 +31,9 @@ class Subject:
 SUBJECTS = (
     Subject("accuracy", "test accuracy", "percentage points", "pp", factor=100.0),
     Subject("gamma_deep_mean", "Γ, gamma_deep_mean", "cosine", "cos"),
-    Subject("h_L", "‖h_L‖₂", "decades", "num", scale=True),
-    Subject("growth_max", "largest growth", "decades", "num", scale=True),
-    Subject("g_norm_mean_ce", "‖g_L‖ of the mean CE", "decades", "num", scale=True, of_site=True),
+    Subject("h_L", "‖h_L‖₂", "decades", "num"),
+    Subject("growth_max", "largest growth", "decades", "num"),
+    Subject("g_norm_mean_ce", "‖g_L‖ of the mean CE", "decades", "num", of_site=True),
     Subject("stability_mid", "stability", "cosine", "cos"),
 )
 
@@ -62,7 +62,7 @@ def _readings(group: Group, subject: Subject) -> dict[tuple[int, str], Reading]:
 def _subtracted(reading: Reading, subject: Subject) -> Reading:
     if reading.value is None:
         return reading
-    if not subject.scale:
+    if not is_scale(subject.name):
         return Reading(reading.value * subject.factor)
     return Reading(math.log10(reading.value)) if reading.value > 0 else Reading(None, "not positive: has no logarithm")
 

@@ -35,7 +35,8 @@ class SeedValue:
 class Estimate:
     """One quantity over seeds. n: the values behind mean, std (ddof 1) and the 95 % t interval low..high.
 
-    of: all seeds. marks: the footnotes that say why values are missing.
+    of: all seeds. marks: the footnotes that say why values are missing. average: which mean it is, arithmetic or geometric;
+    std of a geometric one is a factor.
     """
 
     kind: str
@@ -46,10 +47,11 @@ class Estimate:
     low: Reading
     high: Reading
     marks: tuple[int, ...] = ()
+    average: str = "arithmetic"
 
     @property
     def of(self) -> int:
-        return len(self.values)
+        return len({value.seed for value in self.values})
 
     @property
     def remark(self) -> str:

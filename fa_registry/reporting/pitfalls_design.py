@@ -107,7 +107,7 @@ def _other(one: OtherRun, again: bool) -> str:
     """`seed 3 of dfa, complete, deleted in MLflow (run 1a2b3c4d)`."""
     trial = f"{'a newer' if one.newer else 'an older'} run of " if again else ""
     gone = ", deleted in MLflow" if one.deleted else ""
-    return f"{trial}seed {one.spec.seed} of {one.spec.method_label}, {one.status}{gone} (run {one.run_id[:8]})"
+    return f"{trial}seed {one.spec.seed} of {one.spec.label}, {one.status}{gone} (run {one.run_id[:8]})"
 
 
 def _left_out(report: AuditReport, choice: Choice) -> Iterator[str]:

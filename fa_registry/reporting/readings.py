@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
 from fa_registry.reporting.parts import Estimate, Number, SeedValue
+from fa_registry.reporting.quantities import kind_of, over_seeds
 from fa_registry.reporting.rows import IntegrityRow, SeedRow
-from fa_registry.statistics import summary
 
 GIVEN = "frozen_accuracy"  # of a run that was adopted together with the accuracy of its owner's own control
 BY_AUTHOR = "the frozen accuracy is stated by the author: not paired by seed"
 NO_CONTROL = "no frozen control of the same setting and seed"
+COLUMNS: Mapping[str, str] = MappingProxyType(  # of a SeedRow → the quantity that stands there
+    {
+        "accuracy": "accuracy",
+        "frozen": "frozen_accuracy",
+        "margin": "margin_pp",
+        "h_norm": "h_L",
+        "g_norm": "g_norm_mean_ce_L",
+        "growth": "growth_max",
+        "stability": "stability_mid",
+        "gamma": "gamma_deep_mean",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +86,7 @@ def seed_row(run: RunAudit, frozen: Frozen) -> SeedRow:
         return Number(reading, kind, (record.run_id,))
 
     return SeedRow(
-        method=record.spec.method_label,
+        method=record.spec.label,
         seed=record.spec.seed,
         run_id=record.run_id,
         name=record.name,
@@ -91,31 +104,32 @@ def seed_row(run: RunAudit, frozen: Frozen) -> SeedRow:
     )
 
 
-def estimate(kind: str, values: Iterable[SeedValue]) -> Estimate:
-    """Mean, std and interval over the seeds that have a value; one that is not finite leaves no mean."""
+def estimate(quantity: str, values: Iterable[SeedValue]) -> Estimate:
+    """A quantity over seeds, by quantities.over_seeds, with the runs it was read from."""
     rows = tuple(values)
-    known = [row for row in rows if row.number.reading.value is not None]
+    found = over_seeds(((row.seed, row.number.reading) for row in rows), quantity)
     broken = [row for row in rows if row.number.reading.not_finite]
-    if broken or not known:
-        reading = (broken or rows)[0].number.reading if rows else Reading(None, "no run")
-        ids = tuple(run_id for row in broken or rows for run_id in row.number.run_ids)
-        return Estimate(kind, rows, 0, Number(reading, kind, ids), reading, reading, reading)
-    found = summary(row.number.reading.value for row in known)
-    ids = tuple(dict.fromkeys(run_id for row in known for run_id in row.number.run_ids))
-    single = Reading(None, "one seed: no interval")
-    std, low, high = (single if value is None else Reading(value) for value in (found.std, found.low, found.high))
-    return Estimate(kind, rows, found.n, Number(Reading(found.mean), kind, ids), std, low, high)
+    known = [row for row in rows if row.number.reading.value is not None]
+    ids = tuple(dict.fromkeys(run_id for row in broken or known or rows for run_id in row.number.run_ids))
+    kind = kind_of(quantity)
+    mean = Number(found.mean, kind, ids)
+    return Estimate(kind, rows, found.n, mean, found.std, found.low, found.high, average=found.average)
 
 
-def over_seeds(rows: Iterable[SeedRow], pick: Callable[[SeedRow], Number]) -> Estimate:
-    """The estimate of one headline column over seeds; without an interval where it rests on a stated frozen accuracy.
+def scalar_estimate(runs: Iterable[RunAudit], name: str) -> Estimate:
+    """A scalar of the runs' own measurements over seeds."""
+    records = [run.record for run in runs]
+    kind = kind_of(name)
+    return estimate(name, (SeedValue(one.spec.seed, Number(scalar(one, name), kind, (one.run_id,))) for one in records))
+
+
+def column_estimate(rows: Sequence[SeedRow], column: str) -> Estimate:
+    """One of COLUMNS over seeds; without an interval where it rests on a stated frozen accuracy.
 
     What somebody stated is no control of a seed: the interval of the margin is that of the rule that judges it.
     """
-    given = tuple(rows)
-    picked = [SeedValue(row.seed, pick(row)) for row in given]
-    found = estimate(picked[0].number.kind if picked else "num", picked)
-    if found.low.value is None or not any(pick(row) in (row.frozen, row.margin) and _stated(row) for row in given):
+    found = estimate(COLUMNS[column], [SeedValue(row.seed, getattr(row, column)) for row in rows])
+    if found.low.value is None or column not in ("frozen", "margin") or not any(map(_stated, rows)):
         return found
     return dataclasses.replace(found, low=Reading(None, BY_AUTHOR), high=Reading(None, BY_AUTHOR))
 

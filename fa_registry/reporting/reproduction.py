@@ -51,7 +51,7 @@ def _row(row: FigureVerdict) -> ReproductionRow:
         outcome=row.outcome,
         look=LOOKS[row.outcome],
         quantity=quantity_text(figure),
-        method=figure.method_label,
+        method=figure.label,
         setting=setting_text(figure),
         published=published_text(figure),
         measured=measured_text(row),

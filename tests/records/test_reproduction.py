@@ -37,8 +37,5 @@ def test_both_ways():
 
 
 def test_the_label_is_that_of_runs():
-    assert FIGURE.method_label == "dfa+pen λ=0.01"
-    assert (
-        PublishedFigure("x", "bp", Published(value=1.0), Margin(1.0), None, "s", control="frozen").method_label
-        == "frozen"
-    )
+    assert FIGURE.label == "dfa+pen λ=0.01"
+    assert PublishedFigure("x", "bp", Published(value=1.0), Margin(1.0), None, "s", control="frozen").label == "frozen"

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
+from fa_registry.records import Reading
 from fa_registry.reporting.filters import KINDS
-from fa_registry.reporting.quantities import DEVIATIONS, RUN_SCALARS, SITE_TABLES, SUBJECTS, kind_of, subject_of
+from fa_registry.reporting.quantities import (
+    ARITHMETIC,
+    DEVIATIONS,
+    GEOMETRIC,
+    HEADLINES,
+    RUN_SCALARS,
+    SITE_TABLES,
+    SUBJECTS,
+    kind_of,
+    means_in_words,
+    over_seeds,
+    quantity_of,
+    subject_of,
+)
+from fa_registry.statistics import summary
 
-ALL = [one for _, quantities in SITE_TABLES for one in quantities] + list(RUN_SCALARS)
+ALL = [*(one for _, quantities in SITE_TABLES for one in quantities), *RUN_SCALARS, *HEADLINES]
 
 
 def test_names_are_unique_and_kinds_are_filters():
     names = [one.name for one in ALL]
     assert len(names) == len(set(names))
     assert {one.kind for one in ALL} <= set(KINDS) and all(one.symbol and one.words for one in ALL)
-    assert set(DEVIATIONS) <= set(names) and not set(DEVIATIONS.values()) & set(names)
+    in_tables = {one.name for _, quantities in SITE_TABLES for one in quantities}
+    assert set(DEVIATIONS) <= set(names) and not set(DEVIATIONS.values()) & in_tables
 
 
 @pytest.mark.parametrize(
@@ -39,3 +57,62 @@ def test_editions_judge_one_subject_by_different_quantities():
     assert subject_of("gamma_null_p") == "gamma_null_p"
     every = [name for names in SUBJECTS.values() for name in names]
     assert len(every) == len(set(every))
+
+
+def over(name, *values):
+    """Each value as one seed's; None is a seed without one."""
+    readings = (Reading(None, "no file") if value is None else Reading.of(value) for value in values)
+    return over_seeds(enumerate(readings), name)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "average"),
+    [
+        *((name, GEOMETRIC) for name in ("h_norm", "h_L", "growth", "growth_max", "g_norm", "g_norm_mean_ce", "g_L")),
+        *((name, GEOMETRIC) for name in ("gain", "norm_ratio")),
+        *((name, ARITHMETIC) for name in ("accuracy", "margin_pp", "gamma", "gamma_deep_mean", "rho", "nudge")),
+        *((name, ARITHMETIC) for name in ("fidelity", "stability_mid", "feature_drift/embed.weight", "unheard_of")),
+    ],
+)
+def test_norms_growth_and_gain_have_a_geometric_mean(quantity, average):
+    assert quantity_of(quantity).mean == average
+    assert over(quantity, 1.0, 100.0).mean.value == pytest.approx(10.0 if average == GEOMETRIC else 50.5)
+
+
+def test_the_spread_and_interval_of_a_geometric_mean_are_of_its_logarithms():
+    found, logs = over("h_L", 1e3, 1e4, 1e5), summary([3.0, 4.0, 5.0])
+    assert [found.mean.value, found.std.value] == pytest.approx([1e4, 10.0])
+    assert found.interval == pytest.approx((10**logs.low, 10**logs.high)) and (found.n, found.of) == (3, 3)
+    arithmetic, plain = over("gamma", 0.1, 0.2, 0.6), summary([0.1, 0.2, 0.6])
+    assert (arithmetic.std.value, arithmetic.interval) == (plain.std, (plain.low, plain.high))
+
+
+@pytest.mark.parametrize("value", [3.7, 1e-310, 1.7e308, 0.0])
+def test_one_seed_and_equal_seeds_have_their_own_number_to_the_last_digit(value):
+    assert over("h_L", value).mean.value == over("h_L", value, value, value).mean.value == value
+    assert over("h_L", value).std.reason == "one seed: no interval"
+
+
+def test_what_has_no_mean_says_why_and_how_many_there_are():
+    assert over("h_L", 0.0, 2.0).mean.reason == "no geometric mean of 0 to 2"
+    assert over("nudge", 1e200, 1.0).mean.reason == "no arithmetic mean of 1 to 1e+200"
+    broken = over("h_L", 989.0, math.inf)
+    assert broken.mean.not_finite and broken.low.not_finite and (broken.n, broken.of) == (0, 2)
+    assert over("accuracy", None, None).mean.reason == "no file" and over("accuracy").mean.reason == "no run"
+    half = over("accuracy", None, 0.5)
+    assert (half.mean.value, half.n, half.of) == (0.5, 1, 2)
+    assert over("h_L", 0.0, 0.0).low.reason == "no interval: 0 has no logarithm"
+    assert over("h_L", 1e-300, 1e300).high.reason == "no interval: it is wider than the range of numbers"
+
+
+def test_runs_of_one_seed_count_as_one_by_the_same_mean():
+    again = [(1, Reading(1.0)), (1, Reading(100.0)), (2, Reading(1000.0))]
+    found = over_seeds(again, "growth_max")
+    assert (found.mean.value, found.n, found.of) == (pytest.approx(100.0), 2, 2)
+
+
+def test_a_table_says_its_means_once():
+    names = ("accuracy", "h_L", "growth", "growth_max", "g_L")
+    assert means_in_words(names) == "arithmetic means over seeds, geometric means of ‖h_L‖₂, growth and ‖g_L‖"
+    assert means_in_words(["h_L"]) == "arithmetic means over seeds, geometric means of ‖h_L‖₂"
+    assert means_in_words(["gamma"]) == "arithmetic means over seeds"

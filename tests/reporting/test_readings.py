@@ -9,7 +9,7 @@ import pytest
 
 from fa_registry.records import Reading
 from fa_registry.reporting.parts import Number, SeedValue
-from fa_registry.reporting.readings import BY_AUTHOR, Frozen, estimate, last_site, over_seeds, scalar, seed_row
+from fa_registry.reporting.readings import BY_AUTHOR, Frozen, column_estimate, estimate, last_site, scalar, seed_row
 from fa_registry.statistics import summary
 from tests.reporting.asking import changed
 
@@ -46,7 +46,7 @@ def test_what_was_not_measured_says_so(report):
 
 
 def test_the_estimate_is_the_summary_of_what_is_there():
-    found = estimate("pct", values(Reading(0.9), Reading(None, "no file"), Reading(0.8)))
+    found = estimate("accuracy", values(Reading(0.9), Reading(None, "no file"), Reading(0.8)))
     expected = summary([0.9, 0.8])
     assert (found.n, found.of) == (2, 3)
     assert (found.mean.reading.value, found.std.value, found.low.value) == (expected.mean, expected.std, expected.low)
@@ -54,7 +54,7 @@ def test_the_estimate_is_the_summary_of_what_is_there():
 
 
 def test_one_value_that_is_not_finite_leaves_no_mean():
-    found = estimate("num", values(Reading(1.0), Reading.of(math.inf)))
+    found = estimate("growth_max", values(Reading(1.0), Reading.of(math.inf)))
     assert found.n == 0 and found.mean.reading.not_finite and found.mean.run_ids == ("run1",)
 
 
@@ -67,16 +67,16 @@ def test_one_value_that_is_not_finite_leaves_no_mean():
     ],
 )
 def test_without_an_interval_there_is_a_reason(readings, reason):
-    assert estimate("pct", values(*readings)).low == Reading(None, reason)
+    assert estimate("accuracy", values(*readings)).low == Reading(None, reason)
 
 
 def test_a_stated_frozen_accuracy_has_no_interval_that_is_paired_by_seed(report):
     runs = [run for run in report.runs if run.record.spec.method == "dfa" and run.record.spec.control == "none"][:2]
     rows = [seed_row(run, Frozen.of(report)) for run in runs]
-    assert over_seeds(rows, lambda row: row.margin).low.value is not None
+    assert column_estimate(rows, "margin").low.value is not None
     alone = [dataclasses.replace(changed(run, scalars={"frozen_accuracy": 0.3}), frozen_run_id="") for run in runs]
     stated = [rows[0], seed_row(alone[1], Frozen.of(report))]
-    for pick in (lambda row: row.margin, lambda row: row.frozen):
-        found = over_seeds(stated, pick)
+    for column in ("margin", "frozen"):
+        found = column_estimate(stated, column)
         assert found.mean.reading.value is not None and found.low.reason == BY_AUTHOR == found.high.reason
-    assert over_seeds(stated, lambda row: row.accuracy).low.value is not None
+    assert column_estimate(stated, "accuracy").low.value is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from fa_registry.protocol.grouping import Group, groups
@@ -18,7 +17,7 @@ from fa_registry.records import (
     Reference,
     Reproduction,
 )
-from fa_registry.statistics import summary
+from fa_registry.reporting.quantities import ARITHMETIC, GEOMETRIC, over_seeds
 
 EDITION = "2026-05"  # the published rules: a first fire was published by them, whichever edition leads the audit
 
@@ -36,14 +35,14 @@ def _row(figure: PublishedFigure, found: Sequence[Group], report: AuditReport, e
     match = nearest(figure, found, report.cards)
     if match is None:
         where = f" on {figure.setting.architecture}" if figure.setting else ""
-        return FigureVerdict(figure, "not measured", f"no run of {figure.method_label}{where} is in this audit")
+        return FigureVerdict(figure, "not measured", f"no run of {figure.label}{where} is in this audit")
     group, differences = match
     rule = _rule(figure, edition)
     measured = tuple(figure_of(figure, run.record, rule) for run in group.runs)
     verdict = Tested("not comparable", "; ".join(differences)) if differences else outcome_of(figure, measured)
     others = len(alike(figure, found, report.cards)) - 1
     more = f"; {others} more groups of runs are alike, this is the largest" if others > 0 else ""
-    mean, std = _over_runs([one.reading for one in measured], figure.margin.scale)
+    mean, std = _over_runs([one.reading for one in measured], figure)
     return FigureVerdict(
         figure,
         verdict.outcome,
@@ -62,13 +61,10 @@ def _rule(figure: PublishedFigure, edition: Edition) -> Rule | None:
     return next((rule for rule in edition.rules if rule.code == figure.rule), None)
 
 
-def _over_runs(readings: Sequence[Reading], scale: str) -> tuple[Reading, Reading]:
-    """Mean and std of what was measured, for people: over the runs that have a number, geometric on scale log10."""
-    known = [reading.value for reading in readings if reading.value is not None]
-    if not known:
-        return readings[0], readings[0]
-    if scale == "log10" and min(known) > 0:
-        spread = Reading(None, "its spread over runs is in decades: see every run")
-        return Reading.of(10.0 ** (math.fsum(map(math.log10, known)) / len(known))), spread
-    found = summary(known)
-    return Reading(found.mean), Reading(None, "one run: no spread") if found.std is None else Reading(found.std)
+def _over_runs(readings: Sequence[Reading], figure: PublishedFigure) -> tuple[Reading, Reading]:
+    """Mean and std of what was measured, for people: over the runs that have a number, by the mean of the test's scale."""
+    average = GEOMETRIC if figure.margin.scale == "log10" else ARITHMETIC
+    found = over_seeds(enumerate(readings), figure.quantity, average)
+    if found.mean.value is not None and average == GEOMETRIC:
+        return found.mean, Reading(None, "its spread over runs is in decades: see every run")
+    return found.mean, Reading(None, "one run: no spread") if found.n == 1 else found.std

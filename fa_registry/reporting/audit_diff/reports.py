@@ -77,9 +77,7 @@ def _reproduction(a: Reproduction | None, b: Reproduction | None) -> Iterator[Ch
 
 def _figures(found: Reproduction | None) -> dict[str, str]:
     rows = found.rows if found else ()
-    return {
-        f"{row.figure.method_label} {row.figure.quantity} {jsonio.digest_of(row.figure)[:8]}": _row(row) for row in rows
-    }
+    return {f"{row.figure.label} {row.figure.quantity} {jsonio.digest_of(row.figure)[:8]}": _row(row) for row in rows}
 
 
 def _row(row: FigureVerdict) -> str:

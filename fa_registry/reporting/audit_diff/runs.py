@@ -71,7 +71,7 @@ class RunComparer:
 def run_name(run: RunAudit) -> RunName:
     record = run.record
     spec = record.spec
-    return RunName(record.run_id, record.name, spec.method_label, record.setting, spec.seed, run.verdict.label)
+    return RunName(record.run_id, record.name, spec.label, record.setting, spec.seed, run.verdict.label)
 
 
 def _said(report: AuditReport) -> Said:

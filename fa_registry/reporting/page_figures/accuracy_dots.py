@@ -17,6 +17,8 @@ from fa_registry.reporting.naming import group_label, short_names
 from fa_registry.reporting.page_figures._inches import LABEL, SMALL, WIDTH, Box, Inches, padded
 from fa_registry.reporting.page_figures.plates import data_uri
 from fa_registry.reporting.parts import Number, Plate, PlateGroup, PlateLine
+from fa_registry.reporting.quantities import over_seeds
+from fa_registry.reporting.readings import scalar_estimate
 
 TITLE, BAND = "Accuracy of every seed", "#d9dcdf"
 MOST, LETTERS = 30, 26  # methods a figure shows, and letters of a name
@@ -39,14 +41,9 @@ def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
 
 def _line(groups: Sequence[Group]) -> tuple[str, float, float]:
     """(rule, margin in percentage points, accuracy it asks for), of the first finding on a margin over the frozen control."""
-    frozen = [
-        one.value
-        for group in groups
-        for run in group.runs
-        if run.record.spec.control == "frozen"
-        and (one := run.record.measurements.scalars.get("accuracy")) is not None
-        and one.value is not None
-    ]
+    frozen = scalar_estimate(
+        (run for group in groups for run in group.runs if run.record.spec.control == "frozen"), "accuracy"
+    ).mean.reading.value
     asked = (
         (one.rule, one.threshold)
         for group in groups
@@ -55,9 +52,9 @@ def _line(groups: Sequence[Group]) -> tuple[str, float, float]:
         if one.quantity == "margin_pp" and one.threshold is not None
     )
     rule, threshold = next(asked, ("", math.nan))
-    if not frozen or not rule:
+    if frozen is None or not rule:
         return "", math.nan, math.nan
-    return rule, threshold, math.fsum(frozen) / len(frozen) + threshold / 100
+    return rule, threshold, frozen + threshold / 100
 
 
 def accuracy_plate(groups: Sequence[Group], dpi: int) -> Plate | None:
@@ -113,8 +110,11 @@ def _table(frame: pd.DataFrame) -> tuple[PlateGroup, ...]:
 def _number(cell: pd.Series | None) -> Number:
     if cell is None:
         return Number(Reading(None, "this seed was not run"), "pct", ())
-    value = Reading(cell["value"]) if cell["value"] == cell["value"] else Reading(None, cell["reason"])
-    return Number(value, "pct", (cell["run_id"],))
+    return Number(_reading(cell["value"], cell["reason"]), "pct", (cell["run_id"],))
+
+
+def _reading(value: float, reason: str) -> Reading:
+    return Reading(value) if value == value else Reading(None, reason)
 
 
 def draw(frame: pd.DataFrame, dpi: int) -> bytes:
@@ -134,8 +134,12 @@ def draw(frame: pd.DataFrame, dpi: int) -> bytes:
         if not len(known):
             sheet.text(box.left + 0.05, box.y(row), "N/A", color=TICK, fontsize=SMALL)
             continue
-        mean = box.x(known.mean())
-        sheet.lines([[(mean, box.y(row - 0.34)), (mean, box.y(row + 0.34))]], colour, linewidths=1.6, zorder=3)
+        mean = over_seeds(
+            zip(shown["seed"], map(_reading, shown["value"], shown["reason"]), strict=True), "accuracy"
+        ).mean
+        if mean.value is not None:
+            bar = [(box.x(mean.value), box.y(row + end)) for end in (-0.34, 0.34)]
+            sheet.lines([bar], colour, linewidths=1.6, zorder=3)
         places = [box.x(value) for value in known]
         heights = [box.y(row)] * len(places)
         sheet.axes.plot(places, heights, "o", color=colour, mec="white", mew=0.6, markersize=5.2, zorder=4)

@@ -27,6 +27,7 @@ from fa_registry.reporting.page_figures._inches import (
 from fa_registry.reporting.page_figures.exact import is_exact
 from fa_registry.reporting.page_figures.plates import data_uri, distinct
 from fa_registry.reporting.parts import Number, Plate, PlateGroup, PlateLine
+from fa_registry.reporting.quantities import over_seeds
 
 TITLE, BAND = "Γ of every site against its null", "#d9dcdf"
 DEVIATIONS = 2  # of the null's draws, half the band
@@ -92,7 +93,7 @@ def gamma_plate(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
 
 def _in_words(numbers: pd.DataFrame) -> Iterator[str]:
     for method, rows in numbers[~numbers["exact"]].groupby("method", sort=False):
-        sites = rows.groupby("site").agg({"gamma": "mean", "low": "min", "high": "max"})
+        sites = _over_runs(rows)
         outside = sites[(sites["gamma"] < sites["low"]) | (sites["gamma"] > sites["high"])]
         yield f"{method} {', '.join(map(str, outside.index)) or 'none'}"
 
@@ -101,12 +102,25 @@ def _table(numbers: pd.DataFrame) -> Iterator[PlateGroup]:
     for method, rows in numbers.groupby("method", sort=False):
         ids = distinct(rows["run_id"])
         lines = []
-        for site, of_site in rows.groupby("site"):
-            ends = (of_site["low"].min(), of_site["high"].max())
-            gamma = _known(of_site["gamma"].mean(), of_site["reason"])
-            null = [_known(end, of_site["no_null"]) for end in ends]
-            lines.append(PlateLine(f"site {site}", tuple(Number(one, "cos", ids) for one in (gamma, *null))))
+        for site, (gamma, low, high, _) in _over_runs(rows).iterrows():
+            of_site = rows[rows["site"] == site]
+            shown = [_known(gamma, of_site["reason"]), *(_known(end, of_site["no_null"]) for end in (low, high))]
+            lines.append(PlateLine(f"site {site}", tuple(Number(one, "cos", ids) for one in shown)))
         yield PlateGroup(str(method), ids, tuple(lines))
+
+
+def _over_runs(rows: pd.DataFrame) -> pd.DataFrame:
+    """By site: Γ over seeds, the ends of the band of all runs, and whether Γ is exact there."""
+    sites = rows.groupby("site").agg({"low": "min", "high": "max", "exact": "first"})
+    means = [_mean(of_site).value for _, of_site in rows.groupby("site")]
+    sites.insert(0, "gamma", pd.Series(means, sites.index, dtype=float))
+    return sites
+
+
+def _mean(rows: pd.DataFrame) -> Reading:
+    told = zip(rows["gamma"], rows["reason"], strict=True)
+    readings = [Reading(value) if value == value else Reading(None, reason) for value, reason in told]
+    return over_seeds(zip(rows["seed"], readings, strict=True), "gamma").mean
 
 
 def _known(value: float, reasons: pd.Series) -> Reading:
@@ -170,7 +184,7 @@ def _ticks(box: Box) -> list[float]:
 
 
 def _panel(sheet: Inches, box: Box, rows: pd.DataFrame) -> None:
-    sites = rows.groupby("site").agg({"gamma": "mean", "low": "min", "high": "max", "exact": "first"})
+    sites = _over_runs(rows)
     band = sites.dropna(subset=["low", "high"])
     if len(band):
         upper = [(box.x(site), box.y(high)) for site, high in band["high"].items()]

@@ -30,6 +30,7 @@ from fa_registry.reporting.page_figures._inches import (
 from fa_registry.reporting.page_figures.exact import is_exact
 from fa_registry.reporting.page_figures.plates import data_uri, distinct
 from fa_registry.reporting.parts import Number, Plate, PlateGroup, PlateLine
+from fa_registry.reporting.quantities import is_scale, over_seeds, quantity_of
 from fa_registry.reporting.trajectories import PANELS, limit, table_epochs
 
 ACROSS, MOST, LETTERS = 3, 24, 21  # panels a row and a figure; letters of a name
@@ -39,19 +40,22 @@ COLUMNS = ("method", "site", "epoch", "value", "reason", "exact", "run_ids")
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity of RunRecord.by_site. scale: it spans decades, its mean over seeds is geometric."""
+    """A quantity of RunRecord.by_site."""
 
     name: str
     title: str
     symbol: str
     words: str
     kind: str
-    scale: bool
+
+    @property
+    def scale(self) -> bool:
+        return is_scale(self.name)
 
 
 QUANTITIES = (
-    Quantity("growth", "Growth by site and epoch", "growth of a block", "‖h_l‖ / ‖h_l−1‖", "num", scale=True),
-    Quantity("gamma", "Γ by site and epoch", "Γ", "Γ, cosine of credit and gradient", "cos", scale=False),
+    Quantity("growth", "Growth by site and epoch", "growth of a block", "‖h_l‖ / ‖h_l−1‖", "num"),
+    Quantity("gamma", "Γ by site and epoch", "Γ", "Γ, cosine of credit and gradient", "cos"),
 )
 
 
@@ -76,7 +80,8 @@ def _rows(quantity: Quantity, group: Group, cards: Mapping[str, Mapping[str, Any
     for site in range(len(longest.sites)):
         exact = quantity.name == "gamma" and is_exact(method, site, len(longest.sites), cards)
         for epoch in longest.epochs:
-            mean = _mean([_at(quantity, run, site, epoch) for run in runs], quantity.scale)
+            readings = [(run.record.spec.seed, _at(quantity, run, site, epoch)) for run in runs]
+            mean = over_seeds(readings, quantity.name).mean
             yield (label, site, epoch, mean.value, mean.reason, exact, ids)
 
 
@@ -85,19 +90,6 @@ def _at(quantity: Quantity, run: RunAudit, site: int, epoch: int) -> Reading:
     if epoch not in series.epochs or site >= len(series.sites):
         return Reading(None, "this run was not measured there")
     return series.sites[site][series.epochs.index(epoch)]
-
-
-def _mean(readings: Sequence[Reading], scale: bool) -> Reading:
-    """Over the seeds that have a value; one that is not finite leaves no mean."""
-    broken = next((one for one in readings if one.not_finite), None)
-    known = [one.value for one in readings if one.value is not None]
-    if broken or not known:
-        return broken or readings[0]
-    if scale and min(known) <= 0:
-        return Reading(None, "no geometric mean: a value is not positive")
-    logs = [math.log10(value) for value in known] if scale else known
-    mean = math.fsum(logs) / len(logs)
-    return Reading(10.0**mean) if scale else Reading(mean)
 
 
 def heat_plates(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> tuple[Plate, ...]:
@@ -132,8 +124,7 @@ def _limit(quantity: Quantity, groups: Sequence[Group]) -> tuple[str, float] | N
 
 
 def _caption(quantity: Quantity, numbers: pd.DataFrame, found: tuple[str, float] | None) -> str:
-    mean = "geometric mean" if quantity.scale else "mean"
-    words = f"{quantity.words}: a panel a method, {mean} over seeds."
+    words = f"{quantity.words}: a panel a method, {quantity_of(quantity.name).mean} mean over seeds."
     words += f" Orange is beyond the limit of {found[0]}, {filters.compact(found[1])}." if found else ""
     words += " Blue is positive, orange negative." if not quantity.scale else ""
     words += " Hatched: no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""

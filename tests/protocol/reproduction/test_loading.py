@@ -63,7 +63,7 @@ def problems(tmp_path, *tables, **given):
 def test_a_figure_takes_from_its_table_what_it_does_not_say_itself(tmp_path):
     reference = load(tmp_path, table('value = 0.6, method = "fa"', "mean = 0.7, std = 0.01, n = 3", penalty=0.01))
     fa, bp = reference.figures
-    assert (fa.method, fa.published, fa.method_label) == ("fa", Published(value=0.6), "fa+pen λ=0.01")
+    assert (fa.method, fa.published, fa.label) == ("fa", Published(value=0.6), "fa+pen λ=0.01")
     assert (bp.method, bp.published) == ("bp", Published(mean=0.7, std=0.01, n=3))
     assert fa.source == "A Paper; table 1" and fa.setting.epochs == 3 and fa.margin == Margin(0.02, why="small enough")
     assert (reference.study, reference.title, reference.remarks) == ("one", "a title", ("a contradiction",))
