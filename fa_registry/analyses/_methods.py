@@ -89,7 +89,7 @@ def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None)
     broken = [run for run, reading in readings if reading.not_finite]
     known = [run for run, reading in readings if reading.value is not None]
     ids = tuple(run.record.run_id for run in broken or known or runs)
-    return Cell(found.mean, run_ids=ids, interval=found.interval, n=found.n)
+    return Cell(found.mean, run_ids=ids, interval=found.interval, n=found.n, of=found.of)
 
 
 def in_words(quantity: str, words: str) -> str:

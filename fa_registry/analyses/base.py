@@ -29,6 +29,8 @@ class Column:
 class Cell:
     """A number, words, or both. run_ids: where it was read; n: how many values are behind it, with their `interval`.
 
+    of: of a mean over seeds, how many seeds there are; n of them have a value.
+
     interval: 95 % Student-t interval (low, high) of a mean over seeds, or the ends of another estimate.
     """
 
@@ -37,6 +39,7 @@ class Cell:
     run_ids: tuple[str, ...] = ()
     interval: tuple[float, float] | None = None
     n: int = 0
+    of: int = 0
 
     def __post_init__(self):
         if self.reading is None and not self.text:

@@ -96,25 +96,21 @@ def finding_text(row: FindingRow) -> str:
 
 def estimate_text(estimate: Estimate) -> str:
     """Mean ± deviation (n) [interval]; N/A and why where there is no mean."""
-    from fa_registry.reporting.filters import between, number, spread
+    from fa_registry.reporting.filters import between, counted, number, spread
 
     if estimate.mean.reading.value is None:
         return f"{number(estimate.mean)}: {estimate.mean.reading.reason}"
-    shown = f"{spread(estimate)} ({estimate.n})"
+    shown = counted(estimate) if estimate.n < estimate.of else f"{spread(estimate)} ({estimate.n})"
     if estimate.low.value is None:
         return f"{shown}, {estimate.low.reason}"
     return f"{shown} [{between((estimate.low.value, estimate.high.value), estimate.kind)}]"
 
 
 def _marked(quantity: ComparedSites, site: int, shown: Sequence[Estimate]) -> Iterator[str]:
+    from fa_registry.reporting.filters import counted
+
     for place, estimate in enumerate(shown):
-        yield f"{_mean(estimate)} {EXACT}" if site in quantity.exact[place] else _mean(estimate)
-
-
-def _mean(estimate: Estimate) -> str:
-    from fa_registry.reporting.filters import number, spread
-
-    return spread(estimate) if estimate.mean.reading.value is not None else number(estimate.mean)
+        yield f"{counted(estimate)} {EXACT}" if site in quantity.exact[place] else counted(estimate)
 
 
 def _paired(row: PairedRow) -> Sequence[str]:

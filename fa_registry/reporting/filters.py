@@ -133,7 +133,11 @@ def spread(estimate: Estimate) -> str:
     if estimate.mean.reading.value is None or estimate.std.value is None:
         return mean
     if estimate.average == "geometric":
-        return f"{mean}\u00a0×/÷\u00a0{num(estimate.std.value)}"
+        factor = num(estimate.std.value)
+        shown = (
+            "<\u00a01.01" if factor == "1.00" and estimate.std.value > 1 else factor
+        )  # 1.00 says that all seeds agree
+        return f"{mean}\u00a0×/÷\u00a0{shown}"
     return plus_minus(estimate.mean.reading.value, estimate.std.value, estimate.kind)
 
 

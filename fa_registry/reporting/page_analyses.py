@@ -25,13 +25,17 @@ COMMAND = "fa-registry analyse {} writes it"
 
 @dataclass(frozen=True)
 class AnswerCell:
-    """words, then a number, `of` how many, and its interval, each where there is one. reason: why words stand for a number."""
+    """words, then a number, `of` how many, and its interval, each where there is one. reason: why words stand for a number.
+
+    some: `2 of 3` seeds where not all of them have a value.
+    """
 
     words: str = ""
     number: Number | None = None
     of: int = 0
     interval: tuple[float, float] | None = None
     reason: str = ""
+    some: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,8 @@ def _cell(cell: Cell, column: Column) -> AnswerCell:
     if cell.text and cell.n and not cell.reading.value:
         return AnswerCell(cell.text)
     number = Number(cell.reading, WRITTEN.get(column.kind, column.kind), cell.run_ids)
-    return AnswerCell(cell.text, number, cell.n if cell.text else 0, cell.interval)
+    some = f"{cell.n} of {cell.of}" if 0 < cell.n < cell.of else ""
+    return AnswerCell(cell.text, number, cell.n if cell.text else 0, cell.interval, some=some)
 
 
 def _ids(cells: Iterator[Cell]) -> tuple[str, ...]:

@@ -187,3 +187,13 @@ def test_the_ends_of_an_interval_share_a_power_of_ten():
 def test_a_heading_is_cut_where_it_would_fill_the_screen():
     assert filters.brief("short") == "short" and filters.brief("x" * 160) == "x" * 160
     assert filters.brief("x" * 10_000) == "x" * 159 + "…" and filters.brief("abcdef", 4) == "abc…"
+
+
+@pytest.mark.parametrize(
+    ("factor", "text"),
+    [(1.131, "1,812 ×/÷ 1.13"), (1.004, "1,812 ×/÷ < 1.01"), (1.0, "1,812 ×/÷ 1.00"), (2.5e6, "1,812 ×/÷ 2.50×10⁶")],
+)
+def test_the_deviation_of_a_geometric_mean_is_a_factor(factor, text):
+    std = Reading(factor)
+    shown = Estimate("num", (), 2, Number(Reading(1812.0), "num", ()), std, std, std, average="geometric")
+    assert filters.spread(shown).replace("\u00a0", " ") == text

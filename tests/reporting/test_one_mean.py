@@ -8,6 +8,7 @@ import math
 import pytest
 
 from fa_registry.analyses import CATALOG
+from fa_registry.output.analyse import cell_text
 from fa_registry.output.audit import _rows
 from fa_registry.output.compare import estimate_text
 from fa_registry.protocol.grouping import groups
@@ -86,6 +87,20 @@ def test_the_terminal_says_of_how_many_seeds_a_mean_is(tmp_path):
     report = dataclasses.replace(report, runs=tuple(runs))
     assert terminal(report)["fa"][2] == f"{filters.pct(0.9)} (1 of 2)"
     assert "(1 of 2)" in audit_table(report, tmp_path)
+
+
+def test_a_comparison_and_an_analysis_say_of_how_many_seeds_too(tmp_path):
+    report = report_of(GROWTH)
+    sites = {"h_norm": [1.0, 1.0, 1.0, 1.0, None]}  # per-layer stands on the page
+    runs = [changed(run, sites, {"growth_max": None}) if not at else run for at, run in enumerate(report.runs)]
+    report = dataclasses.replace(report, runs=tuple(runs))
+    ((part, _),) = compare_context(report, list(groups(report))[:1]).parts
+    (growth,) = (one for one in part.quantities if one.name == "growth")
+    assert "(1 of 2)" in estimate_text(growth.estimates[0])
+    analysis = CATALOG.get("cross_architecture").run(report, load_edition("2026-05"))
+    (column,) = (one for one in analysis.tables[0].columns if one.name == "growth_max")
+    assert cell_text(analysis.rows[0]["growth_max"], column, {}) == "4,000 (1 of 2)"
+    assert "(1 of 2)" in words_of(section(written(report, tmp_path)["index.html"], "analyses"))
 
 
 def test_a_figure_without_a_mean_has_its_footnote(tmp_path):
