@@ -4,13 +4,37 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+from types import FrameType
 
+import hypothesis
 import pytest
 import torch
 
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 
 LONG = ("tests/end_to_end/", "tests/testing/test_conformance", "tests/methods/test_literature")
+
+# How fast an example is drawn or tried says how busy the machine is, nothing of the code.
+SLOW = (
+    hypothesis.HealthCheck.too_slow,
+    hypothesis.HealthCheck.large_base_example,
+    hypothesis.HealthCheck.data_too_large,
+)
+hypothesis.settings.register_profile("any speed", deadline=None, suppress_health_check=SLOW)
+hypothesis.settings.load_profile("any speed")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """SIGTERM (`timeout`, a stopped job of CI) ends the suite as Ctrl-C does: fixtures take down what they started."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        session.shouldstop = (
+            "SIGTERM"  # click makes an exit code of the interrupt: the test would fail and the next begin
+        )
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -68,12 +71,33 @@ def test_a_worker_that_dies_is_a_failure_not_a_hang():
     assert "the worker process died" in events[0].value
 
 
+def write_how_it_ends(job, stop, report):
+    report("started")
+    deadline = time.monotonic() + 60
+    while not stop() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    Path(job).write_text("stopped" if stop() else "nobody asked to stop")
+
+
+def test_what_interrupts_the_parent_stops_the_workers(tmp_path):
+    jobs = [str(tmp_path / name) for name in "abcd"]
+
+    def interrupted(event):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(jobs, write_how_it_ends, 2, lambda: False, interrupted)
+    assert {path.read_text() for path in tmp_path.iterdir()} == {"stopped"} and len(list(tmp_path.iterdir())) <= 2
+
+
 @pytest.fixture
 def usual_interrupt():
-    """A suite that a shell put into the background was started with SIGINT ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """A suite that a shell put into the background was started with SIGINT ignored; this one hears SIGTERM itself."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_the_first_signal_asks_the_second_interrupts(usual_interrupt):
@@ -98,7 +122,49 @@ def test_a_worker_that_dies_takes_the_others_to_their_safe_point():
     assert not multiprocessing.active_children()
 
 
-def test_a_terminate_signal_to_the_whole_group_stops_workers_at_a_safe_point():
+def test_a_program_that_handles_its_termination_hears_of_it_after_the_safe_point(usual_interrupt):
+    heard = []
+    signal.signal(signal.SIGTERM, lambda number, frame: heard.append("the program"))
+    with stop_on_signal() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        assert stop() and not heard
+        heard.append("safe point")
+    assert heard == ["safe point", "the program"]
+
+
+SUITE = """
+import sys, time, click
+from click.testing import CliRunner
+from fa_registry.studies.executors.local import stop_on_signal
+
+@click.command()
+def train():
+    with stop_on_signal() as stop:
+        print("it trains", file=sys.__stdout__, flush=True)
+        while not stop():
+            time.sleep(0.01)
+
+def test_that_trains():
+    CliRunner().invoke(train)
+
+def test_the_next():
+    print("the suite went on")
+"""
+
+
+def test_a_terminated_suite_ends_while_it_trains(tmp_path):
+    """`timeout` sends SIGTERM: a training that takes it for its own would only fail one test of the many."""
+    (tmp_path / "test_suite.py").write_text(SUITE, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "tests.conftest", "-p", "no:cacheprovider", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
+        while "it trains" not in (line := process.stdout.readline()):
+            assert line, "the suite ended before it was asked to"
+        process.terminate()
+        left = process.communicate(timeout=60)[0]
+    assert process.returncode != 0 and "the suite went on" not in left
+
+
+def test_a_terminate_signal_to_the_whole_group_stops_workers_at_a_safe_point(usual_interrupt):
     """systemd, docker and timeout signal the group: the workers must leave it to the parent, as with Ctrl-C."""
     events = []
     with stop_on_signal() as stop:

@@ -51,7 +51,7 @@ def _run_in_processes(
 ) -> None:
     context = multiprocessing.get_context("spawn")  # a forked torch keeps its parent's thread pool in a broken state
     stopping, broken, news = context.Event(), context.Event(), context.Queue()
-    with ProcessPoolExecutor(processes, context, _start_worker, (stopping, broken, news)) as pool:
+    with ProcessPoolExecutor(processes, context, _start_worker, (stopping, broken, news)) as pool, _setting(stopping):
         running: dict[Future, int] = {
             pool.submit(_in_worker, index, job, work): index for index, job in enumerate(jobs)
         }
@@ -69,6 +69,16 @@ def _run_in_processes(
                 tell(_result(future, running.pop(future)))
         for event in _drain(news, POLL_SECONDS):  # what a worker told last may arrive after its result
             tell(event)
+
+
+@contextmanager
+def _setting(stopping: Any) -> Iterator[None]:
+    """Whatever ends the parent's loop ends the workers: leaving the pool waits for all jobs, begun or not."""
+    try:
+        yield
+    except BaseException:
+        stopping.set()
+        raise
 
 
 def _end_workers() -> None:
@@ -128,7 +138,10 @@ def _in_worker(index: int, job: Any, work: Work) -> JobEvent:
 
 @contextmanager
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Inside, the first SIGINT or SIGTERM is a request to stop (yielded as a function); the second SIGINT interrupts at once."""
+    """Inside, the first SIGINT or SIGTERM is a request to stop (yielded as a function); the second SIGINT interrupts at once.
+
+    A SIGTERM is meant for the whole program: what handles it outside hears of it when the block has ended.
+    """
     requested: list[int] = []
     usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -143,3 +156,5 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in usual.items():
             signal.signal(number, handler)
+        if signal.SIGTERM in requested and callable(usual[signal.SIGTERM]):
+            signal.raise_signal(signal.SIGTERM)
