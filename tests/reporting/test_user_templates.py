@@ -67,6 +67,39 @@ def test_a_link_out_of_the_folder_is_refused(mine, tmp_path):
     assert template_problems(folder) == ["part.j2: is a link that leads out of the folder"]
 
 
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ((), "no file in it ends on .j2, so that no page would change; found nothing; known: .*form.html.j2"),
+        (
+            ("notes.txt", "a.css"),
+            "no file in it ends on .j2, so that no page would change; found a.css, notes.txt; known",
+        ),
+        (("form.html", "index.html.j2"), "form.html: its name does not end on .j2, so that no page is made from it"),
+        (("form.html.jinja2",), r"form.html.jinja2: its name does not end on .j2, .*\(did you mean 'form.html.j2'\?\)"),
+        (("FORM.HTML.J2",), r"FORM.HTML.J2: its name does not end on .j2, .*\(did you mean 'form.html.j2'\?\)"),
+    ],
+)
+def test_a_folder_whose_templates_would_change_no_page_is_refused(tmp_path, files, words):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for name in files:
+        (folder / name).write_text("")
+    (problem,) = template_problems(folder)
+    assert re.search(words, problem), problem
+
+
+def test_templates_that_only_take_in_one_another_change_no_page(mine):
+    problems = template_problems(mine(one_html="{% include 'two.html.j2' %}", two_html="{% include 'one.html.j2' %}"))
+    assert [problem.partition(":")[0] for problem in problems] == ["one.html.j2", "two.html.j2"]
+
+
+def test_what_lies_beside_templates_is_nobodys_business(mine):
+    folder = mine(index_html="{{ title }}")
+    (folder / "README.md").write_text("ours")
+    assert template_problems(folder) == []
+
+
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(InvalidFields, match="there is no folder"):
         check_templates(tmp_path / "none")
