@@ -101,7 +101,7 @@ def of_diagnostics() -> dict[str, Numbers]:
         filled(task.network), filled(task.feedback)
         measured = measure(task, "", MOMENTS, initial)
         for name in diagnostics.CATALOG.names():
-            numbers = _of_diagnostic(measured, diagnostics.CATALOG.get(name).card.quantities)
+            numbers = _of_diagnostic(measured, diagnostics.CATALOG.get(name).card.names)
             if numbers and name not in found:
                 found[name] = numbers
     return found

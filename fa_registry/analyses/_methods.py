@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fa_registry.analyses.base import Cell, Column
 from fa_registry.protocol.grouping import Group, groups, seeds_key
 from fa_registry.protocol.takes import take
+from fa_registry.quantities import LARGEST_DECADES, is_scale, over_seeds, quantity_of, seed_values
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
-from fa_registry.reporting.quantities import LARGEST_DECADES, is_scale, over_seeds, quantity_of, seed_values
 
 Pick = Callable[[RunRecord], Reading]
 

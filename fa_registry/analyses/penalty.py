@@ -24,8 +24,8 @@ from fa_registry.analyses._methods import (
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.rules import Edition
+from fa_registry.quantities import is_scale
 from fa_registry.records import AuditReport, Reading
-from fa_registry.reporting.quantities import is_scale
 from fa_registry.statistics import compare, paired_difference
 from fa_registry.statistics.samples import LARGEST
 

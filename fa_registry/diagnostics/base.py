@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fa_registry.errors import PluginError
+from fa_registry.quantities import DECLARED, Quantity
 from fa_registry.records import Reading, Scalar
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 SiteReadings = tuple[Reading, ...]
 REFERENCE_BATCH = 128  # the paper's figures are gradients of the *mean* loss over 128 samples
 MOMENTS = ("epoch", "final")
-FAMILY = (
-    "/*"  # ends the name of a quantity that is measured once a parameter: feature_drift/* → feature_drift/embed.weight
-)
 
 Table = np.ndarray  # float64 (sites, samples)
 
@@ -36,17 +34,18 @@ Table = np.ndarray  # float64 (sites, samples)
 class DiagnosticCard:
     """What a reader must know of a diagnostic.
 
-    quantities: the names it measures; `name/*` stands for one a parameter. needs_credit: those of them that are lost with the
-    run's feedback state. cannot_tell: what a reader must not conclude from it. source: paper and equation, or who made it up.
-    when: "epoch" (measured every epoch) or "final" (at the end of training and when a run is recomputed: it takes many passes).
-    conventions: how it is measured, recorded with every run. bibtex: of what `source` names, where it is certain; an arXiv
-    number in `source` is cited by itself. version: of a diagnostic of our own; raised whenever one of its numbers changes.
+    quantities: what it measures, or its name: one of quantities.DECLARED, or what pages then call it; `name/*` is one a
+    parameter. needs_credit: the names of those that are lost with the run's feedback state. cannot_tell: what a reader must not
+    conclude from it. source: paper and equation, or who made it up. when: "epoch" (measured every epoch) or "final" (at the end
+    of training and when a run is recomputed: it takes many passes). conventions: how it is measured, recorded with every run.
+    bibtex: of what `source` names, where it is certain; an arXiv number in `source` is cited by itself. version: of a
+    diagnostic of our own; raised whenever one of its numbers changes.
     """
 
     name: str
     symbol: str
     line: str
-    quantities: tuple[str, ...]
+    quantities: tuple[Quantity | str, ...]
     unit: str
     range: str
     cannot_tell: str
@@ -67,12 +66,37 @@ class DiagnosticCard:
             raise PluginError(f"the card of diagnostic {self.name!r} lacks: {', '.join(problems)}")
 
     def _strangers(self) -> list[str]:
-        return [name for name in self.needs_credit if name not in self.quantities]
+        return [name for name in self.needs_credit if name not in self.names]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its quantities, in their order."""
+        return tuple(one if isinstance(one, str) else one.name for one in self.quantities)
+
+    @property
+    def described(self) -> tuple[Quantity, ...]:
+        """Its quantities with all that a page says of them: the card's own words and unit where they have none."""
+        return tuple(map(self._described, self.quantities))
+
+    def _described(self, given: Quantity | str) -> Quantity:
+        quantity = DECLARED.get(given, Quantity(given)) if isinstance(given, str) else given
+        symbol = self.symbol if len(self.quantities) == 1 else quantity.name
+        return replace(
+            quantity,
+            symbol=quantity.symbol or symbol,
+            words=quantity.words or self.line,
+            unit=quantity.unit or self.unit,
+        )
 
     def covers(self, quantity: str) -> bool:
         """Whether the card announces a quantity of this name."""
-        families = [name.removesuffix("*") for name in self.quantities if name.endswith(FAMILY)]
-        return quantity in self.quantities or quantity.startswith(tuple(families))
+        families = tuple(held.family for held in self.described if held.family)
+        return quantity in self.names or quantity.startswith(families)
+
+    def __json__(self) -> dict[str, Any]:
+        """The fields, `quantities` as names; and `described`."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**own, "quantities": self.names, "described": self.described}
 
 
 @dataclass(frozen=True)

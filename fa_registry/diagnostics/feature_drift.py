@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from fa_registry.diagnostics._bench import Absent, absence
-from fa_registry.diagnostics.base import FAMILY, Diagnostic, DiagnosticCard, Measured, Observation
+from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation
+from fa_registry.quantities import FAMILY
 from fa_registry.records import Reading
 
 PREFIX = "feature_drift"

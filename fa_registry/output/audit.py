@@ -35,7 +35,7 @@ def audited(result: AuditResult, as_json: bool) -> None:
     from rich.markup import escape
 
     from fa_registry.protocol.shipped import edition_words
-    from fa_registry.reporting.quantities import quantity_of
+    from fa_registry.quantities import quantity_of
 
     editions = [
         escape(edition_words(one.edition)) for one in report.opinions
@@ -61,6 +61,7 @@ def _rows(report: AuditReport) -> Iterator[list[str]]:
     """One row a method and setting: the leading edition's verdict, then every other edition's."""
     from fa_registry.protocol.grouping import groups
     from fa_registry.protocol.verdict import combined
+    from fa_registry.quantities import quantity_of
     from fa_registry.reporting.filters import counted
     from fa_registry.reporting.readings import scalar_estimate
 
@@ -69,8 +70,8 @@ def _rows(report: AuditReport) -> Iterator[list[str]]:
         yield [
             group.runs[0].record.spec.label,
             group.setting,
-            counted(scalar_estimate(group.runs, "accuracy")),
-            counted(scalar_estimate(group.runs, "growth_max"), deviation=False),
+            counted(scalar_estimate(group.runs, quantity_of("accuracy"))),
+            counted(scalar_estimate(group.runs, quantity_of("growth_max")), deviation=False),
             group.verdict.label,
             *(combined(said[run.record.run_id] for run in group.runs).label for said in opinions),
             " ".join(f"s{run.record.spec.seed}:{run.verdict.label}" for run in group.runs),

@@ -45,7 +45,7 @@ def compared(result: CompareResult, as_json: bool) -> None:
 def _part(part: SideBySide, edition: str, means: str) -> None:
     from rich.markup import escape
 
-    from fa_registry.reporting.quantities import means_in_words
+    from fa_registry.quantities import means_in_words
 
     labels = [column.label for column in part.columns]
     several = len({column.setting for column in part.columns}) > 1

@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fa_registry.protocol.shipped import edition_words
+from fa_registry.quantities import Quantity, further, held
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, Verdict
 from fa_registry.records.runs import pairs
-from fa_registry.reporting.quantities import RUN_SCALARS
 from fa_registry.reporting.readings import Frozen, scalar, seed_row
 from fa_registry.reporting.rows import SeedRow
 
 TEXT, WHOLE, NUMBER, YES_NO = "text", "integer", "number", "boolean"
 FIRST = "the epoch at which it first fires; empty where it never does, or where it is not followed by epoch"
-RUN_WORDS = {one.name: one.words for one in RUN_SCALARS}
 
 
 @dataclass(frozen=True)
@@ -103,15 +102,28 @@ NUMBERS = (
 
 
 def columns(report: AuditReport) -> tuple[Column, ...]:
-    """The columns of a report in their order: which rules, editions and aggregates of Γ there are is the report's."""
+    """The columns of a report in their order: which rules, editions, aggregates of Γ and further numbers there are is its own."""
     editions = tuple(edition_words(one) for one in (report.edition, *(opinion.edition for opinion in report.opinions)))
     rules = dict.fromkeys(finding.rule for run in report.runs for finding in run.findings)
-    scalars = {name for run in report.runs for name in run.record.measurements.scalars}
-    return columns_of(editions, tuple(rules), sorted(name for name in scalars if name.startswith("gamma_")))
+    scalars = sorted({name for run in report.runs for name in run.record.measurements.scalars})
+    gammas = [name for name in scalars if name.startswith("gamma_")]
+    others = [one for one in further(scalars, held(report.cards)) if one.name not in gammas]
+    return columns_of(editions, tuple(rules), gammas, others)
 
 
-def columns_of(editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str]) -> tuple[Column, ...]:
-    """The columns for these editions (the leading one first), rules of the leading edition, and aggregates of Γ."""
+def columns_of(
+    editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str], others: Sequence[Quantity]
+) -> tuple[Column, ...]:
+    """The columns for these editions (the leading one first), rules of the leading edition, and aggregates of Γ.
+
+    others: what a run has one number of and no table names. One of the name of a column that is there has a `_2` behind it.
+    """
+    ours = _ours(editions, rules, gammas)
+    taken = {column.name for column in ours}
+    return (*ours, *(_other(one, f"{one.name}_2" if one.name in taken else one.name) for one in others))
+
+
+def _ours(editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str]) -> tuple[Column, ...]:
     return (
         *WHO,
         *JUDGED,
@@ -138,8 +150,12 @@ def _verdict(edition: str, place: int, editions: Sequence[str]) -> Column:
 
 
 def _gamma(name: str) -> Column:
-    words = RUN_WORDS.get(name, "of Γ over sites (deep: 1..L) and samples: `gamma_SITES_OVER-SITES_OVER-SAMPLES`")
+    words = "of Γ over sites (deep: 1..L) and samples: `gamma_SITES_OVER-SITES_OVER-SAMPLES`"
     return Column(name, words, NUMBER, lambda row: scalar(row.run.record, name))
+
+
+def _other(quantity: Quantity, name: str) -> Column:
+    return Column(name, quantity.words, NUMBER, lambda row: scalar(row.run.record, quantity.name))
 
 
 def _rule(rule: str) -> Iterator[Column]:

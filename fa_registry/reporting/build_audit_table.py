@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from fa_registry.quantities import means_in_words
 from fa_registry.reporting.build_index import number_footnotes, setting_rows
 from fa_registry.reporting.contexts import AuditTableContext
 from fa_registry.reporting.parts import Estimate
-from fa_registry.reporting.quantities import means_in_words
 from fa_registry.reporting.readings import COLUMNS
 from fa_registry.reporting.rows import AuditRow, SettingRows, SettingTable
 from fa_registry.reporting.sources import Sources

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fa_registry.protocol.grouping import Group, groups
+from fa_registry.quantities import Known, further, held, means_in_words
 from fa_registry.records import AuditReport, RunAudit, RunSpec
 from fa_registry.reporting.build_form import aggregates
 from fa_registry.reporting.compare_fields import differing_fields, of_setting
@@ -26,8 +27,7 @@ from fa_registry.reporting.naming import command, group_label
 from fa_registry.reporting.paired import paired_rows, seeds_of
 from fa_registry.reporting.parts import Listed
 from fa_registry.reporting.pictures import setting_figures
-from fa_registry.reporting.quantities import means_in_words
-from fa_registry.reporting.readings import COLUMNS, Frozen, column_estimate, seed_row
+from fa_registry.reporting.readings import COLUMNS, Frozen, column_estimate, scalar_estimate, seed_row
 from fa_registry.reporting.rows import Count
 
 MOST = 200
@@ -86,7 +86,7 @@ def settings_shared(chosen: Sequence[Group]) -> tuple[list[list[Group]], list[st
 
 
 def _side(columns: Sequence[Group], frozen: Frozen, cards: Mapping[str, Mapping[str, Any]]) -> SideBySide:
-    fields = differing_fields(columns)
+    fields, known = differing_fields(columns), held(cards)
     settings = dict.fromkeys(column.setting for column in columns)
     comparable = len({_setting(column).identity for column in columns}) == 1
     apart = ", ".join(field.field for field in fields if of_setting(field))
@@ -95,9 +95,9 @@ def _side(columns: Sequence[Group], frozen: Frozen, cards: Mapping[str, Mapping[
         comparable=comparable,
         why_not="" if comparable else NOT_COMPARABLE.format(fields=apart),
         columns=tuple(_contender(column) for column in columns),
-        quantities=tuple(_quantities(columns, frozen)),
+        quantities=(*_quantities(columns, frozen), *_further(columns, known)),
         aggregates=tuple(_aggregates(columns)),
-        rules=tuple(_rules(columns)),
+        rules=tuple(_rules(columns, known)),
         paired=tuple(_paired(columns)) if comparable else (),
         fields=fields,
         sites=compared_sites(columns, cards),
@@ -116,14 +116,26 @@ def _quantities(columns: Sequence[Group], frozen: Frozen) -> Iterator[ComparedQu
         yield ComparedQuantity(name, symbol, words, estimates)
 
 
+def _further(columns: Sequence[Group], known: Known) -> Iterator[ComparedQuantity]:
+    """What a run has one number of and no table names: of a diagnostic that another package brings."""
+    measured = (name for run in _runs(columns) for name in run.record.measurements.scalars)
+    for quantity in further(measured, known):
+        yield ComparedQuantity(
+            quantity.name,
+            quantity.symbol,
+            quantity.words,
+            tuple(scalar_estimate(column.runs, quantity) for column in columns),
+        )
+
+
 def _aggregates(columns: Sequence[Group]) -> Iterator[ComparedQuantity]:
     for several in zip(*(aggregates(column.runs) for column in columns), strict=True):
         first = several[0]
         yield ComparedQuantity(first.name, "Γ", first.words, tuple(metric.estimate for metric in several))
 
 
-def _rules(columns: Sequence[Group]) -> Iterator[ComparedRule]:
-    found = [finding_rows(column.runs, group_label(column), column.setting) for column in columns]
+def _rules(columns: Sequence[Group], known: Known) -> Iterator[ComparedRule]:
+    found = [finding_rows(column.runs, group_label(column), column.setting, known) for column in columns]
     fires = [{fire.rule: ", ".join(fire.epochs) for fire in first_fires(column.runs)} for column in columns]
     titles = {row.rule: row.title for rows in found for row in rows}
     for rule, title in titles.items():

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.verdict import combined
+from fa_registry.quantities import SUBJECTS, Known, held, quantity_of
 from fa_registry.records import AuditReport, EditionReference, RunAudit
 from fa_registry.reporting import reproducing, reproduction
 from fa_registry.reporting.blanks import blanks
@@ -20,7 +21,6 @@ from fa_registry.reporting.identification import NOT_RECORDED, card, identificat
 from fa_registry.reporting.naming import group_label
 from fa_registry.reporting.parts import Metric
 from fa_registry.reporting.pitfalls import pitfalls
-from fa_registry.reporting.quantities import SUBJECTS
 from fa_registry.reporting.readings import Frozen, column_estimate, integrity_row, scalar_estimate, seed_row
 from fa_registry.reporting.rows import FindingRow, JudgedBy, Link
 from fa_registry.reporting.sources import Sources
@@ -44,7 +44,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
     report = sources.report
     rows = tuple(seed_row(run, sources.frozen) for run in group.runs)
     method = card(report, "methods", group.runs[0].record.spec.method)
-    findings = finding_rows(group.runs, group_label(group), group.setting)
+    findings = finding_rows(group.runs, group_label(group), group.setting, sources.known)
     compared = sources.opinions.compared(group, link.href)
     others = sources.opinions.others(group)
     excluded = sources.excluded.of_group(group)
@@ -75,7 +75,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         scalars=scalar_table(group.runs, report),
         first_fires=first_fires(group.runs),
         findings=findings,
-        others=tuple(_judged_by(edition, runs, group) for edition, runs in others),
+        others=tuple(_judged_by(edition, runs, group, sources.known) for edition, runs in others),
         claims=claims(group.runs, excluded, exact=is_exact(method)),
         excluded=excluded,
         pitfalls=pitfalls(group, sources),
@@ -103,7 +103,7 @@ def note_context(
         edition=report.edition,
         verdict=run.verdict,
         headline=headline,
-        findings=finding_rows([run], record.spec.label, record.setting),
+        findings=finding_rows([run], record.spec.label, record.setting, held(report.cards)),
         claims=tuple(claim for claim in told if claim.kind != "note"),  # explained in the form
         integrity=integrity_row(record),
         form=form,
@@ -111,9 +111,9 @@ def note_context(
     )
 
 
-def _judged_by(edition: EditionReference, runs: Sequence[RunAudit], group: Group) -> JudgedBy:
+def _judged_by(edition: EditionReference, runs: Sequence[RunAudit], group: Group, known: Known) -> JudgedBy:
     verdict = combined(run.verdict for run in runs)
-    return JudgedBy(edition, verdict, finding_rows(runs, group_label(group), group.setting))
+    return JudgedBy(edition, verdict, finding_rows(runs, group_label(group), group.setting, known))
 
 
 def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator[FindingRow]:
@@ -133,4 +133,4 @@ def aggregates(runs: Sequence[RunAudit]) -> Iterator[Metric]:
 
 
 def _metric(name: str, label: str, runs: Sequence[RunAudit]) -> Metric:
-    return Metric(name, label, scalar_estimate(runs, name))
+    return Metric(name, label, scalar_estimate(runs, quantity_of(name)))

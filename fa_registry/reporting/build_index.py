@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.quantities import means_in_words
 from fa_registry.records import AuditReport, EditionReference, OtherRun
 from fa_registry.reporting import reproduction
 from fa_registry.reporting.contexts import IndexContext
@@ -18,7 +19,6 @@ from fa_registry.reporting.naming import command, group_label
 from fa_registry.reporting.page_analyses import page_analyses
 from fa_registry.reporting.parts import Entry, Estimate, Listed, SettingFigures
 from fa_registry.reporting.pictures import room_beside, setting_figures
-from fa_registry.reporting.quantities import means_in_words
 from fa_registry.reporting.readings import COLUMNS, column_estimate, seed_row
 from fa_registry.reporting.rows import AuditRow, Comparison, Count, Footnote, Link, SettingRows
 from fa_registry.reporting.sources import Sources
@@ -41,7 +41,11 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
     """The whole audit, ready to print. figures: see figures_beside; until the rest is written nobody knows their room."""
     report = sources.report
     settings, footnotes = number_footnotes(setting_rows(sources))
-    findings = [row for group in sources.groups for row in finding_rows(group.runs, group_label(group), group.setting)]
+    findings = [
+        row
+        for group in sources.groups
+        for row in finding_rows(group.runs, group_label(group), group.setting, sources.known)
+    ]
     to_look_at = most_severe_first(row for row in findings if row.outcome != "pass")
     integrity = sorted(integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state))
     states = [row.state for row in integrity]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from fa_registry.quantities import SUBJECTS
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.claims_sampling import beside_limit
 from fa_registry.reporting.claims_words import UNDERCUT, by_author, claim, finding_with, with_state
 from fa_registry.reporting.filters import between, compact, num, pp
 from fa_registry.reporting.parts import Claim
-from fa_registry.reporting.quantities import SUBJECTS
 from fa_registry.statistics import CONFIDENCE, level_words, seeds_to_plan
 from fa_registry.statistics.intervals import MOST_SEEDS, POWER
 from fa_registry.statistics.samples import quantile

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fa_registry.quantities import SUBJECTS
 from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.claims_words import AT_FLOOR, EXPLODED, NOISY, claim, extent, has_gamma, with_state
 from fa_registry.reporting.filters import at_least
 from fa_registry.reporting.parts import Claim
-from fa_registry.reporting.quantities import SUBJECTS
 from fa_registry.reporting.readings import last_site, scalar, site_row
 
 LEAST_FIDELITY = 0.99  # protocol.md §1: below it the reference is numerical noise

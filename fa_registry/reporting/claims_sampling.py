@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fa_registry.quantities import over_seeds
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.filters import ci, pct
-from fa_registry.reporting.quantities import over_seeds
 from fa_registry.reporting.readings import scalar
 from fa_registry.statistics import wilson_interval
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from fa_registry.protocol.credit import carried_words, guard_of
+from fa_registry.quantities import SUBJECTS, subject_of
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.claims_words import (
     AT_FLOOR,
@@ -23,7 +24,6 @@ from fa_registry.reporting.claims_words import (
 )
 from fa_registry.reporting.filters import compact, num
 from fa_registry.reporting.parts import Claim
-from fa_registry.reporting.quantities import SUBJECTS, subject_of
 from fa_registry.reporting.readings import last_site, scalar, site_row
 
 SILENT = ("skipped", "waived", "not_applicable", "error")  # waivers and incompleteness are told by claims of their own

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from fa_registry.quantities import SUBJECTS
 from fa_registry.records import Finding, Reading, RunAudit
 from fa_registry.reporting.filters import KINDS
 from fa_registry.reporting.parts import Claim
-from fa_registry.reporting.quantities import SUBJECTS
 from fa_registry.reporting.readings import scalar, site_row
 
 EXPLODED, AT_FLOOR, NOISY, UNDERCUT, NOT_SPECIFIC, HIGH = (

@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.quantities import Quantity, further, held, quantity_of
 from fa_registry.records import Reading
 from fa_registry.reporting import filters
 from fa_registry.reporting.analysis_figures import DRAWINGS, png
 from fa_registry.reporting.compare_parts import ComparedSites
 from fa_registry.reporting.naming import group_label
 from fa_registry.reporting.parts import Estimate, Number, SeedValue
-from fa_registry.reporting.quantities import quantity_of
 from fa_registry.reporting.readings import estimate, site_row
 
 SHOWN = ("gamma", "h_norm", "g_norm_mean_ce")
@@ -25,17 +25,22 @@ COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "counts
 
 
 def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[ComparedSites, ...]:
-    """Γ, ‖h‖ and ‖g‖ of every site: the mean over the seeds of each column. cards: know where credit is exact."""
+    """Γ, ‖h‖, ‖g‖ and what no table names, of every site: the mean over the seeds of each column.
+
+    cards: hold the quantities, and know where credit is exact.
+    """
+    known = held(cards)
+    measured = (name for group in groups for run in group.runs for name in run.record.measurements.sites)
     return tuple(
         ComparedSites(
-            name,
-            quantity_of(name).symbol,
-            quantity_of(name).words,
+            quantity.name,
+            quantity.symbol,
+            quantity.words,
             rows,
-            tuple(_exact(name, len(rows), one, cards) for one in groups),
+            tuple(_exact(quantity.name, len(rows), one, cards) for one in groups),
         )
-        for name in SHOWN
-        if (rows := tuple(_rows(name, groups)))
+        for quantity in (*map(quantity_of, SHOWN), *further(measured, known))
+        if (rows := tuple(_rows(quantity, groups)))
     )
 
 
@@ -46,20 +51,20 @@ def _exact(name: str, count: int, group: Group, cards: Mapping[str, Mapping[str,
     return tuple(exact) if name == "gamma" else ()
 
 
-def _rows(name: str, groups: Sequence[Group]) -> Iterator[tuple[int, tuple[Estimate, ...]]]:
-    count = max((len(site_row(run.record, name)) for group in groups for run in group.runs), default=0)
+def _rows(quantity: Quantity, groups: Sequence[Group]) -> Iterator[tuple[int, tuple[Estimate, ...]]]:
+    count = max((len(site_row(run.record, quantity.name)) for group in groups for run in group.runs), default=0)
     for site in range(count):
-        yield site, tuple(_estimate(name, site, group) for group in groups)
+        yield site, tuple(_estimate(quantity, site, group) for group in groups)
 
 
-def _estimate(name: str, site: int, group: Group) -> Estimate:
-    values, kind = [], quantity_of(name).kind
+def _estimate(quantity: Quantity, site: int, group: Group) -> Estimate:
+    values = []
     for run in group.runs:
-        row = site_row(run.record, name)
+        row = site_row(run.record, quantity.name)
         missing = Reading(None, f"site {site} was not measured")
         reading = row[site] if site < len(row) else missing
-        values.append(SeedValue(run.record.spec.seed, Number(reading, kind, (run.record.run_id,))))
-    return estimate(name, values)
+        values.append(SeedValue(run.record.spec.seed, Number(reading, quantity.kind, (run.record.run_id,))))
+    return estimate(quantity, values)
 
 
 def layer_numbers(groups: Sequence[Group]) -> pd.DataFrame:
@@ -74,7 +79,7 @@ def layer_numbers(groups: Sequence[Group]) -> pd.DataFrame:
 
 
 def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | None, float | None, str, str]:
-    found = _estimate(name, site, group)
+    found = _estimate(quantity_of(name), site, group)
     return (found.mean.reading.value, found.low.value, found.high.value, "yes", found.mean.reading.reason)
 
 
@@ -84,7 +89,7 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
     if frame["value"].isna().all():
         return ()
     words = []
-    for quantity in sites:
+    for quantity in (one for one in sites if one.name in SHOWN):
         for place, group in enumerate(groups):
             ends = (quantity.rows[index][1][place].mean for index in (0, -1))
             words.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fa_registry.quantities import (
+    DEVIATIONS,
+    DIAGNOSTICS,
+    FURTHER,
+    RUN_SCALARS,
+    SHOWN_MEMBERS,
+    SITE_TABLES,
+    Known,
+    Quantity,
+    families,
+    further,
+    held,
+    quantity_of,
+)
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit
 from fa_registry.reporting.identification import words
 from fa_registry.reporting.parts import Number
-from fa_registry.reporting.quantities import (
-    DEVIATIONS,
-    DRIFT,
-    RUN_SCALARS,
-    SHOWN_DRIFTS,
-    SITE_TABLES,
-    Quantity,
-)
 from fa_registry.reporting.readings import scalar, site_row
 from fa_registry.reporting.tables import (
     CardLine,
@@ -30,20 +36,25 @@ from fa_registry.reporting.tables import (
     SiteTable,
 )
 
-CARD = "diagnostics/"
 PER_RUN = "One number a run"
 
 
 def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[QuantityTable, ...]:
-    """The tables that hold anything: scale and reference, credit and its null, perturbation."""
-    made = (_site_table(title, quantities, runs, report) for title, quantities in SITE_TABLES)
+    """The tables that hold anything: scale and reference, credit and its null, perturbation, what no table names."""
+    known = held(report.cards)
+    measured = (name for run in runs for name in run.record.measurements.sites)
+    named = [(title, [quantity_of(name, known) for name in names]) for title, names in SITE_TABLES]
+    tables = (*named, (FURTHER, list(further(measured, known))))
+    made = (_site_table(title, quantities, runs, report) for title, quantities in tables)
     return tuple(table for table in made if table.quantities)
 
 
 def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> ScalarTable:
-    """What a run has one number of: stability at the middle, the drift of the weights, …"""
-    quantities = [one for one in RUN_SCALARS if any(one.name in run.record.measurements.scalars for run in runs)]
-    quantities += [Quantity(name, name.removeprefix(DRIFT), "drift of this parameter", "num") for name in _drifts(runs)]
+    """What a run has one number of: stability at the middle, what no table names, the drift of the weights, …"""
+    known = held(report.cards)
+    measured = dict.fromkeys(name for run in runs for name in run.record.measurements.scalars)
+    quantities = [quantity_of(name, known) for name in RUN_SCALARS if name in measured]
+    quantities += [*further(measured, known), *_members(runs, known)]
     rows = tuple(_scalar_row(one, runs) for one in quantities)
     return ScalarTable(
         PER_RUN,
@@ -135,19 +146,21 @@ def _scalar_row(quantity: Quantity, runs: Sequence[RunAudit]) -> ScalarRow:
     return ScalarRow(quantity.name, quantity.symbol, quantity.words, tuple(cells))
 
 
-def _drifts(runs: Sequence[RunAudit]) -> list[str]:
-    """The parameters that moved most, by their largest drift over the seeds."""
-    largest: dict[str, float] = {}
-    for run in runs:
-        for name, reading in run.record.measurements.scalars.items():
-            if name.startswith(DRIFT) and reading.value is not None:
-                largest[name] = max(reading.value, largest.get(name, reading.value))
-    return sorted(largest, key=lambda name: (-largest[name], name))[:SHOWN_DRIFTS]
+def _members(runs: Sequence[RunAudit], known: Known) -> Iterator[Quantity]:
+    """Of every family the largest members over the seeds, e.g. the parameters that moved most."""
+    for family in (one.family for one in families(known)):
+        largest: dict[str, float] = {}
+        for run in runs:
+            for name, reading in run.record.measurements.scalars.items():
+                if name.startswith(family) and reading.value is not None:
+                    largest[name] = max(reading.value, largest.get(name, reading.value))
+        shown = sorted(largest, key=lambda name: (-largest[name], name))[:SHOWN_MEMBERS]
+        yield from (quantity_of(name, known) for name in shown)
 
 
 def _cards(names: Sequence[str], report: AuditReport) -> tuple[CardLine, ...]:
     """The cards of the diagnostics that measure one of these, where the report carries them."""
-    cards = (card for key, card in report.cards.items() if key.startswith(CARD))
+    cards = (card for key, card in report.cards.items() if key.startswith(DIAGNOSTICS))
     return tuple(_card_line(card) for card in cards if _covers(card, names))
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.shipped import DIGEST, FOREIGN, SHIPPED, edition_words, standing
 from fa_registry.protocol.verdict import combined
+from fa_registry.quantities import Known, held, kind_of, subject_of
 from fa_registry.records import AuditReport, EditionReference, Finding, Judgement, RunAudit, Scalar, Verdict
 from fa_registry.reporting.filters import na, reading
 from fa_registry.reporting.findings import SEVERITY
 from fa_registry.reporting.naming import group_label
 from fa_registry.reporting.parts import Listed
-from fa_registry.reporting.quantities import kind_of, subject_of
 from fa_registry.reporting.rows import ChangedEdition, ComparedRow, Difference, EditionChange
 
 OUTCOME_WORDS = {
@@ -35,16 +35,18 @@ Judged = tuple[EditionReference, Sequence[Finding]]  # an edition and what it fo
 
 @dataclass(frozen=True)
 class Opinions:
-    """The editions of a report, the leading one first, and by run id what each says of it."""
+    """The editions of a report, the leading one first, and by run id what each says of it. known: the report's quantities."""
 
     editions: tuple[EditionReference, ...]
     judgements: tuple[Mapping[str, RunAudit | Judgement], ...]
+    known: Known
 
     @classmethod
     def of(cls, report: AuditReport) -> Opinions:
         leading = {run.record.run_id: run for run in report.runs}
         others = tuple({one.run_id: one for one in opinion.judgements} for opinion in report.opinions)
-        return cls((report.edition, *(opinion.edition for opinion in report.opinions)), (leading, *others))
+        editions = (report.edition, *(opinion.edition for opinion in report.opinions))
+        return cls(editions, (leading, *others), held(report.cards))
 
     def compared(self, group: Group, href: str) -> ComparedRow:
         """One method in one setting by every edition; it differs where two editions' outcomes do."""
@@ -57,7 +59,7 @@ class Opinions:
         ]
         differ = len({verdict.outcome for verdict in verdicts}) > 1
         return ComparedRow(
-            group_label(group), group.setting, href, verdicts, tuple(differences(found)) if differ else ()
+            group_label(group), group.setting, href, verdicts, tuple(differences(found, self.known)) if differ else ()
         )
 
     def others(self, group: Group) -> list[tuple[EditionReference, tuple[RunAudit, ...]]]:
@@ -106,7 +108,7 @@ def _value(value: Scalar | None) -> str:
     return value if isinstance(value, str) else f"{value:.12g}"
 
 
-def differences(found: Sequence[Judged]) -> Iterator[Difference]:
+def differences(found: Sequence[Judged], known: Known) -> Iterator[Difference]:
     """One for every subject (scale, reference, depth, …) that two editions do not judge alike."""
     subjects = dict.fromkeys(subject_of(finding.quantity) for _, findings in found for finding in findings)
     told = False
@@ -114,7 +116,7 @@ def differences(found: Sequence[Judged]) -> Iterator[Difference]:
         about = [(edition, [one for one in all_of if subject_of(one.quantity) == subject]) for edition, all_of in found]
         if len({_decides(findings) for _, findings in about}) > 1:
             told = True
-            yield Difference(subject, tuple(_clause(edition, findings) for edition, findings in about))
+            yield Difference(subject, tuple(_clause(edition, findings, known) for edition, findings in about))
     if not told:
         yield Difference("verdict", (SAME_FINDINGS,))
 
@@ -125,7 +127,7 @@ def _decides(findings: Iterable[Finding]) -> str:
     return min(outcomes, key=SEVERITY.index, default="pass")
 
 
-def _clause(edition: EditionReference, findings: Sequence[Finding]) -> str:
+def _clause(edition: EditionReference, findings: Sequence[Finding], known: Known) -> str:
     """What one edition says of the subject: its most severe finding, with the seeds that share its state."""
     if not findings:
         return f"{edition_words(edition)} does not judge it."
@@ -137,15 +139,15 @@ def _clause(edition: EditionReference, findings: Sequence[Finding]) -> str:
     gate = "" if worst.gating else ", but does not gate"
     return (
         f"{edition_words(edition)}: {worst.rule} {worst.title} {word}{gate}, required {worst.required}, "
-        f"observed {_observed(alike)}{share}."
+        f"observed {_observed(alike, known)}{share}."
     )
 
 
-def _observed(alike: Sequence[Finding]) -> str:
+def _observed(alike: Sequence[Finding], quantities: Known) -> str:
     """The figure, or the least and the largest where the seeds have several."""
     known = sorted((one.observed for one in alike if one.observed.value is not None), key=lambda one: one.value)
     if not known:
         missing = alike[0].observed
         return missing.reason if missing.not_finite else f"{na(missing)} ({missing.reason})"
-    ends = dict.fromkeys(reading(one, kind_of(alike[0].quantity)) for one in (known[0], known[-1]))
+    ends = dict.fromkeys(reading(one, kind_of(alike[0].quantity, quantities)) for one in (known[0], known[-1]))
     return " to ".join(ends)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from fa_registry.quantities import Quantity
 from fa_registry.records import AuditReport
 from fa_registry.reporting import junit
 from fa_registry.reporting.audit_csv import REASONS
@@ -35,7 +36,8 @@ AUDIT_CSV = """\
 RFC 4180: UTF-8 without a mark, commas, CRLF, one header line. One line for every judged run, then one for every run that was
 selected and could not be judged (`status` is `excluded`). EDITION and RULE stand for what the audit used: one `verdict_`
 column an edition, the leading one first; five columns a rule of the leading edition; one for every aggregate of Γ that was
-measured. Numbers have every digit. A number that does not exist is an empty cell, and `reasons` says why.
+measured; and last, one for every number that a run has one of and that another package's diagnostic measured, by its own name.
+Numbers have every digit. A number that does not exist is an empty cell, and `reasons` says why.
 
 A text that a spreadsheet would calculate (`=`, `+`, `-`, `@`, their full-width twins, also after blanks; tab, line break)
 or that begins with `'` has a `'` put before it: take one leading `'` off a text cell and you have the text again.
@@ -60,6 +62,9 @@ were trained again by their specification. Exit code 0: nothing changed but the 
 were trained again and the order of runs; 1: something is listed; 2: one of the two is no audit.json of this schema.
 The file is one object, an AuditDiff; the records of audit.json stand in it as they stand there.
 """
+OTHER = Quantity(
+    "QUANTITY", words="of another package's diagnostic, which a run has one of; words and unit are on its card"
+)
 
 
 def document() -> str:
@@ -115,7 +120,7 @@ def _type(schema: dict[str, Any]) -> str:
 
 
 def _columns() -> Iterator[tuple[str, ...]]:
-    for column in columns_of(("EDITION",), ("RULE",), ("gamma_…",)):
+    for column in columns_of(("EDITION",), ("RULE",), ("gamma_…",), (OTHER,)):
         yield f"`{column.name}`", column.kind, column.words
     yield f"`{REASONS}`", TEXT, "JSON: name of an empty column → why it is empty; `excluded` → why a run was not judged"
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.quantities import is_scale
 from fa_registry.records import Reading
 from fa_registry.reporting.compare_parts import PairedRow
 from fa_registry.reporting.naming import group_label
 from fa_registry.reporting.parts import Number
-from fa_registry.reporting.quantities import is_scale
 from fa_registry.reporting.readings import last_site, scalar
 from fa_registry.statistics import PairedDifference, excludes, paired_difference
 

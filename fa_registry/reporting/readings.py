@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from fa_registry.protocol.operators import margin_pp
+from fa_registry.quantities import Quantity, over_seeds, quantity_of
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
 from fa_registry.reporting.parts import Estimate, Number, SeedValue
-from fa_registry.reporting.quantities import kind_of, over_seeds
 from fa_registry.reporting.rows import IntegrityRow, SeedRow
 
 GIVEN = "frozen_accuracy"  # of a run that was adopted together with the accuracy of its owner's own control
@@ -104,23 +104,24 @@ def seed_row(run: RunAudit, frozen: Frozen) -> SeedRow:
     )
 
 
-def estimate(quantity: str, values: Iterable[SeedValue]) -> Estimate:
+def estimate(quantity: Quantity, values: Iterable[SeedValue]) -> Estimate:
     """A quantity over seeds, by quantities.over_seeds, with the runs it was read from."""
     rows = tuple(values)
-    found = over_seeds(((row.seed, row.number.reading) for row in rows), quantity)
+    found = over_seeds(((row.seed, row.number.reading) for row in rows), quantity.name, quantity.mean)
     broken = [row for row in rows if row.number.reading.not_finite]
     known = [row for row in rows if row.number.reading.value is not None]
     ids = tuple(dict.fromkeys(run_id for row in broken or known or rows for run_id in row.number.run_ids))
-    kind = kind_of(quantity)
-    mean = Number(found.mean, kind, ids)
-    return Estimate(kind, rows, found.n, mean, found.std, found.low, found.high, average=found.average)
+    mean = Number(found.mean, quantity.kind, ids)
+    return Estimate(quantity.kind, rows, found.n, mean, found.std, found.low, found.high, average=found.average)
 
 
-def scalar_estimate(runs: Iterable[RunAudit], name: str) -> Estimate:
+def scalar_estimate(runs: Iterable[RunAudit], quantity: Quantity) -> Estimate:
     """A scalar of the runs' own measurements over seeds."""
-    records = [run.record for run in runs]
-    kind = kind_of(name)
-    return estimate(name, (SeedValue(one.spec.seed, Number(scalar(one, name), kind, (one.run_id,))) for one in records))
+    values = (
+        SeedValue(record.spec.seed, Number(scalar(record, quantity.name), quantity.kind, (record.run_id,)))
+        for record in (run.record for run in runs)
+    )
+    return estimate(quantity, values)
 
 
 def column_estimate(rows: Sequence[SeedRow], column: str) -> Estimate:
@@ -128,7 +129,7 @@ def column_estimate(rows: Sequence[SeedRow], column: str) -> Estimate:
 
     What somebody stated is no control of a seed: the interval of the margin is that of the rule that judges it.
     """
-    found = estimate(COLUMNS[column], [SeedValue(row.seed, getattr(row, column)) for row in rows])
+    found = estimate(quantity_of(COLUMNS[column]), [SeedValue(row.seed, getattr(row, column)) for row in rows])
     if found.low.value is None or column not in ("frozen", "margin") or not any(map(_stated, rows)):
         return found
     return dataclasses.replace(found, low=Reading(None, BY_AUTHOR), high=Reading(None, BY_AUTHOR))

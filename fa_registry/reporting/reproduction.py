@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
+from fa_registry.quantities import kind_of
 from fa_registry.records import REPRODUCTION_OUTCOMES, FigureVerdict, Measured, PublishedFigure, Reading, Reproduction
 from fa_registry.reporting.filters import KINDS, compact, reading
 from fa_registry.reporting.parts import EntryValue
-from fa_registry.reporting.quantities import kind_of
 from fa_registry.reporting.reproduction_rows import ReproductionRow, ReproductionTable
 
 WORST_FIRST = ("differs", "not shown", "reproduced", "not comparable", "not measured")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fa_registry.protocol.grouping import Group, groups
+from fa_registry.quantities import Known
 from fa_registry.records import AuditReport
 from fa_registry.reporting.editions import Opinions
 from fa_registry.reporting.exclusions import Excluded
@@ -16,7 +17,10 @@ from fa_registry.reporting.rows import Link
 
 @dataclass(frozen=True)
 class Sources:
-    """A report, its groups in order, the form of each (controls have none), and what the other editions say, who is missing."""
+    """A report, its groups in order, the form of each (controls have none), and what the other editions say, who is missing.
+
+    known: the report's quantities.
+    """
 
     report: AuditReport
     groups: tuple[Group, ...]
@@ -24,12 +28,14 @@ class Sources:
     frozen: Frozen
     opinions: Opinions
     excluded: Excluded
+    known: Known
 
     @classmethod
     def of(cls, report: AuditReport) -> Sources:
         ordered = groups(report)
         links = tuple(None if group.control else form_link(group) for group in ordered)
-        return cls(report, ordered, links, Frozen.of(report), Opinions.of(report), Excluded.of(report))
+        opinions = Opinions.of(report)
+        return cls(report, ordered, links, Frozen.of(report), opinions, Excluded.of(report), opinions.known)
 
     @property
     def forms(self) -> Iterator[tuple[Group, Link]]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from fa_registry import jsonio
 from fa_registry.diagnostics.base import (
     DiagnosticCard,
     cosine_table,
@@ -16,6 +17,7 @@ from fa_registry.diagnostics.base import (
     table,
 )
 from fa_registry.errors import PluginError
+from fa_registry.quantities import Quantity
 from tests.helpers.small import observation
 
 
@@ -92,6 +94,16 @@ def test_a_card_says_when_it_is_due_and_what_it_announces():
         False,
         True,
     ]
+
+
+def test_a_card_describes_what_it_only_names_by_itself():
+    mine = Quantity("mine", "M", "what M is", unit="metres", where="site")
+    card = DiagnosticCard(**{**CARD, "quantities": (mine, "mine_L"), "needs_credit": ("mine",)})
+    assert card.names == ("mine", "mine_L")
+    assert card.described == (mine, Quantity("mine_L", "mine_L", "what it is", unit="ratio"))
+    assert DiagnosticCard(**{**CARD, "quantities": ("mine",)}).described[0].symbol == "m"
+    written = jsonio.encode(card)
+    assert written["quantities"] == ["mine", "mine_L"] and written["described"][0]["words"] == "what M is"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from fa_registry import diagnostics
-from fa_registry.diagnostics.base import FAMILY, MOMENTS
+from fa_registry.diagnostics.base import MOMENTS
+from fa_registry.quantities import FAMILY
 from fa_registry.training.measuring import measure
 from tests.helpers.hand import KINDS, initial_of, sharp_task
 from tests.helpers.small import observation, tiny_task
@@ -31,7 +32,10 @@ def announced(card, measured) -> None:
     """What was measured is what the card says: every name covered, every single name there."""
     found = {*measured.sites, *measured.scalars}
     assert all(card.covers(name) for name in found), found
-    assert {name for name in card.quantities if not name.endswith(FAMILY)} <= found
+    assert {name for name in card.names if not name.endswith(FAMILY)} <= found
+    of_a_run = "epoch" if card.when == "epoch" else "run"
+    lives = {**dict.fromkeys(measured.sites, "site"), **dict.fromkeys(measured.scalars, of_a_run)}
+    assert [one for one in card.described if lives.get(one.name, one.where) != one.where] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -59,7 +63,7 @@ def test_all_of_a_moment_are_measured_and_nothing_else(kind, moment):
     assert measured.failures == {}
     due = [card for card in cards() if card.when == moment]
     found = {*measured.sites, *measured.scalars} - {"accuracy"}
-    assert {name for card in due for name in card.quantities if not name.endswith(FAMILY)} <= found
+    assert {name for card in due for name in card.names if not name.endswith(FAMILY)} <= found
     assert all(any(card.covers(name) for card in due) for name in found)
     assert all(len(readings) == 3 for readings in measured.sites.values())
 
@@ -110,7 +114,7 @@ def test_what_a_card_says_needs_the_credit_is_what_is_lost_with_the_feedback_fil
 
 
 def test_no_quantity_is_measured_twice():
-    names = [quantity for card in cards() for quantity in card.quantities]
+    names = [quantity for card in cards() for quantity in card.names]
     assert len(set(names)) == len(names)
 
 

@@ -71,7 +71,7 @@ def test_samples_without_a_direction_are_left_out_and_counted():
 )
 def test_there_is_no_gamma_and_the_reason_is_said(changes, reason):
     measured = PLUGIN.measure(observation(**changes))
-    for name in PLUGIN.card.quantities:
+    for name in PLUGIN.card.names:
         assert measured.sites[name][0].value is None, name
         assert measured.sites[name][0].reason == reason
     if "credits" in changes:

@@ -1,4 +1,4 @@
-"""A package that brings a method, as pip would leave it: its module and its entry point on the path, gone after the test."""
+"""A package with a method or a diagnostic, as pip would leave it: module and entry point on the path, gone after the test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fa_registry import catalog, methods
+from fa_registry import catalog, diagnostics, methods
 from fa_registry.commands import conformance
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "third_party"
@@ -76,3 +76,21 @@ def installed(folder: Path) -> Iterator[Plugin]:
             yield plugin
         finally:
             plugin.uninstall()
+
+
+@contextmanager
+def installed_diagnostic(folder: Path, name: str, source: str) -> Iterator[None]:
+    """A diagnostic of one file: its module is called as it is, and binds PLUGIN."""
+    information = folder / f"{name}-1.0.dist-info"
+    information.mkdir(parents=True)
+    (folder / f"{name}.py").write_text(source, encoding="utf-8")
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+    (information / "entry_points.txt").write_text(f"[fa_registry.diagnostics]\n{name} = {name}\n", encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        vars(diagnostics.CATALOG).pop("_locations", None)
+        try:
+            yield
+        finally:
+            vars(diagnostics.CATALOG).pop("_locations", None)
+            sys.modules.pop(name, None)

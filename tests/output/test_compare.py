@@ -10,6 +10,7 @@ import pytest
 from fa_registry.commands.compare import CompareResult
 from fa_registry.output.compare import compared, estimate_text, finding_text
 from fa_registry.protocol.grouping import groups
+from fa_registry.quantities import quantity_of
 from fa_registry.records import Reading
 from fa_registry.reporting.build_compare import compare_context
 from fa_registry.reporting.parts import Number, SeedValue
@@ -36,7 +37,7 @@ def seeds(*values):
     ],
 )
 def test_an_estimate_says_its_n_and_interval_or_why_not(values, text):
-    assert estimate_text(estimate("num", seeds(*values))).replace("\u00a0", " ") == text
+    assert estimate_text(estimate(quantity_of("num"), seeds(*values))).replace("\u00a0", " ") == text
 
 
 def test_a_finding_has_its_state_outcome_and_numbers(result):

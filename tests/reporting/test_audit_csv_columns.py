@@ -13,7 +13,7 @@ def test_names_are_distinct_and_all_have_words(rich):
 
 def test_a_rule_that_did_not_judge_a_run_leaves_its_cells_empty_and_says_so(rich):
     row = next(rows(rich))
-    empty = [column.read(row) for column in columns_of(("e",), ("D99",), ()) if column.name.endswith("_D99")]
+    empty = [column.read(row) for column in columns_of(("e",), ("D99",), (), ()) if column.name.endswith("_D99")]
     assert len(empty) == 5 and {cell.reason for cell in empty} == {"D99 did not judge this run"}
 
 

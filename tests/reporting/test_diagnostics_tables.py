@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
+from fa_registry.quantities import DECLARED, DEVIATIONS, RUN_SCALARS, SITE_TABLES
 from fa_registry.records import Measurements, Reading, RunAudit
 from fa_registry.reporting.diagnostics_tables import first_fires, gamma_table, scalar_table, site_tables
-from fa_registry.reporting.quantities import DEVIATIONS, DRIFT, RUN_SCALARS, SITE_TABLES
 from tests.reporting.scenes import a_finding
 
 
@@ -77,7 +77,7 @@ def test_a_state_no_one_here_has_heard_of_is_shown_as_it_is(rich):
 def test_every_quantity_that_was_measured_has_its_lines(rich):
     tables = site_tables(runs_of(rich, "dfa"), rich)
     shown = [row.quantity for table in tables for row in table.quantities]
-    unvalued = {one.name for _, quantities in SITE_TABLES for one in quantities if one.valued}
+    unvalued = {one.name for one in DECLARED.values() if one.valued}
     measured = set(runs_of(rich, "dfa")[0].record.measurements.sites)
     assert set(shown) == measured - unvalued - set(DEVIATIONS.values()) and len(shown) == len(set(shown))
     assert all([line.seed for line in row.seeds] == [42, 123] for table in tables for row in table.quantities)
@@ -129,7 +129,7 @@ def test_a_run_that_measured_nothing_keeps_the_core_without_sites(dfa, report):
         ("Scale and reference", ()),
         ("Credit and its null", ()),
     ]
-    core = {one.name for _, quantities in SITE_TABLES for one in quantities if one.always}
+    core = {name for _, names in SITE_TABLES for name in names if DECLARED[name].always}
     assert {row.quantity for table in tables for row in table.quantities} == core
 
 
@@ -143,15 +143,18 @@ def test_a_quantity_with_fewer_sites_is_filled_with_na(dfa, report):
 
 def test_of_the_drifts_the_largest_few_and_the_blocks_together(rich):
     rows = scalar_table(runs_of(rich, "dfa"), rich).rows
-    assert [row.name for row in rows] == [one.name for one in RUN_SCALARS] + [
-        f"{DRIFT}{name}"
-        for name in (
-            "blocks.0.w1.weight",
-            "blocks.1.w1.weight",
-            "blocks.2.w1.weight",
-            "blocks.3.w1.weight",
-            "out_head.weight",
-        )
+    assert [row.name for row in rows] == [
+        *RUN_SCALARS,
+        *(
+            f"feature_drift/{name}"
+            for name in (
+                "blocks.0.w1.weight",
+                "blocks.1.w1.weight",
+                "blocks.2.w1.weight",
+                "blocks.3.w1.weight",
+                "out_head.weight",
+            )
+        ),
     ]
     assert all(len(row.cells) == 2 for row in rows)
 

@@ -49,7 +49,7 @@ def test_where_the_outcomes_agree_there_is_nothing_to_explain(rich, compared):
 
 
 def told(ours, theirs):
-    return {one.subject: one.clauses for one in differences([(OURS, ours), (THEIRS, theirs)])}
+    return {one.subject: one.clauses for one in differences([(OURS, ours), (THEIRS, theirs)], {})}
 
 
 def test_one_subject_is_compared_by_different_figures():

@@ -20,7 +20,7 @@ def rows(report):
             dataclasses.replace(run, findings=tuple(findings))
             for run, findings in zip(report.runs[:2], findings_of_seeds, strict=True)
         ]
-        return finding_rows(runs, "bp", "a setting")
+        return finding_rows(runs, "bp", "a setting", {})
 
     return of
 
@@ -62,9 +62,9 @@ def test_site_and_first_fire_are_put_into_words(rows):
 def test_a_control_that_skips_what_it_is_the_reference_of_is_no_news(report):
     control = report.runs[-1]
     assert any(finding.outcome == "skipped" for finding in control.findings)
-    assert not any(row.outcome == "skipped" for row in finding_rows([control], "frozen", "s"))
+    assert not any(row.outcome == "skipped" for row in finding_rows([control], "frozen", "s", {}))
     trained = dataclasses.replace(report.runs[0], findings=(a_finding("D3", "skipped"),))
-    assert [row.outcome for row in finding_rows([trained], "bp", "s")] == ["skipped"]
+    assert [row.outcome for row in finding_rows([trained], "bp", "s", {})] == ["skipped"]
 
 
 def test_by_severity_and_what_decides_before_what_is_only_reported(rows):

@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from fa_registry.quantities import quantity_of
 from fa_registry.records import Reading
 from fa_registry.reporting.parts import Number, SeedValue
 from fa_registry.reporting.readings import BY_AUTHOR, Frozen, column_estimate, estimate, last_site, scalar, seed_row
@@ -46,7 +47,7 @@ def test_what_was_not_measured_says_so(report):
 
 
 def test_the_estimate_is_the_summary_of_what_is_there():
-    found = estimate("accuracy", values(Reading(0.9), Reading(None, "no file"), Reading(0.8)))
+    found = estimate(quantity_of("accuracy"), values(Reading(0.9), Reading(None, "no file"), Reading(0.8)))
     expected = summary([0.9, 0.8])
     assert (found.n, found.of) == (2, 3)
     assert (found.mean.reading.value, found.std.value, found.low.value) == (expected.mean, expected.std, expected.low)
@@ -54,7 +55,7 @@ def test_the_estimate_is_the_summary_of_what_is_there():
 
 
 def test_one_value_that_is_not_finite_leaves_no_mean():
-    found = estimate("growth_max", values(Reading(1.0), Reading.of(math.inf)))
+    found = estimate(quantity_of("growth_max"), values(Reading(1.0), Reading.of(math.inf)))
     assert found.n == 0 and found.mean.reading.not_finite and found.mean.run_ids == ("run1",)
 
 
@@ -67,7 +68,7 @@ def test_one_value_that_is_not_finite_leaves_no_mean():
     ],
 )
 def test_without_an_interval_there_is_a_reason(readings, reason):
-    assert estimate("accuracy", values(*readings)).low == Reading(None, reason)
+    assert estimate(quantity_of("accuracy"), values(*readings)).low == Reading(None, reason)
 
 
 def test_a_stated_frozen_accuracy_has_no_interval_that_is_paired_by_seed(report):

@@ -22,7 +22,7 @@ from tests.helpers.small import CPU, scaling_network, tiny_task, trained
 def test_an_epoch_is_its_own_diagnostics_and_the_accuracy():
     measured = measure(tiny_task())
     cards = [diagnostics.CATALOG.get(name).card for name in diagnostics.CATALOG.names()]
-    names = [name for card in cards if card.when == "epoch" for name in card.quantities]
+    names = [name for card in cards if card.when == "epoch" for name in card.names]
     assert {*measured.sites, *measured.scalars} == {"accuracy", *names}
     assert all(len(readings) == 3 for readings in measured.sites.values())
 

@@ -10,6 +10,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.quantities import over_seeds, quantity_of
 from fa_registry.records import Reading
 from fa_registry.reporting import filters
 from fa_registry.reporting.figures import CONTROL, GRID, LIMIT, LIMIT_DASH, PALETTE, TICK
@@ -17,7 +18,6 @@ from fa_registry.reporting.naming import group_label, short_names
 from fa_registry.reporting.page_figures._inches import LABEL, SMALL, WIDTH, Box, Inches, padded
 from fa_registry.reporting.page_figures.plates import data_uri
 from fa_registry.reporting.parts import Number, Plate, PlateGroup, PlateLine
-from fa_registry.reporting.quantities import over_seeds
 from fa_registry.reporting.readings import scalar_estimate
 
 TITLE, BAND = "Accuracy of every seed", "#d9dcdf"
@@ -42,7 +42,8 @@ def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
 def _line(groups: Sequence[Group]) -> tuple[str, float, float]:
     """(rule, margin in percentage points, accuracy it asks for), of the first finding on a margin over the frozen control."""
     frozen = scalar_estimate(
-        (run for group in groups for run in group.runs if run.record.spec.control == "frozen"), "accuracy"
+        (run for group in groups for run in group.runs if run.record.spec.control == "frozen"),
+        quantity_of("accuracy"),
     ).mean.reading.value
     asked = (
         (one.rule, one.threshold)

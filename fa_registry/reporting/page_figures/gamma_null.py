@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.patches import Polygon, Rectangle
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.quantities import over_seeds
 from fa_registry.records import Reading, RunRecord
 from fa_registry.reporting import filters
 from fa_registry.reporting.figures import CONTROL, GRID, INK, PALETTE, TICK
@@ -27,7 +28,6 @@ from fa_registry.reporting.page_figures._inches import (
 from fa_registry.reporting.page_figures.exact import is_exact
 from fa_registry.reporting.page_figures.plates import data_uri, distinct
 from fa_registry.reporting.parts import Number, Plate, PlateGroup, PlateLine
-from fa_registry.reporting.quantities import over_seeds
 
 TITLE, BAND = "Γ of every site against its null", "#d9dcdf"
 DEVIATIONS = 2  # of the null's draws, half the band

@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.collections import PolyCollection
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.quantities import is_scale, over_seeds, quantity_of
 from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting import filters
 from fa_registry.reporting.figures import LIMIT, TICK
@@ -30,7 +31,6 @@ from fa_registry.reporting.page_figures._inches import (
 from fa_registry.reporting.page_figures.exact import is_exact
 from fa_registry.reporting.page_figures.plates import data_uri, distinct
 from fa_registry.reporting.parts import Number, Plate, PlateGroup, PlateLine
-from fa_registry.reporting.quantities import is_scale, over_seeds, quantity_of
 from fa_registry.reporting.trajectories import PANELS, limit, table_epochs
 
 ACROSS, MOST, LETTERS = 3, 24, 21  # panels a row and a figure; letters of a name

@@ -1,4 +1,4 @@
-"""Every quantity has one place, a known filter and words."""
+"""Every quantity is declared once, with a known filter, words and mean; tables name what is declared; one mean over seeds."""
 
 from __future__ import annotations
 
@@ -6,33 +6,55 @@ import math
 
 import pytest
 
-from fa_registry.records import Reading
-from fa_registry.reporting.filters import KINDS
-from fa_registry.reporting.quantities import (
+from fa_registry import diagnostics, jsonio
+from fa_registry.errors import PluginError
+from fa_registry.quantities import (
     ARITHMETIC,
+    CHOICES,
+    DECLARED,
     DEVIATIONS,
     GEOMETRIC,
-    HEADLINES,
     RUN_SCALARS,
     SITE_TABLES,
     SUBJECTS,
+    Quantity,
+    further,
+    held,
     kind_of,
     means_in_words,
     over_seeds,
     quantity_of,
     subject_of,
 )
+from fa_registry.records import Reading
+from fa_registry.reporting.filters import KINDS
 from fa_registry.statistics import summary
 
-ALL = [*(one for _, quantities in SITE_TABLES for one in quantities), *RUN_SCALARS, *HEADLINES]
+CARDS = {
+    f"diagnostics/{name}": jsonio.encode(diagnostics.CATALOG.get(name).card) for name in diagnostics.CATALOG.names()
+}
+KNOWN = held(CARDS)
 
 
-def test_names_are_unique_and_kinds_are_filters():
-    names = [one.name for one in ALL]
-    assert len(names) == len(set(names))
-    assert {one.kind for one in ALL} <= set(KINDS) and all(one.symbol and one.words for one in ALL)
-    in_tables = {one.name for _, quantities in SITE_TABLES for one in quantities}
-    assert set(DEVIATIONS) <= set(names) and not set(DEVIATIONS.values()) & in_tables
+def test_every_quantity_is_declared_whole():
+    assert set(CHOICES["kind"]) == set(KINDS)
+    assert all(one.words and one.unit and one.where and (one.symbol or one.family) for one in KNOWN.values())
+    assert {one.about for one in DECLARED.values()} - {""} <= set(DECLARED)
+
+
+def test_what_our_diagnostics_measure_is_declared_and_a_card_says_no_other_words():
+    assert set(KNOWN) <= set(DECLARED)
+    for name, quantity in KNOWN.items():
+        unit, symbol = DECLARED[name].unit or quantity.unit, DECLARED[name].symbol or quantity.symbol
+        assert jsonio.encode(quantity) == jsonio.encode(DECLARED[name]) | {"unit": unit, "symbol": symbol}
+
+
+def test_tables_name_what_is_declared_and_all_of_it_once():
+    tables = [name for _, names in SITE_TABLES for name in names]
+    assert len(tables) == len(set(tables)) and {KNOWN[name].where for name in tables} == {"site"}
+    assert {KNOWN[name].where for name in RUN_SCALARS} <= {"run", "epoch"}
+    assert all(KNOWN[deviation].about == mean for mean, deviation in DEVIATIONS.items())
+    assert list(further(KNOWN, KNOWN)) == [], "of ours, what has no place of its own is about something that has"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +70,24 @@ def test_names_are_unique_and_kinds_are_filters():
     ],
 )
 def test_a_figure_is_written_by_its_quantity(quantity, kind):
-    assert kind_of(quantity) == kind
+    assert kind_of(quantity) == kind_of(quantity, KNOWN) == kind
+
+
+def test_a_member_of_a_family_has_its_words_and_its_own_name():
+    member = quantity_of("feature_drift/embed.weight")
+    assert (member.symbol, member.words) == ("embed.weight", "drift of this parameter")
+
+
+def test_a_card_of_a_later_release_is_read_as_far_as_it_is_known():
+    entry = {"name": "mine", "symbol": "M", "kind": "furlongs", "colour": "red"}
+    assert held({"diagnostics/mine": {"described": [entry]}}) == {"mine": Quantity("mine", "M")}
+
+
+def test_what_cannot_be_written_is_refused_where_it_is_declared():
+    with pytest.raises(
+        PluginError, match=r"quantity 'mine': kind \(one of num, .*found 'percent'\); where \(one of site,"
+    ):
+        Quantity("mine", kind="percent", where="layer")
 
 
 def test_editions_judge_one_subject_by_different_quantities():

@@ -1,0 +1,86 @@
+"""A diagnostic that another package brings, in one file: what it measures is on every page, without a word about it here."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from tests.helpers.plugins import installed_diagnostic
+
+# ℓ_1 of a state by its ℓ_2, so that nobody has to compute what the pages must show: 1 + the site, and 7 at the end.
+SOURCE = """
+from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured
+from fa_registry.quantities import Quantity
+from fa_registry.records import Reading
+
+
+class Strange(Diagnostic):
+    card = DiagnosticCard(
+        name="strange",
+        symbol="S",
+        line="how strange a state <is>",
+        quantities=(
+            Quantity("strange", "σ", "strangeness & of a state", "num", where="site"),
+            Quantity("strange_end", "Σ", "strangeness at the end", "pct", where="epoch"),
+            "strange_named",
+            "strange_of/*",
+        ),
+        unit="strangs",
+        range="any",
+        cannot_tell="anything familiar",
+        source="a stranger",
+    )
+
+    def measure(self, observation):
+        sites = tuple(Reading(1000.0 + site) for site in range(observation.sites))
+        scalars = {"strange_end": Reading(0.0625), "strange_named": Reading(4321.0), "strange_of/w": Reading(77.5)}
+        return Measured({"strange": sites}, scalars)
+
+
+PLUGIN = Strange()
+"""
+
+
+@pytest.fixture
+def pages(workplace, tmp_path, registry):
+    """What an audit and a comparison write where the package is installed: name of the page → its text."""
+    with installed_diagnostic(tmp_path / "site-packages", "strange", SOURCE):
+        for verb in (
+            ("study", "tiny", "--jobs", "1", "--device", "cpu"),
+            ("audit", "--study", "tiny", "--trust-logged"),
+        ):
+            result = registry(*verb)
+            assert result.exit_code in (0, 1), result.output
+        compared = registry("compare", "dfa", "bp", "--study", "tiny")
+        assert compared.exit_code == 0, compared.output
+    files = {
+        path.name: path.read_text("utf-8") for path in (workplace / "reports").rglob("*.*") if path.suffix != ".png"
+    }
+    form = next(name for name in files if name.startswith("dfa") and name.endswith(".html"))
+    return {**files, "form": files[form], "form.md": files[form.replace(".html", ".md")], "terminal": compared.output}
+
+
+def test_its_words_and_values_are_where_ours_are(pages, registry, workplace):
+    table = pages["form.md"].partition("### Further quantities")[2].partition("\n### ")[0]
+    assert "σ" in table and "strangeness &amp; of a state" in table and "1,000" in table and "1,002" in table
+    assert "how strange a state" in table and "anything familiar" in table, "what its card says stands under the table"
+    scalars = pages["form.md"].partition("### One number a run")[2].partition("\n### ")[0]
+    assert all(word in scalars for word in ("Σ", "strangeness at the end", "6.2", "4,321", "77.5"))
+    assert "strangeness &amp; of a state" in pages["form"]
+
+    compared = pages["compare.html"]
+    assert "σ, strangeness &amp; of a state" in compared and "Σ <small>strangeness at the end</small>" in compared
+    assert "Σ" in pages["terminal"] and "strange_named" in pages["terminal"]
+
+    rows = list(csv.DictReader(pages["audit.csv"].splitlines()))
+    assert list(rows[0])[-3:] == ["strange_end", "strange_named", "reasons"]
+    assert {(row["strange_end"], row["strange_named"]) for row in rows} == {("0.0625", "4321.0")}
+
+    again = registry("report", "reports/audit.json", "--out", "elsewhere")  # where the package is not installed
+    assert again.exit_code == 0, again.output
+    forms = {path.name: path.read_text("utf-8") for path in (workplace / "elsewhere" / "forms").glob("*.md")}
+    assert forms and all(pages[name] == text for name, text in forms.items())
+    card = json.loads(pages["audit.json"])["cards"]["diagnostics/strange"]
+    assert card["quantities"] == ["strange", "strange_end", "strange_named", "strange_of/*"]
