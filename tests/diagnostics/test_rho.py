@@ -11,13 +11,15 @@ import torch
 from fa_registry.diagnostics import Absent
 from fa_registry.diagnostics._bench import SAMPLES_OF_POSITIONS
 from fa_registry.diagnostics._push import DIRECTIONS, STREAM
-from fa_registry.diagnostics.rho import CONTROLS, OF_CREDIT, PLUGIN
+from fa_registry.diagnostics.rho import OF_CREDIT, PLUGIN
 from fa_registry.training import task as tasks
 from fa_registry.training.bench import stream
 from fa_registry.training.measuring import measure
 from tests.helpers.bench import one_site
 from tests.helpers.hand import KINDS, gradients, sharp_task, tilted
 from tests.helpers.small import tiny_task
+
+CONTROLS = tuple(name for name in PLUGIN.card.names if name not in OF_CREDIT)
 
 CORRELATIONS = ("rho", "rho_samples", "rho_absolute", "rho_absolute_samples")
 STATES = [[3.0, 4.0], [6.0, 8.0], [0.0, 5.0]]
