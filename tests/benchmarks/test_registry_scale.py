@@ -10,7 +10,7 @@ import pytest
 from benchmarks.registry_scale import INDEX_TARGET, SIZES, Scale, _judged, measure, measure_sizes, scale_lines
 from benchmarks.synthetic import EPOCHS, ROUND, registry, specs, wide
 from fa_registry import jsonio
-from fa_registry.quantities import SITE_TABLES
+from fa_registry.quantities import DECLARED, SITE_TABLES
 from fa_registry.records import RunRecord
 from fa_registry.reporting.environment import Pages
 from fa_registry.reporting.render import _index
