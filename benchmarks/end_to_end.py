@@ -25,13 +25,13 @@ import torch
 from benchmarks.published_epoch import WORKERS, PublishedEpoch
 from benchmarks.recording import FOLDER, add_options, tell
 from benchmarks.timing import Spread, by_the_clock, on_cores, ratios
-from fa_registry.commands.monitor import Watch
-from fa_registry.commands.training import TrainingJob, training_steps
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import RunSpec
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.task import prepare
+from fa_registry.workflows.training import TrainingJob, training_steps
+from fa_registry.workflows.watching import Watch
 
 MEASURED = FOLDER / "end_to_end.json"
 CORES, IMAGES, ROUNDS = 2, 5_000, 5

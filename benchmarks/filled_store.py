@@ -21,13 +21,13 @@ from typing import Any
 
 from benchmarks.filled_study import study_text
 from fa_registry import jsonio
-from fa_registry.commands.study import run_study
 from fa_registry.records import RunSpec
 from fa_registry.studies.study import load_study
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.checkpoint import content_digest, load_tensors, save_tensors
 from fa_registry.training.naming import run_name, setting_label
+from fa_registry.workflows.study import run_study
 
 TABLES = {name: "run_uuid" for name in ("runs", "tags", "params", "metrics", "latest_metrics")}
 TABLES |= {"inputs": "destination_id"}  # MLflow's tables: the column that names the run

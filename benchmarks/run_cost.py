@@ -14,13 +14,13 @@ from statistics import median
 import torch
 
 from benchmarks.clock import seconds
-from fa_registry.commands.training import TrainingJob, training_steps
 from fa_registry.records import RunSpec
 from fa_registry.training.loop import EpochRow, in_one_go, training
 from fa_registry.training.measuring import measure
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.task import prepare
 from fa_registry.training.trainer import Trainer
+from fa_registry.workflows.training import TrainingJob, training_steps
 
 ROUNDS = 3
 SMALL = {  # its own epochs must not drown what is asked for

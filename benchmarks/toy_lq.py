@@ -24,7 +24,6 @@ import torch
 from benchmarks.tables import inserted, line
 from benchmarks.timing import interleaved
 from fa_registry import provenance
-from fa_registry.commands.training import finished_run
 from fa_registry.records import RunSpec
 from fa_registry.statistics import summary
 from fa_registry.studies.study import load_study
@@ -33,6 +32,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.task import prepare
 from fa_registry.training.trainer import Trainer
+from fa_registry.workflows.training import finished_run
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "docs" / "measured" / "toy_lq.json"

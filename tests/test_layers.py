@@ -23,8 +23,7 @@ LAYERS = (
     ("protocol", "tracking", "studies", "testing"),
     ("analyses",),
     ("reporting", "lint"),
-    ("commands", "api"),
-    ("output",),
+    ("workflows", "api"),
     ("cli",),
     ("reference",),
     ("__main__", "__init__"),
@@ -97,14 +96,14 @@ def test_imports_point_down(path):
         ("methods", "from fa_registry.diagnostics.gamma import PLUGIN"),
         ("protocol", "from fa_registry.tracking.schema import SPEC"),
         ("records", "from fa_registry import catalog"),
-        ("commands", "from fa_registry.cli import main"),
+        ("workflows", "from fa_registry.cli import main"),
         ("tracking", "import jinja2"),
         ("analyses", "import torch"),
         ("analyses", "import mlflow"),
         ("analyses", "import matplotlib"),
-        ("analyses", "from fa_registry.reporting.filters import num"),
+        ("analyses", "from fa_registry.reporting.text.filters import num"),
         ("protocol", "from fa_registry.analyses.base import Analysis"),
-        ("quantities", "from fa_registry.reporting.parts import Number"),
+        ("quantities", "from fa_registry.reporting.values import Number"),
         ("statistics", "from fa_registry.quantities import over_seeds"),
     ],
 )
@@ -123,7 +122,7 @@ def run_python(code: str) -> str:
 def test_judging_and_rendering_load_neither_torch_nor_mlflow():
     code = (
         "import sys, fa_registry.reporting.render, fa_registry.protocol.engine\n"
-        "import fa_registry.reporting.analysis_figures\n"
+        "import fa_registry.reporting.figures.analyses\n"
         "from fa_registry.analyses import CATALOG\n"
         "for name in CATALOG.names(): CATALOG.get(name)\n"
         "print([name for name in ('torch', 'mlflow') if name in sys.modules])"

@@ -27,7 +27,7 @@ from fa_registry.quantities import (
     subject_of,
 )
 from fa_registry.records import Reading
-from fa_registry.reporting.filters import KINDS
+from fa_registry.reporting.text.filters import KINDS
 from fa_registry.statistics import summary
 
 CARDS = {

@@ -12,14 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
-from fa_registry.analyses._decisions import (
-    Decider,
-    Evidence,
-    evidence,
-    instruments,
-    protocol_decision,
-    worst,
-)
+from fa_registry.analyses._decisions import Decider, Evidence, evidence, instruments, protocol_decision, worst
 from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, trained
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
 from fa_registry.protocol.rules import Edition

@@ -23,7 +23,10 @@ def load_model(model: str | Path, store: str = "") -> LoadedModel:
         if not folder.is_dir():
             raise UsageError(f"model {str(model)!r}: expected models:/NAME@alias, models:/NAME/3 or an existing folder")
         return read_folder(folder)
-    from fa_registry.tracking.models import TAG_CARD, ModelRegistry  # imports MLflow
+    from fa_registry.tracking.models import (
+        TAG_CARD,
+        ModelRegistry,  # imports MLflow
+    )
 
     registry = ModelRegistry(store)
     version = registry.find(str(model))

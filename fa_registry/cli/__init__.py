@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fa_registry.cli import adopting, analysing, auditing, comparing, data, promoting, tools, training
+from fa_registry.cli import analysing, auditing, comparing, looking, models, training
 from fa_registry.errors import RegistryError
 
 # Python's 700 makes it look for cycles through modules and records that stay, again and again
@@ -33,6 +33,6 @@ def main() -> None:
     gc.set_threshold(NEW_OBJECTS_BETWEEN_COLLECTIONS)
 
 
-for verbs in (training, adopting, auditing, comparing, promoting, analysing, data, tools):
+for verbs in (training, models, auditing, comparing, analysing, looking):
     for verb in verbs.VERBS:
         main.add_command(verb)

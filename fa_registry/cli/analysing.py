@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import parsing
+from fa_registry import jsonio
+from fa_registry.cli import options
 from fa_registry.cli.options import examples, of_many_runs
-from fa_registry.output.analyse import analysed
+from fa_registry.cli.tables import table as print_table
+from fa_registry.protocol.shipped import edition_words
+
+if TYPE_CHECKING:
+    from fa_registry.analyses import Analysis, Cell, Column, Table
+    from fa_registry.workflows.analyse import AnalyseResult
 
 
 @click.command()
@@ -48,16 +55,86 @@ def analyse(
       ranges       between which values healthy and failing runs lie
       all          every one of them
     """
-    from fa_registry.commands.analyse import AnalyseRequest, run_analyse
+    from fa_registry.workflows.analyse import AnalyseRequest, run_analyse
 
     request = AnalyseRequest(
-        overrides=parsing.overrides(epochs, seeds, device, data, scale),
-        thresholds=parsing.thresholds(thresholds),
+        overrides=options.overrides(epochs, seeds, device, data, scale),
+        thresholds=options.thresholds(thresholds),
         **arguments,
     )
     result = run_analyse(request)
     analysed(result, as_json, several=request.name == "all")
     sys.exit(result.exit_code)
+
+
+# What analyse prints: the answer as a table, every missing number with a note that says why.
+
+
+def analysed(result: AnalyseResult, as_json: bool, several: bool) -> None:
+    """several: a list even of one analysis, because all were asked for."""
+    if as_json:
+        click.echo(jsonio.pretty(result.analyses if several else result.analyses[0]), nl=False)
+        return
+    for analysis in result.analyses:
+        _print(analysis)
+    for one in result.analyses[0].excluded:
+        click.echo(f"not analysed: {one.name}: {one.reason}")
+    click.echo("written: " + ", ".join(str(path) for path in result.files if path.suffix in (".json", ".png")))
+
+
+def _print(analysis: Analysis) -> None:
+    click.echo(
+        f"{analysis.title}: {analysis.question}\n{analysis.selection}, by edition {edition_words(analysis.edition)}"
+    )
+    notes: dict[str, int] = {}
+    for table in analysis.tables:
+        if not table.detail and table.rows:
+            columns, title = _shown(table)
+            rows = [[cell_text(row[column.name], column, notes) for column in columns] for row in table.rows]
+            print_table([column.name for column in columns], rows, title)
+    for reason, number in notes.items():
+        click.echo(f"  ({number}) {reason}")
+    for remark in analysis.remarks:
+        click.echo(f"note: {remark}")
+    click.echo()
+
+
+def cell_text(cell: Cell, column: Column, notes: dict[str, int]) -> str:
+    """A number with its interval, or words; `N/A (2)` where the second note says why. notes: reason → number, added to."""
+    if cell.reading is None:
+        return cell.text
+    if cell.reading.value is None:
+        number = notes.setdefault(cell.reading.reason, len(notes) + 1)
+        return f"{cell.text or 'N/A'} ({number})"
+    value = _number(cell.reading.value, column.kind)
+    some = f" ({cell.n} of {cell.of})" if cell.n < cell.of else ""
+    if cell.text:
+        if not cell.n:
+            return f"{cell.text} {value}"
+        return f"{cell.text} {value} of {cell.n}" if cell.reading.value else cell.text  # `rejects 2 of 3`, `accepts`
+    if cell.interval is None:
+        return value + some
+    return f"{value} [{', '.join(_number(end, column.kind) for end in cell.interval)}]{some}"
+
+
+def _number(value: float, kind: str) -> str:
+    from fa_registry.reporting.text.filters import KINDS, compact
+
+    formats: Mapping[str, Callable[[float], str]] = {**KINDS, "count": _count, "chosen": compact}
+    return formats[kind](value)
+
+
+def _count(value: float) -> str:
+    """Epochs may be halves: the median of two of them."""
+    return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+
+
+def _shown(table: Table) -> tuple[list[Column], str]:
+    """A setting that all rows share stands in the title, not in every row."""
+    settings = {row["setting"].text for row in table.rows if "setting" in row}
+    if len(settings) != 1:
+        return list(table.columns), table.title
+    return [column for column in table.columns if column.name != "setting"], f"{table.title} · {settings.pop()}"
 
 
 VERBS = (analyse,)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import parsing
+from fa_registry import jsonio
+from fa_registry.cli import options
 from fa_registry.cli.options import OUT, TEMPLATES, examples, of_many_runs
-from fa_registry.output.compare import compared
+from fa_registry.cli.tables import table
+from fa_registry.protocol.shipped import edition_words
+
+if TYPE_CHECKING:
+    from fa_registry.reporting.pages.compare import ComparedRule, ComparedSites, PairedRow, SideBySide
+    from fa_registry.reporting.values import Estimate, FindingRow
+    from fa_registry.workflows.compare import CompareResult
 
 
 @click.command()
@@ -41,16 +49,131 @@ def compare(
     experiment or runs that are given, else in the whole store. Differences are the first operand minus each of the
     others, over the seeds both have. Writes compare.html. Exit 3: a run is not intact.
     """
-    from fa_registry.commands.compare import CompareRequest, run_compare
+    from fa_registry.workflows.compare import CompareRequest, run_compare
 
     request = CompareRequest(
-        overrides=parsing.overrides(epochs, seeds, device, data, scale),
-        thresholds=parsing.thresholds(thresholds),
+        overrides=options.overrides(epochs, seeds, device, data, scale),
+        thresholds=options.thresholds(thresholds),
         **arguments,
     )
     result = run_compare(request)
     compared(result, as_json)
     sys.exit(result.exit_code)
+
+
+def compared(result: CompareResult, as_json: bool) -> None:
+    """The tables and where the page is; or everything but the pictures as JSON."""
+    context = result.context
+    if as_json:
+        fields = ("title", "selection", "edition", "overrides", "integrity", "excluded", "remarks", "commands")
+        told = {name: getattr(context, name) for name in fields}
+        parts = [part for part, _ in context.parts]  # the pictures are in the page
+        click.echo(
+            jsonio.pretty({"exit_code": result.exit_code, "page": str(result.page), "parts": parts, **told}), nl=False
+        )
+        return
+    for part, _ in context.parts:
+        _part(part, edition_words(context.edition), context.means)
+    states = ", ".join(f"{count.count} {count.outcome}" for count in context.integrity)
+    click.echo(f"figures: {states}" + ("; --recompute measures again" if "trusted" in states else ""))
+    for one in context.excluded.shown:
+        click.echo(f"not compared: {one.name}: {one.reason}")
+    for remark in context.remarks:
+        click.echo(f"note: {remark}")
+    click.echo(f"page: {result.page}")
+
+
+def _part(part: SideBySide, edition: str, means: str) -> None:
+    from rich.markup import escape
+
+    from fa_registry.quantities import means_in_words
+
+    labels = [column.label for column in part.columns]
+    several = len({column.setting for column in part.columns}) > 1
+    header = ["", *(f"{one.label}\n{one.setting}" if several else one.label for one in part.columns)]
+    table([*map(escape, header)], list(_rows(part)), escape(f"{part.setting}, by edition {edition}; {means}"))
+    rows = [[f"{one.symbol} site {site}", *_marked(one, site, shown)] for one in part.sites for site, shown in one.rows]
+    if rows:
+        marked = any(sites for one in part.sites for sites in one.exact)
+        exact = f"; {EXACT}: by construction, Γ = 1 says nothing" if marked else ""
+        table([*map(escape, header)], rows, f"Site by site, {means_in_words(one.name for one in part.sites)}{exact}")
+    if part.why_not:
+        click.echo(part.why_not)
+    if part.fields:
+        rows = [[one.field, *one.values] for one in part.fields]
+        table(["what differs", *map(escape, labels)], rows, "Specifications")
+    if part.paired:
+        rows = [_paired(row) for row in part.paired]
+        table(["difference", "of", "mean", "95 % interval", "seeds", "answer"], rows, "Paired by seed")
+
+
+def _marked(quantity: ComparedSites, site: int, shown: Sequence[Estimate]) -> Iterator[str]:
+    from fa_registry.reporting.text.filters import counted
+
+    for place, estimate in enumerate(shown):
+        yield f"{counted(estimate)} {EXACT}" if site in quantity.exact[place] else counted(estimate)
+
+
+# What compare prints: a table a setting, the columns side by side, and the paired differences.
+
+
+EXACT = "(exact)"
+
+
+def _paired(row: PairedRow) -> Sequence[str]:
+    from fa_registry.reporting.text.filters import between, number
+
+    ends = (row.low.value, row.high.value)
+    interval = f"N/A: {row.low.reason}" if None in ends else between(ends, row.difference.kind)
+    answer = f"{row.answer}; {row.remark}" if row.remark else row.answer
+    return (
+        f"{row.first} − {row.second}",
+        f"{row.words} [{row.unit}]",
+        number(row.difference),
+        interval,
+        ", ".join(map(str, row.seeds)) or "—",
+        answer,
+    )
+
+
+def _rows(part: SideBySide) -> Iterator[list[str]]:
+    yield ["verdict", *(column.verdict.label for column in part.columns)]
+    yield ["seeds", *(", ".join(str(seed) for seed, _, _ in column.seeds) for column in part.columns)]
+    for rule in part.rules:
+        yield from _rule(rule)
+    for quantity in (*part.quantities, *part.aggregates):
+        words = f"{quantity.symbol} {quantity.words}" if quantity.symbol == "Γ" else quantity.symbol
+        yield [words, *map(estimate_text, quantity.estimates)]
+    yield ["runs", *(", ".join(run_id[:8] for _, run_id, _ in column.seeds) for column in part.columns)]
+
+
+def _rule(rule: ComparedRule) -> Iterator[list[str]]:
+    head = "\n".join([f"{rule.rule} {rule.title}", *(f"required {one}" for one in rule.required)])
+    yield [head, *("\n".join(map(finding_text, cell)) or "—" for cell in rule.columns)]
+    if set(rule.first_fires) != {"never"}:
+        yield [f"{rule.rule} first fires", *rule.first_fires]
+
+
+def finding_text(row: FindingRow) -> str:
+    """`EXPLODED, fail: 3.2×10⁸, 2.9×10⁸`: one number a seed, or one over all of them."""
+    from fa_registry.reporting.text.filters import number
+
+    observed = ", ".join(dict.fromkeys(number(one.observed) for one in row.said))
+    state = f"{row.state}, " if row.state else ""
+    outcome = row.outcome.replace("_", " ")
+    return f"{state}{outcome}: {observed}"
+
+
+def estimate_text(estimate: Estimate) -> str:
+    """Mean ± deviation (n) [interval]; N/A and why where there is no mean."""
+    from fa_registry.reporting.text.filters import between, counted, number, spread
+
+    if estimate.mean.reading.value is None:
+        return f"{number(estimate.mean)}: {estimate.mean.reading.reason}"
+    shown = counted(estimate) if estimate.n < estimate.of else f"{spread(estimate)} ({estimate.n})"
+    if estimate.low.value is None:
+        return f"{shown}, {estimate.low.reason}"
+    return f"{shown} [{between((estimate.low.value, estimate.high.value), estimate.kind)}]"
 
 
 VERBS = (compare,)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import parsing
+from fa_registry import jsonio
+from fa_registry.cli import options
+from fa_registry.cli.auditing import audited
 from fa_registry.cli.options import (
     DATA,
     DATA_ROOT,
@@ -27,9 +29,13 @@ from fa_registry.cli.options import (
     STORE,
     examples,
 )
+from fa_registry.cli.tables import table
 from fa_registry.errors import UsageError
-from fa_registry.output.audit import audited
-from fa_registry.output.training import planned, studied, trained
+
+if TYPE_CHECKING:
+    from fa_registry.workflows.dry_run import Plan, SettingPlan
+    from fa_registry.workflows.study import StudyResult
+    from fa_registry.workflows.training import Trained
 
 
 @click.command()
@@ -75,14 +81,14 @@ from fa_registry.output.training import planned, studied, trained
 )
 def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     """Train one configuration and log it as one run."""
-    from fa_registry.commands.train import run_train
+    from fa_registry.workflows.training import run_train
 
     keep = {
         name: arguments.pop(name)
         for name in ("store", "experiment", "force", "study", "threads", "checkpoint_every", "data_root", "edition")
     }
     keep |= {name: arguments.pop(name) for name in ("stop_on", "keep_trained")}
-    trained(run_train(parsing.fields(arguments, settings), **keep), as_json)
+    trained(run_train(options.fields(arguments, settings), **keep), as_json)
 
 
 @click.command()
@@ -115,15 +121,15 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **given: Any) -> None:
     """Train every run of a study that the store does not hold yet."""
     replaced = {option: given.pop(option) for option in ("epochs", "seeds", "device", "data", "scale")}
-    overrides = parsing.overrides(**replaced)
+    overrides = options.overrides(**replaced)
     if no_probe and not dry_run:
         raise UsageError("--no-probe belongs to --dry-run, which is missing")
     if dry_run:
-        from fa_registry.commands.dry_run import plan_study
+        from fa_registry.workflows.dry_run import plan_study
 
         asked = {option: given[option] for option in ("store", "jobs", "edition", "stop_on", "force", "keep_trained")}
         sys.exit(planned(plan_study(name, overrides, **asked, probing=not no_probe), as_json))
-    from fa_registry.commands.study import run_study
+    from fa_registry.workflows.study import run_study
 
     sys.exit(studied(run_study(name, overrides, **given), as_json))
 
@@ -152,10 +158,10 @@ def run(
     name: str, epochs: str, seeds: str, data: str, scale: str, device: str, out: str, as_json: bool, **arguments: Any
 ) -> None:
     """Study, audit and report in one go. Failed verdicts, and runs that --stop-on ends, are results here: exit 0."""
-    from fa_registry.commands.audit import AuditRequest, run_audit
-    from fa_registry.commands.study import run_study
+    from fa_registry.workflows.audit import AuditRequest, run_audit
+    from fa_registry.workflows.study import run_study
 
-    overrides = parsing.overrides(epochs, seeds, device, data, scale)
+    overrides = options.overrides(epochs, seeds, device, data, scale)
     result = run_study(name, overrides, **arguments)
     code = studied(result, as_json=False, quiet=as_json)
     if result.stopped:
@@ -167,6 +173,101 @@ def run(
     )
     audited(audit, as_json)
     sys.exit(3 if audit.exit_code == 3 else code)
+
+
+def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
+    """Prints the study's outcome (errors alone if quiet); returns its exit code."""
+    if as_json:
+        names = ("study", "present", "trained", "stopped_early", "failed", "stopped", "other_code")
+        click.echo(jsonio.pretty({name: getattr(result, name) for name in names}), nl=False)
+        return result.exit_code
+    counts = {
+        "already complete": result.present,
+        "trained": result.trained,
+        "stopped early": result.stopped_early,
+        "failed": result.failed,
+        "stopped": result.stopped,
+    }
+    if not quiet:
+        words = ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
+        click.echo(f"study {result.study}: {words}")
+    for name, error in result.failed.items():
+        click.echo(f"\n{name} failed:\n{error}", err=True)
+    if result.stopped:
+        click.echo("stopped on request; the same command goes on from there", err=True)
+    return result.exit_code
+
+
+def planned(plan: Plan, as_json: bool) -> int:
+    """Prints what a study would train; returns its exit code."""
+    if as_json:
+        click.echo(jsonio.pretty(plan), nl=False)
+        return plan.exit_code
+    name = " ".join(word for word in ("study", plan.study, plan.twin) if word)
+    click.echo(f"{name}: {plan.title}")
+    click.echo(
+        f"{plan.runs} runs ({plan.control_runs} of them controls) in {len(plan.settings)} settings, {plan.complete} complete, "
+        f"{plan.runs - plan.complete} to train; edition {plan.edition}"
+    )
+    click.echo(f"{len(plan.methods)} methods: {', '.join(plan.methods)}")
+    header = ["setting", "called", "methods", "seeds", "runs", "controls", "complete", "all", "to train"]
+    table(header, [_planned_row(setting) for setting in plan.settings], "")
+    if plan.probed:
+        click.echo(
+            f"one process: {_duration(plan.seconds)} for all, {_duration(plan.seconds_left)} for what is to train; "
+            f"{plan.jobs} at a time: {_duration(plan.seconds_left_by_jobs)}"
+        )
+    for setting in plan.settings:
+        if setting.problem:
+            click.echo(f"{setting.setting} cannot be run: {setting.problem}", err=True)
+    for remark in plan.remarks:
+        click.echo(remark)
+    return plan.exit_code
+
+
+def _duration(seconds: float | None) -> str:
+    """`45 s`, `12 min`, `3.4 h`; N/A where nothing was probed."""
+    if seconds is None:
+        return "N/A"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _planned_row(setting: SettingPlan) -> list[str]:
+    controls = ", ".join(f"{count} {name}" for name, count in setting.controls.items())
+    return [
+        setting.setting,
+        ", ".join(setting.labels),
+        ", ".join(setting.methods),
+        ", ".join(map(str, setting.seeds)),
+        str(setting.runs),
+        controls or "none",
+        str(setting.complete),
+        _duration(setting.seconds),
+        _duration(setting.seconds_left),
+    ]
+
+
+# What train and study print.
+
+
+def trained(run: Trained, as_json: bool) -> None:
+    """Prints what became of one run."""
+    if as_json:
+        fields = {
+            "run_id": run.run_id,
+            "status": run.status,
+            "ended_by": run.ended_by,
+            "trained": run.result is not None,
+            "other_code": list(run.other_code),
+            "headline": run.result.headline if run.result else {},
+            "first_fire": run.result.fired if run.result else {},
+        }
+        click.echo(jsonio.pretty(fields), nl=False)
+        return
+    status = f"{run.status.replace('_', ' ')} ({run.ended_by})" if run.ended_by else run.status
+    click.echo(f"run {run.run_id}: " + (status if run.result else f"already {status} (--force trains it again)"))
 
 
 VERBS = (train, study, run)

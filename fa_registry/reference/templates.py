@@ -9,10 +9,11 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fa_registry.reporting import contexts, sandbox
-from fa_registry.reporting.budget import STEPS, WRITTEN
-from fa_registry.reporting.environment import environment, mode
-from fa_registry.reporting.user_templates import NOT_OURS, overridable
+from fa_registry.reporting import render
+from fa_registry.reporting.render import NOT_OURS, overridable
+from fa_registry.reporting.text import sandbox
+from fa_registry.reporting.text.environment import environment, mode
+from fa_registry.reporting.text.sandbox import STEPS, WRITTEN
 
 INTRODUCTION = """# Reference: templates
 
@@ -46,7 +47,7 @@ def templates_reference() -> str:
         "\n## Variables of each template",
     ]
     by_context: dict[type, list[str]] = {}
-    for name, context in contexts.TEMPLATES.items():
+    for name, context in render.TEMPLATES.items():
         by_context.setdefault(context, []).append(name)
     parts += [_context(context, names) for context, names in by_context.items()]
     parts += ["\n## Records\n\nWhat the variables are made of, by the name of the type.\n"]
@@ -94,7 +95,7 @@ def _records(contexts_of: Mapping[type, Any]) -> set[type]:
 
 def _filters() -> Iterator[str]:
     """Ours with their first line; those of Jinja2 by name."""
-    pages = {name: environment(name) for name in contexts.TEMPLATES}
+    pages = {name: environment(name) for name in render.TEMPLATES}
     kinds = {mode(name): made for name, made in pages.items()}
     common = set.intersection(*(set(made.filters) for made in kinds.values()))
     jinja = (*sandbox.FILTERS, *sandbox.REPLACED)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from fa_registry.protocol.operators import margin_pp
-from fa_registry.quantities import Quantity, over_seeds, quantity_of
-from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
-from fa_registry.reporting.parts import Estimate, Number, SeedValue
-from fa_registry.reporting.rows import IntegrityRow, SeedRow
+from fa_registry.quantities import Known, Quantity, kind_of, over_seeds, quantity_of
+from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord
+from fa_registry.reporting.values import Estimate, FindingRow, IntegrityRow, Number, Said, SeedRow, SeedValue
+from fa_registry.statistics import CONFIDENCE, level_words
 
 GIVEN = "frozen_accuracy"  # of a run that was adopted together with the accuracy of its owner's own control
 BY_AUTHOR = "the frozen accuracy is stated by the author: not paired by seed"
@@ -142,3 +142,68 @@ def _stated(row: SeedRow) -> bool:
 
 def integrity_row(record: RunRecord) -> IntegrityRow:
     return IntegrityRow(record.run_id, record.name, record.integrity.state, record.integrity.details)
+
+
+# From findings to what a page says of them: seeds that a rule judges alike stand together, most severe first.
+
+
+SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pass")
+
+
+def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, known: Known) -> tuple[FindingRow, ...]:
+    """Every finding of one method in one setting; what a control skips because it *is* the control is no news.
+
+    known: the report's quantities, which say how a figure is written.
+    """
+    alike: dict[tuple, list[tuple[int, Finding]]] = {}
+    for run in runs:
+        control = run.record.spec.control != "none"
+        for finding in run.findings:
+            if not (control and finding.outcome == "skipped"):
+                key = (finding.rule, finding.outcome, finding.state, finding.gating, finding.required)
+                alike.setdefault(key, []).append((run.record.spec.seed, finding))
+    return tuple(_row(several, method, setting, known) for several in alike.values())
+
+
+def most_severe_first(rows: Iterable[FindingRow]) -> list[FindingRow]:
+    """By outcome; of one outcome, what decides the verdict before what is only reported."""
+    return sorted(rows, key=lambda row: (SEVERITY.index(row.outcome), not row.gating))
+
+
+def _row(several: Sequence[tuple[int, Finding]], method: str, setting: str, known: Known) -> FindingRow:
+    first = several[0][1]
+    same: dict[tuple, list[tuple[int, Finding]]] = {}
+    for seed, finding in several:
+        words = (finding.sentence, finding.observed, finding.interval, finding.site, finding.first_fire, finding.detail)
+        same.setdefault(words, []).append((seed, finding))
+    return FindingRow(
+        rule=first.rule,
+        title=first.title,
+        outcome=first.outcome,
+        state=first.state,
+        gating=first.gating,
+        required=first.required,
+        method=method,
+        setting=setting,
+        said=tuple(_said(one, known) for one in same.values()),
+        limit=first.limit or first.required,
+    )
+
+
+def _said(same: Sequence[tuple[int, Finding]], known: Known) -> Said:
+    first = same[0][1]
+    run_ids = tuple(finding.run_id for _, finding in same)
+    return Said(
+        seeds=tuple(seed for seed, _ in same),
+        run_ids=run_ids,
+        sentence=first.sentence,
+        observed=Number(first.observed, kind_of(first.quantity, known), run_ids),
+        interval=first.interval,
+        site="" if first.site is None else f"site {first.site}",
+        epoch="" if first.first_fire is None else f"first fires at epoch {first.first_fire}",
+        reference_run_ids=tuple(
+            dict.fromkeys(finding.reference_run_id for _, finding in same if finding.reference_run_id)
+        ),
+        detail=first.detail,
+        level=level_words(first.confidence or CONFIDENCE),
+    )

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from fa_registry.protocol.grouping import Group, groups
-from fa_registry.quantities import Known
-from fa_registry.records import AuditReport
-from fa_registry.reporting.editions import Opinions
-from fa_registry.reporting.exclusions import Excluded
+from fa_registry.protocol.grouping import Group, groups, seeds_key
+from fa_registry.protocol.shipped import DIGEST, FOREIGN, SHIPPED, edition_words, standing
+from fa_registry.protocol.verdict import combined, stands
+from fa_registry.quantities import Known, held, kind_of, subject_of
+from fa_registry.records import (
+    AuditReport,
+    Check,
+    EditionReference,
+    Exclusion,
+    Finding,
+    Integrity,
+    Judgement,
+    RunAudit,
+    RunRecord,
+    Scalar,
+    Verdict,
+)
 from fa_registry.reporting.naming import group_label, slug
-from fa_registry.reporting.readings import Frozen
-from fa_registry.reporting.rows import Link
+from fa_registry.reporting.readings import SEVERITY, Frozen
+from fa_registry.reporting.text.filters import na, reading
+from fa_registry.reporting.values import (
+    ChangedEdition,
+    ComparedRow,
+    Difference,
+    EditionChange,
+    IntegrityRow,
+    Link,
+    Listed,
+)
 
 
 @dataclass(frozen=True)
@@ -46,3 +68,283 @@ class Sources:
 def form_link(group: Group) -> Link:
     name = slug(group)
     return Link(group_label(group), group.setting, group.verdict, f"forms/{name}.html", f"forms/{name}.md")
+
+
+# What the editions say of the same runs, side by side, and where they differ the findings that make the difference.
+
+
+OUTCOME_WORDS = {
+    "pass": "passes",
+    "warn": "warns",
+    "fail": "fires",
+    "error": "crashed",
+    "not_applicable": "could not be judged",
+    "skipped": "was skipped",
+    "waived": "is waived",
+}
+MOST_CHANGES = 60  # of an edition, on the page; a file of one's own differs in every word of every rule
+NOWHERE = "—"
+SAME_FINDINGS = "The same findings: the editions draw different verdicts from them."
+NOT_JUDGED = Verdict("incomplete", "not judged")
+Judged = tuple[EditionReference, Sequence[Finding]]  # an edition and what it found in the runs of one group
+
+
+@dataclass(frozen=True)
+class Opinions:
+    """The editions of a report, the leading one first, and by run id what each says of it. known: the report's quantities."""
+
+    editions: tuple[EditionReference, ...]
+    judgements: tuple[Mapping[str, RunAudit | Judgement], ...]
+    known: Known
+
+    @classmethod
+    def of(cls, report: AuditReport) -> Opinions:
+        leading = {run.record.run_id: run for run in report.runs}
+        others = tuple({one.run_id: one for one in opinion.judgements} for opinion in report.opinions)
+        editions = (report.edition, *(opinion.edition for opinion in report.opinions))
+        return cls(editions, (leading, *others), held(report.cards))
+
+    def compared(self, group: Group, href: str) -> ComparedRow:
+        """One method in one setting by every edition; it differs where two editions' outcomes do."""
+        ids = [run.record.run_id for run in group.runs]
+        known = [[by_run[run_id] for run_id in ids if run_id in by_run] for by_run in self.judgements]
+        verdicts = tuple(combined(one.verdict for one in judged) if judged else NOT_JUDGED for judged in known)
+        found = [
+            (edition, [finding for one in judged for finding in one.findings])
+            for edition, judged in zip(self.editions, known, strict=True)
+        ]
+        differ = len({verdict.outcome for verdict in verdicts}) > 1
+        return ComparedRow(
+            group_label(group), group.setting, href, verdicts, tuple(differences(found, self.known)) if differ else ()
+        )
+
+    def others(self, group: Group) -> list[tuple[EditionReference, tuple[RunAudit, ...]]]:
+        """Every further edition with the group's runs as it judges them; without those it does not judge."""
+        return [
+            (
+                edition,
+                tuple(_as_judged(run, by_run[run.record.run_id]) for run in group.runs if run.record.run_id in by_run),
+            )
+            for edition, by_run in zip(self.editions[1:], self.judgements[1:], strict=True)
+        ]
+
+
+def _as_judged(run: RunAudit, judgement: RunAudit | Judgement) -> RunAudit:
+    return dataclasses.replace(run, findings=judgement.findings, verdict=judgement.verdict)
+
+
+def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEdition]:
+    """Every edition that is not a shipped one as it is, with what it changes: rule, field, shipped value, this value."""
+    for edition in editions:
+        if standing(edition) != SHIPPED or edition.overrides:
+            known = () if standing(edition) == FOREIGN else edition.differences
+            rows = [EditionChange(one.rule, one.field, _value(one.shipped), _value(one.this)) for one in known]
+            yield ChangedEdition(edition, _why_changed(edition), Listed.first(MOST_CHANGES, rows))
+
+
+def _why_changed(edition: EditionReference) -> str:
+    """What a reader must know before the table; nothing of it is read from the reference where a digest can tell."""
+    if standing(edition) == SHIPPED:
+        return "thresholds were overridden when it was asked for"
+    if standing(edition) == FOREIGN:
+        return f"its digest {edition.digest[:DIGEST]} is none of this installation's, so what it asks for is not known here"
+    if edition.shipped is None:
+        return "a release judged by it that did not record what it is based on"
+    if not edition.based_on:
+        return "its rules are its own, and it shares none with a shipped edition"
+    return f"it is a user's own file, and differs from {edition.based_on} in {len(edition.differences)} points"
+
+
+def _value(value: Scalar | None) -> str:
+    """A threshold to its last digit."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or value == "":
+        return NOWHERE
+    return value if isinstance(value, str) else f"{value:.12g}"
+
+
+def differences(found: Sequence[Judged], known: Known) -> Iterator[Difference]:
+    """One for every subject (scale, reference, depth, …) that two editions do not judge alike."""
+    subjects = dict.fromkeys(subject_of(finding.quantity) for _, findings in found for finding in findings)
+    told = False
+    for subject in subjects:
+        about = [(edition, [one for one in all_of if subject_of(one.quantity) == subject]) for edition, all_of in found]
+        if len({_decides(findings) for _, findings in about}) > 1:
+            told = True
+            yield Difference(subject, tuple(_clause(edition, findings, known) for edition, findings in about))
+    if not told:
+        yield Difference("verdict", (SAME_FINDINGS,))
+
+
+def _decides(findings: Iterable[Finding]) -> str:
+    """The most severe outcome that the verdict looks at."""
+    outcomes = [finding.outcome for finding in findings if finding.gating]
+    return min(outcomes, key=SEVERITY.index, default="pass")
+
+
+def _clause(edition: EditionReference, findings: Sequence[Finding], known: Known) -> str:
+    """What one edition says of the subject: its most severe finding, with the seeds that share its state."""
+    if not findings:
+        return f"{edition_words(edition)} does not judge it."
+    worst = min(findings, key=lambda one: (not one.gating, SEVERITY.index(one.outcome)))
+    alike = [one for one in findings if (one.rule, one.outcome, one.state) == (worst.rule, worst.outcome, worst.state)]
+    of_rule = sum(one.rule == worst.rule for one in findings)
+    share = f" ({len(alike)} of {of_rule} seeds)" if of_rule > 1 else ""
+    word = f"{worst.state}, {OUTCOME_WORDS[worst.outcome]}" if worst.state else OUTCOME_WORDS[worst.outcome]
+    gate = "" if worst.gating else ", but does not gate"
+    return (
+        f"{edition_words(edition)}: {worst.rule} {worst.title} {word}{gate}, required {worst.required}, "
+        f"observed {_observed(alike, known)}{share}."
+    )
+
+
+def _observed(alike: Sequence[Finding], quantities: Known) -> str:
+    """The figure, or the least and the largest where the seeds have several."""
+    known = sorted((one.observed for one in alike if one.observed.value is not None), key=lambda one: one.value)
+    if not known:
+        missing = alike[0].observed
+        return missing.reason if missing.not_finite else f"{na(missing)} ({missing.reason})"
+    ends = dict.fromkeys(reading(one, kind_of(alike[0].quantity, quantities)) for one in (known[0], known[-1]))
+    return " to ".join(ends)
+
+
+# Which of the runs that were not judged belong to a form: those of its method in its setting.
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """A report's exclusions: by what the seeds of a group share, and by (method label, setting) where no more is known."""
+
+    by_key: Mapping[str, tuple[Exclusion, ...]]
+    by_name: Mapping[tuple[str, str], tuple[Exclusion, ...]]
+
+    @classmethod
+    def of(cls, report: AuditReport) -> Excluded:
+        by_key: dict[str, tuple[Exclusion, ...]] = {}
+        by_name: dict[tuple[str, str], tuple[Exclusion, ...]] = {}
+        for one in report.excluded:
+            if one.spec:
+                key = seeds_key(one.spec)
+                by_key[key] = (*by_key.get(key, ()), one)
+            elif one.method:
+                name = (one.method, one.setting)
+                by_name[name] = (*by_name.get(name, ()), one)
+        return cls(by_key, by_name)
+
+    def of_group(self, group: Group) -> tuple[Exclusion, ...]:
+        """What was selected of this method in this setting and not judged.
+
+        A run whose specification cannot be read stands in the forms of all variants of its method: none may hide it.
+        """
+        known = self.by_key.get(seeds_key(group.runs[0].record.spec), ())
+        return (*known, *self.by_name.get((group.method, group.setting), ()))
+
+
+def without_mismatches(report: AuditReport) -> AuditReport:
+    """The report as this release would have it: a run whose integrity is a mismatch is excluded, whatever verdict it was given.
+
+    Reports of older releases judged such runs. Excluded with one are the runs it helped to judge, as their frozen control or as
+    another of their seeds, until they are audited again. A report without a mismatch is returned as it is.
+    """
+    broken = {run.record.run_id for run in report.runs if not stands(run.record)}
+    if not broken:
+        return report
+    touched = {
+        seeds_key(run.record.spec)
+        for run in report.runs
+        if run.record.spec.control == "none" and broken & {run.record.run_id, run.frozen_run_id}
+    }
+    gone = {
+        run.record.run_id for run in report.runs if run.record.run_id in broken or seeds_key(run.record.spec) in touched
+    }
+    opinions = tuple(
+        replace(one, judgements=tuple(said for said in one.judgements if said.run_id not in gone))
+        for one in report.opinions
+    )
+    excluded = (_excluded(run.record) for run in report.runs if run.record.run_id in gone)
+    runs = tuple(run for run in report.runs if run.record.run_id not in gone)
+    return replace(report, runs=runs, opinions=opinions, excluded=(*report.excluded, *excluded))
+
+
+def _excluded(record: RunRecord) -> Exclusion:
+    named = record.spec.method_label, record.setting
+    if stands(record):
+        reason = "it was judged beside a run whose integrity is a mismatch: audit it again"
+        return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, "broken", record.integrity)
+    reason = f"integrity failure: {'; '.join(record.integrity.details)}"
+    return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, "integrity", record.integrity)
+
+
+# What an audit held against what is sealed with the runs, one line a subject: built from the checks, whoever made them.
+
+
+MOST_SAID = 6  # different findings of one subject on a page
+MOST_RUNS = 8
+WORST_FIRST = ("differs", "not possible", "agrees")
+
+
+@dataclass(frozen=True)
+class EvidenceSaid:
+    """What was found alike of several runs. outcome: one of records.CHECK_OUTCOMES."""
+
+    outcome: str
+    detail: str
+    run_ids: Listed[str]
+
+
+@dataclass(frozen=True)
+class EvidenceRow:
+    """One thing that was looked at: in how many runs it agrees, differs, or could not be looked at, and what was found."""
+
+    subject: str
+    agree: int
+    differ: int
+    not_possible: int
+    said: Listed[EvidenceSaid]
+
+    @property
+    def outcome(self) -> str:
+        """The worst of all runs."""
+        return "differs" if self.differ else "not possible" if self.not_possible else "agrees"
+
+
+def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tuple[EvidenceRow, ...]:
+    """The checks of these runs by subject, in the order in which they were made; those of excluded runs too."""
+    subjects: dict[str, list[tuple[Check, str]]] = {}
+    for run_id, integrity in _integrities(runs, excluded):
+        for check in integrity.checks:
+            subjects.setdefault(check.subject, []).append((check, run_id))
+    return tuple(_row(subject, several) for subject, several in subjects.items())
+
+
+def integrity_states(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> list[IntegrityRow]:
+    """Every run whose figures were looked at, or whose files are not the recorded ones: such a one is a mismatch too."""
+    rows = [_integrity_row(one) for one in excluded if one.kind == "integrity"]
+    judged = (run.record for run in runs)
+    return [*rows, *(IntegrityRow(one.run_id, one.name, one.integrity.state, one.integrity.details) for one in judged)]
+
+
+def not_intact(excluded: Iterable[Exclusion]) -> list[Exclusion]:
+    """Those that are not judged because something is not what is sealed."""
+    return [one for one in excluded if one.kind == "integrity"]
+
+
+def _integrity_row(one: Exclusion) -> IntegrityRow:
+    details = one.integrity.details if one.integrity else (one.reason,)
+    return IntegrityRow(one.run_id, one.name, "mismatch", details)
+
+
+def _integrities(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> Iterator[tuple[str, Integrity]]:
+    yield from ((run.record.run_id, run.record.integrity) for run in runs)
+    yield from ((one.run_id, one.integrity) for one in excluded if one.integrity)
+
+
+def _row(subject: str, several: Sequence[tuple[Check, str]]) -> EvidenceRow:
+    alike: dict[tuple[str, str], list[str]] = {}
+    for check, run_id in several:
+        alike.setdefault((check.outcome, check.detail), []).append(run_id)
+    ordered = sorted(alike.items(), key=lambda item: WORST_FIRST.index(item[0][0]))
+    said = [EvidenceSaid(outcome, detail, Listed.first(MOST_RUNS, ids)) for (outcome, detail), ids in ordered]
+    count = {outcome: sum(check.outcome == outcome for check, _ in several) for outcome in WORST_FIRST}
+    return EvidenceRow(subject, count["agrees"], count["differs"], count["not possible"], Listed.first(MOST_SAID, said))

@@ -29,7 +29,7 @@ TAG_SITES = "fa.sites_shown"  # on a deep network's run: which sites have charts
 TAG_AUDIT = "fa.audit"  # digest of the whole report, on the audit's own run
 TAG_FIRST_FIRE_BY = "fa.first_fire_by"  # the edition whose rules the tags fa.first_fire.* tell of
 TAG_LOOKS = (
-    "fa.looks"  # the sets of its method's seeds that audits judged, in order: `3:1f2e3d4c 5:…`, see commands.looks
+    "fa.looks"  # the sets of its method's seeds that audits judged, in order: `3:1f2e3d4c 5:…`, see workflows.selection
 )
 TAG_STOP_ON = "fa.stop_on"  # which rules were to end the run (--stop-on), and by which edition
 TAG_STOPPED_ON = "fa.stopped_on"  # which of them did, and when

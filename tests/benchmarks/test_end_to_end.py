@@ -20,10 +20,10 @@ from benchmarks.end_to_end import (
     study_job,
 )
 from benchmarks.timing import Spread
-from fa_registry.commands.monitor import checked_watch
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.specs import parse_spec
+from fa_registry.workflows.watching import checked_watch
 
 ALONE, THREADS = PUBLISHED[1], PUBLISHED[CORES]
 CLOCK = {ALONE: [24.0] * 3, THREADS: [36.0] * 3, JOBS: [8.0] * 3, ONE: [6.0] * 3, THREADED: [5.0] * 3}

@@ -12,9 +12,9 @@ from benchmarks.synthetic import EPOCHS, ROUND, registry, specs, wide
 from fa_registry import jsonio
 from fa_registry.quantities import DECLARED, SITE_TABLES
 from fa_registry.records import RunRecord
-from fa_registry.reporting.environment import Pages
 from fa_registry.reporting.render import _index
 from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.text.environment import Pages
 
 MADE = Scale(
     records=125,

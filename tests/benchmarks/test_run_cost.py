@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from benchmarks import run_cost
-from fa_registry.commands.training import TrainingResult
 from fa_registry.training.captured import CAPTURED
 from fa_registry.training.trainer import Trainer
+from fa_registry.workflows.training import TrainingResult
 
 CPU = torch.device("cpu")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fa_registry import catalog, diagnostics, methods
-from fa_registry.commands import conformance
+from fa_registry.workflows import conformance
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "third_party"
 PACKAGE, NAME = "orthogonal_feedback", "orthogonal_dfa"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fa_registry.commands.lint import run_lint
+from fa_registry.cli.looking import run_lint
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 import pytest
 
 from fa_registry import jsonio
-from fa_registry.commands.promotable import verified
 from fa_registry.errors import IntegrityError
 from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.rules import load_edition
@@ -16,6 +15,7 @@ from fa_registry.records import AuditReport
 from fa_registry.reporting.render import render_report
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.workflows.promote import verified
 from tests.red_team.conftest import call, judged
 from tests.red_team.test_tables import caught, excluded
 

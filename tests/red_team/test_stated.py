@@ -8,8 +8,7 @@ import pytest
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.reporting.claims import claims
-from fa_registry.reporting.pitfalls_design import own_control
-from fa_registry.reporting.pitfalls_words import Asked
+from fa_registry.reporting.pitfalls import Asked, own_control
 from fa_registry.reporting.sources import Sources
 from fa_registry.statistics import t_interval
 from fa_registry.tracking import schema

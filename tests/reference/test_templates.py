@@ -9,8 +9,8 @@ import pytest
 
 from fa_registry.reference.__main__ import DOCS
 from fa_registry.reference.templates import templates_reference
-from fa_registry.reporting.contexts import TEMPLATES
-from fa_registry.reporting.environment import environment
+from fa_registry.reporting.render import TEMPLATES
+from fa_registry.reporting.text.environment import environment
 
 
 @pytest.fixture(scope="module")

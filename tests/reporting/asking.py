@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fa_registry.records import AuditReport, FigureDifference, Integrity, Reading, RunAudit
-from fa_registry.reporting.pitfalls_words import Asked
+from fa_registry.reporting.pitfalls import Asked
 from fa_registry.reporting.sources import Sources
 
 

@@ -7,14 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fa_registry.records import (
-    Integrity,
-    Measurements,
-    Reading,
-    RunRecord,
-    RunSpec,
-    Series,
-)
+from fa_registry.records import Integrity, Measurements, Reading, RunRecord, RunSpec, Series
 
 HOSTILE = "<script>alert(1)</script>{{7*7}}"
 TRACEBACK = f"Traceback (most recent call last):\n  RuntimeError: </pre></details>{HOSTILE}"

@@ -16,9 +16,9 @@ from PIL import Image
 from fa_registry.analyses import CATALOG, Cell, Column, Table
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading
-from fa_registry.reporting.analysis_figures import DRAWINGS, analysis_numbers, analysis_png, table_numbers
-from fa_registry.reporting.analysis_figures._canvas import named, png
-from fa_registry.reporting.figures import LIMIT
+from fa_registry.reporting.figures.analyses import DRAWINGS, analysis_numbers, analysis_png, table_numbers
+from fa_registry.reporting.figures.analyses._canvas import named, png
+from fa_registry.reporting.figures.style import LIMIT
 from tests.analyses.builders import OURS, SEEDS, analysed, controlled, frozen, report_of, run
 
 NAMES = sorted(DRAWINGS)

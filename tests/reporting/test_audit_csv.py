@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fa_registry.records import Exclusion
-from fa_registry.reporting.audit_csv import guarded, unguarded, write_csv
-from fa_registry.reporting.audit_csv_columns import columns
+from fa_registry.reporting.files.csv import columns, guarded, unguarded, write_csv
 from tests.reporting.runs import NO_FEEDBACK
 
 DTYPES = {"text": "string", "integer": "Int64", "number": "Float64", "boolean": "boolean"}

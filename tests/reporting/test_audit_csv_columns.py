@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fa_registry.reporting.audit_csv_columns import columns, columns_of, rows
+from fa_registry.reporting.files.csv import columns, columns_of, rows
 
 
 def test_names_are_distinct_and_all_have_words(rich):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fa_registry.errors import UsageError
-from fa_registry.reporting.blanks import blanks, check_kept, read_blanks
+from fa_registry.reporting.pages.form import blanks, check_kept, read_blanks
 
 
 def test_a_form_that_is_not_there_has_no_words(tmp_path):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from jinja2.sandbox import SecurityError
 
-from fa_registry.reporting import budget
-from fa_registry.reporting.budget import Budget, checked, few_digits, joined, scalar, weight
+from fa_registry.reporting.text import sandbox
+from fa_registry.reporting.text.sandbox import Budget, checked, few_digits, joined, scalar, weight
 
 
 def unfolding(times: int) -> list:
@@ -25,7 +25,7 @@ def test_every_entry_counts_as_often_as_it_is_met(value, entries):
 
 
 def test_a_list_is_looked_through_no_further_than_what_is_allowed(monkeypatch):
-    monkeypatch.setattr(budget, "LONGEST", 100)
+    monkeypatch.setattr(sandbox, "LONGEST", 100)
     with pytest.raises(SecurityError, match="expected values of at most 100 characters or entries, found 126"):
         weight(unfolding(10**4 // 2))
 

@@ -8,10 +8,9 @@ import re
 import pytest
 
 from fa_registry.records import Reading
-from fa_registry.reporting.build_audit_table import SHOWN, audit_table_context
-from fa_registry.reporting.contexts import variables
-from fa_registry.reporting.environment import Pages
+from fa_registry.reporting.pages.index import SHOWN, audit_table_context
 from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.text.environment import Pages, variables
 
 HOSTILE = r"100%_#$&{}~^\ \input{/etc/passwd}"
 

@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from fa_registry.reporting.build_form import form_context, note_context
-from fa_registry.reporting.contexts import variables
-from fa_registry.reporting.environment import Pages
+from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.pages.notes import note_context
 from fa_registry.reporting.readings import Frozen
 from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.text.environment import Pages, variables
 from tests.reporting.asking import changed
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Verdict
-from fa_registry.reporting.build_form import form_context, note_context
 from fa_registry.reporting.claims import claims
-from fa_registry.reporting.claims_gamma import gamma_claims
-from fa_registry.reporting.fresh_draws import reaching
+from fa_registry.reporting.claims_measured import gamma_claims, reaching
+from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.pages.notes import note_context
 from fa_registry.reporting.sources import Sources
 from tests.reporting.asking import changed, run_of
 from tests.reporting.page import written

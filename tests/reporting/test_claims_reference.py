@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from fa_registry.records import Reading, RunAudit
-from fa_registry.reporting.claims_reference import reference_claims
+from fa_registry.reporting.claims_measured import reference_claims
 from tests.reporting.scenes import a_finding
 
 

@@ -11,8 +11,7 @@ from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.judges import PROVISIONAL, UNDECIDED
 from fa_registry.protocol.rules import Edition, Rule, load_edition, shipped
 from fa_registry.records import AuditReport, GuardReading, Reading
-from fa_registry.reporting.claims import claims
-from fa_registry.reporting.claims_states import state_claims
+from fa_registry.reporting.claims import claims, state_claims
 from tests.reporting.asking import changed, run_of
 from tests.reporting.runs import full, make_record
 from tests.reporting.scenes import a_finding

@@ -18,31 +18,14 @@ import pytest
 from fa_registry.protocol.evidence import CODE, METHOD, SEAL
 from fa_registry.records import Exclusion, Finding, FurtherLimit, GuardReading, Integrity, Reading, RunAudit, Verdict
 from fa_registry.reporting import claims as claims_module
-from fa_registry.reporting import (
-    claims_depth,
-    claims_gamma,
-    claims_reference,
-    claims_sampling,
-    claims_states,
-    claims_words,
-    fresh_draws,
-)
+from fa_registry.reporting import claims_depth, claims_measured
 from fa_registry.reporting.claims import claims
-from fa_registry.reporting.claims_words import KEYS
+from fa_registry.reporting.claims_measured import KEYS
 from tests.reporting.asking import changed
 from tests.reporting.runs import full, make_record
 from tests.reporting.scenes import a_finding
 
-MODULES = (
-    claims_module,
-    claims_depth,
-    claims_gamma,
-    claims_reference,
-    claims_sampling,
-    claims_states,
-    claims_words,
-    fresh_draws,
-)
+MODULES = (claims_module, claims_depth, claims_measured)
 LEAST = 8  # characters of a piece of text that is looked for; shorter ones are joints such as `; ` and ` over `
 
 

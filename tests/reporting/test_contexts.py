@@ -8,15 +8,14 @@ import pytest
 from jinja2 import meta, nodes
 
 from fa_registry import resources
-from fa_registry.reporting.build_audit_table import audit_table_context
-from fa_registry.reporting.build_compare import compare_context
-from fa_registry.reporting.build_form import form_context, note_context
-from fa_registry.reporting.build_index import index_context
-from fa_registry.reporting.contexts import TEMPLATES, variables
-from fa_registry.reporting.environment import environment
-from fa_registry.reporting.notes import audit_note_context, excluded_note_context
+from fa_registry.reporting.pages.compare import compare_context
+from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.pages.index import audit_table_context, index_context
+from fa_registry.reporting.pages.notes import audit_note_context, excluded_note_context, note_context
 from fa_registry.reporting.readings import Frozen
+from fa_registry.reporting.render import TEMPLATES
 from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.text.environment import environment, variables
 
 SHARED = {
     "style.css.j2",

@@ -7,8 +7,7 @@ import dataclasses
 import pytest
 
 from fa_registry.records import EditionReference, Judgement, Reading, SecondOpinion, Verdict
-from fa_registry.reporting.editions import SAME_FINDINGS, Opinions, differences
-from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.sources import SAME_FINDINGS, Opinions, Sources, differences
 from tests.reporting.scenes import a_finding
 
 OURS, THEIRS = (EditionReference(name, name, "test", "0" * 64, shipped=False) for name in ("ours", "theirs"))

@@ -6,8 +6,8 @@ import pytest
 from jinja2 import TemplateAssertionError
 
 from fa_registry.errors import UsageError
-from fa_registry.reporting.environment import Pages, environment
-from fa_registry.reporting.sandbox import UserEnvironment
+from fa_registry.reporting.text.environment import Pages, environment
+from fa_registry.reporting.text.sandbox import UserEnvironment
 
 
 @pytest.fixture

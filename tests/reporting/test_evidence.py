@@ -7,8 +7,7 @@ import dataclasses
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Check, Exclusion, Integrity
-from fa_registry.reporting.evidence import MOST_SAID, evidence, integrity_states, not_intact
-from fa_registry.reporting.exclusions import without_mismatches
+from fa_registry.reporting.sources import MOST_SAID, evidence, integrity_states, not_intact, without_mismatches
 from tests.builders import record
 from tests.reporting.page import words_of, written
 from tests.reporting.scenes import small_report

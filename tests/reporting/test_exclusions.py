@@ -8,12 +8,10 @@ import pytest
 
 from fa_registry import jsonio
 from fa_registry.records import Exclusion
-from fa_registry.reporting.build_form import form_context
 from fa_registry.reporting.claims import exclusion_claim
-from fa_registry.reporting.contexts import variables
-from fa_registry.reporting.environment import Pages
-from fa_registry.reporting.exclusions import Excluded
-from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.sources import Excluded, Sources
+from fa_registry.reporting.text.environment import Pages, variables
 
 BESIDE = "in none of these figures"
 

@@ -13,8 +13,8 @@ from PIL import Image
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Series
-from fa_registry.reporting.figures import CONTROL, DPI_OF_MANY, PALETTE, colours, sheet, trajectory_png
-from fa_registry.reporting.trajectories import PANELS, limit
+from fa_registry.reporting.figures.style import CONTROL, DPI_OF_MANY, PALETTE, colours
+from fa_registry.reporting.figures.trajectories import PANELS, limit, sheet, trajectory_png
 
 PANEL = {panel.quantity: panel for panel in PANELS}
 

@@ -9,8 +9,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from fa_registry.records import Reading
-from fa_registry.reporting import filters
-from fa_registry.reporting.parts import Estimate, Number
+from fa_registry.reporting.text import filters
+from fa_registry.reporting.values import Estimate, Number
 
 NUMBER_FILTERS = (filters.num, filters.sci, filters.pct, filters.pp, filters.cos, filters.exact, filters.compact)
 NASTY = (

@@ -8,9 +8,9 @@ import pytest
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Verdict
-from fa_registry.reporting.headline import headline, judged_columns, short_names
-from fa_registry.reporting.rows import Judged, Link
+from fa_registry.reporting.pages.index import headline, judged_columns, short_names
 from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.values import Judged, Link
 
 PASS = Verdict("PASS", "pass")
 

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from fa_registry import jsonio
 from fa_registry.records import Reading, Scalar, Series
-from fa_registry.reporting.json_schema import Knowledge, described, schema_of, within
+from fa_registry.reporting.files.schemas import Knowledge, described, schema_of, within
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fa_registry.records import OUTCOMES, Integrity, Reading
-from fa_registry.reporting.junit import printable, suites, write_junit
+from fa_registry.reporting.files.junit import printable, suites, write_junit
 from tests.reporting.scenes import a_finding
 
 CHILDREN = {

@@ -8,11 +8,11 @@ import shlex
 
 import pytest
 
-from fa_registry.output.audit import _rows
+from fa_registry.cli.auditing import _rows
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Recipe, RunRecord
-from fa_registry.reporting.build_form import note_context
 from fa_registry.reporting.naming import command, group_label, short_names, slug
+from fa_registry.reporting.pages.notes import note_context
 from fa_registry.reporting.readings import Frozen
 from tests.reporting.page import written
 from tests.reporting.runs import SEEDS, full, make_record

@@ -8,14 +8,14 @@ import math
 import pytest
 
 from fa_registry.analyses import CATALOG
-from fa_registry.output.analyse import cell_text
-from fa_registry.output.audit import _rows
-from fa_registry.output.compare import estimate_text
+from fa_registry.cli.analysing import cell_text
+from fa_registry.cli.auditing import _rows
+from fa_registry.cli.comparing import estimate_text
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading, Recipe
-from fa_registry.reporting import filters
-from fa_registry.reporting.build_compare import compare_context
+from fa_registry.reporting.pages.compare import compare_context
+from fa_registry.reporting.text import filters
 from tests.reporting.asking import changed
 from tests.reporting.page import section, words_of, written
 from tests.reporting.runs import SEEDS, full, make_record

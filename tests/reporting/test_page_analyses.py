@@ -9,8 +9,8 @@ import pytest
 
 from fa_registry.analyses import CATALOG
 from fa_registry.protocol.rules import load_edition
-from fa_registry.reporting import page_analyses as module
-from fa_registry.reporting.page_analyses import page_analyses, silence
+from fa_registry.reporting.pages import analyses as module
+from fa_registry.reporting.pages.analyses import page_analyses, silence
 from tests.analyses.builders import OURS, controlled, report_of, run
 from tests.reporting.page import Page, section, words_of, written
 

@@ -7,12 +7,11 @@ import re
 
 import pytest
 
-from fa_registry.reporting.build_form import form_context
-from fa_registry.reporting.contexts import variables
-from fa_registry.reporting.environment import Pages
-from fa_registry.reporting.filters import markdown_text
-from fa_registry.reporting.filters_tex import latex_text
+from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.text.environment import Pages, variables
+from fa_registry.reporting.text.filters import markdown_text
+from fa_registry.reporting.text.latex import latex_text
 from tests.reporting.asking import changed, run_of
 from tests.reporting.page import words_of
 

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from fa_registry.records import Waiver
-from fa_registry.reporting import build_index
-from fa_registry.reporting.pictures import setting_figures
+from fa_registry.reporting.figures.page import setting_figures
+from fa_registry.reporting.pages import index
 from tests.reporting.page import Page, section, words_of, written
 
 
@@ -153,8 +153,8 @@ def test_the_interval_of_a_margin_is_printed_once_a_group(rich, rich_pages):
 
 
 def test_a_crowded_page_says_what_is_not_on_it(rich, tmp_path, monkeypatch):
-    monkeypatch.setattr(build_index, "MOST", 2)
-    monkeypatch.setattr(build_index, "setting_figures", lambda *given: setting_figures(*given[:2], room=1))
+    monkeypatch.setattr(index, "MOST", 2)
+    monkeypatch.setattr(index, "setting_figures", lambda *given: setting_figures(*given[:2], room=1))
     words = words_of(written(rich, tmp_path)["index.html"])
     for needed in (
         "6 more of 8 are not on this page: they are less severe than these",

@@ -7,8 +7,8 @@ import dataclasses
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Measurements
-from fa_registry.reporting.parts import Listed
-from fa_registry.reporting.pictures import LEAST_ROOM, PAGE, room_beside, setting_figures
+from fa_registry.reporting.figures.page import LEAST_ROOM, PAGE, room_beside, setting_figures
+from fa_registry.reporting.values import Listed
 
 
 def test_every_figure_has_words_numbers_and_its_own_bytes(report):
@@ -82,8 +82,8 @@ def test_what_the_rest_of_the_page_takes_the_figures_do_not_get():
 
 
 def test_the_bytes_that_are_counted_are_about_those_that_are_written(report, tmp_path):
-    from fa_registry.reporting.page_figures.plates import size_of
-    from fa_registry.reporting.pictures import _bytes
+    from fa_registry.reporting.figures.page import _bytes
+    from fa_registry.reporting.figures.plates import size_of
     from fa_registry.reporting.render import render_report
 
     page = render_report(report, tmp_path)[0].read_text("utf-8")

@@ -7,8 +7,7 @@ import dataclasses
 from fa_registry.lint.rules import all_rules
 from fa_registry.protocol.integrity import compare
 from fa_registry.records import FigureDifference, Integrity, Reading
-from fa_registry.reporting.pitfalls import pitfalls
-from fa_registry.reporting.pitfalls_words import WORST_FIRST
+from fa_registry.reporting.pitfalls import WORST_FIRST, pitfalls
 from fa_registry.reporting.sources import Sources
 
 

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from fa_registry.records import Choice, Exclusion, OtherRun
-from fa_registry.reporting import pitfalls_design as questions
-from fa_registry.reporting.pitfalls_words import Asked
+from fa_registry.reporting import pitfalls as questions
+from fa_registry.reporting.pitfalls import Asked
 from fa_registry.reporting.sources import Sources
 from tests.reporting.asking import asked, changed, run_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fa_registry.reporting import pitfalls_figures as questions
+from fa_registry.reporting import pitfalls as questions
 from tests.reporting.asking import asked, changed, run_of
 
 TRUSTED = {"integrity": "trusted"}

@@ -7,7 +7,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from fa_registry.reporting.png import LARGEST, compressed, shades
+from fa_registry.reporting.figures.style import LARGEST, compressed, shades
 
 
 def test_white_and_the_colours_drawn_with_stay_exact():

@@ -14,11 +14,21 @@ from jsonschema import Draft202012Validator
 from fa_registry import jsonio
 from fa_registry.protocol.reproduction import reproduction
 from fa_registry.records import AuditReport, Published, Reading, Reference, Series
-from fa_registry.reporting.audit_diff import audit_diff
-from fa_registry.reporting.field_meanings import CHOICES, CONSTANTS, KNOWLEDGE, MEANINGS
-from fa_registry.reporting.json_schema import OWN, Knowledge, described, within
-from fa_registry.reporting.lossless import write_report
-from fa_registry.reporting.published_schemas import audit_schema, main, published
+from fa_registry.reporting.diff import audit_diff
+from fa_registry.reporting.files.audit_json import write_report
+from fa_registry.reporting.files.schemas import (
+    CHOICES,
+    CONSTANTS,
+    KNOWLEDGE,
+    MEANINGS,
+    OWN,
+    Knowledge,
+    audit_schema,
+    described,
+    main,
+    published,
+    within,
+)
 from tests.protocol.reproduction.builders import figure
 from tests.reporting import scenes
 from tests.reporting.runs import HOSTILE, SEEDS, make_record
@@ -61,7 +71,7 @@ def written() -> dict[str, Any]:
 
 def test_the_published_files_are_those_of_the_records():
     for name, text in published().items():
-        stale = f"docs/{name} is stale: run python -m fa_registry.reporting.published_schemas"
+        stale = f"docs/{name} is stale: run python -m fa_registry.reporting.files.schemas"
         assert (DOCS / name).read_text(encoding="utf-8") == text, stale
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from fa_registry.errors import UsageError
 from fa_registry.records import Reading
-from fa_registry.reporting import budget
-from fa_registry.reporting.environment import Pages
-from fa_registry.reporting.parts import Listed, Number
+from fa_registry.reporting.text import sandbox
+from fa_registry.reporting.text.environment import Pages
+from fa_registry.reporting.values import Listed, Number
 
 VALUE = Number(Reading(0.5), "num", ("r1", "r2"))
 
@@ -25,7 +25,7 @@ def render(tmp_path):
 @pytest.fixture
 def poor(monkeypatch):
     """Budgets that are spent at once; the real ones differ in nothing but their size."""
-    monkeypatch.setattr(budget.Budget.__init__, "__defaults__", (3000, 3000))
+    monkeypatch.setattr(sandbox.Budget.__init__, "__defaults__", (3000, 3000))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fa_registry.reporting.standing_alone import standing_alone
+from fa_registry.reporting.pages.form import standing_alone
 
 
 def test_links_to_neighbouring_files_become_their_words():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fa_registry.errors import UsageError
-from fa_registry.reporting.environment import Pages
+from fa_registry.reporting.text.environment import Pages
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rules import load_edition
-from fa_registry.reporting.trajectories import (
+from fa_registry.reporting.figures.trajectories import (
     PANELS,
     SHOWN_EPOCHS,
     curves,

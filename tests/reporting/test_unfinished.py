@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fa_registry.reporting.unfinished import unfinished
+from fa_registry.reporting.render import unfinished
 
 
 def test_the_folder_is_there_while_it_is_needed(tmp_path):

@@ -8,8 +8,7 @@ import pytest
 
 from fa_registry import resources
 from fa_registry.errors import InvalidFields
-from fa_registry.reporting.render import render_report
-from fa_registry.reporting.user_templates import check_templates, overridable, template_problems
+from fa_registry.reporting.render import check_templates, overridable, render_report, template_problems
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import dataclasses
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Waiver
-from fa_registry.reporting.waivers import waiver_rows
+from fa_registry.reporting.pages.index import waiver_rows
 
 
 def shown(report, *waivers):

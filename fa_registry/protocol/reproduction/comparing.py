@@ -10,14 +10,7 @@ from fa_registry.protocol.reproduction.taking import figure_of
 from fa_registry.protocol.reproduction.testing import Tested, outcome_of
 from fa_registry.protocol.rules import Edition, Rule, load_edition
 from fa_registry.quantities import ARITHMETIC, GEOMETRIC, over_seeds
-from fa_registry.records import (
-    AuditReport,
-    FigureVerdict,
-    PublishedFigure,
-    Reading,
-    Reference,
-    Reproduction,
-)
+from fa_registry.records import AuditReport, FigureVerdict, PublishedFigure, Reading, Reference, Reproduction
 
 EDITION = "2026-05"  # the published rules: a first fire was published by them, whichever edition leads the audit
 

@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 
 from fa_registry import architectures, diagnostics, methods, resources
-from fa_registry.commands.audit import cards
 from fa_registry.protocol.reproduction import FILE, load_reference, reproduction
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Integrity, Measurements, Recipe, RunRecord
 from fa_registry.studies.study import load_study
 from fa_registry.training.controls import control_name
+from fa_registry.workflows.audit import cards
 from tests.analyses.builders import report_of
 
 STUDIES = sorted(path.parent.name for path in resources.projects().glob(f"*/{FILE}"))

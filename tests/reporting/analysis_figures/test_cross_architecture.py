@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fa_registry.reporting.analysis_figures import analysis_numbers
+from fa_registry.reporting.figures.analyses import analysis_numbers
 from tests.analyses.builders import analysed
 from tests.analyses.test_cross_architecture import records
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fa_registry.reporting.analysis_figures import analysis_numbers, analysis_png
+from fa_registry.reporting.figures.analyses import analysis_numbers, analysis_png
 from tests.analyses.builders import SEEDS, analysed, run
 
 

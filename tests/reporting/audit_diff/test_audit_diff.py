@@ -8,7 +8,7 @@ import pytest
 
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Exclusion, Integrity, Reading, Waiver
-from fa_registry.reporting.audit_diff import audit_diff
+from fa_registry.reporting.diff import audit_diff
 from tests.reporting.runs import SEEDS, diverged, make_record
 from tests.reporting.scenes import make_report
 

@@ -8,8 +8,8 @@ import pytest
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Measurements, Reading
-from fa_registry.reporting.figures import styled
-from fa_registry.reporting.page_figures.gamma_null import gamma_numbers, gamma_plate
+from fa_registry.reporting.figures.gamma_null import gamma_numbers, gamma_plate
+from fa_registry.reporting.figures.style import styled
 from tests.reporting.page_figures.scenes import with_record, with_runs
 
 

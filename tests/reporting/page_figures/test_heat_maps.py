@@ -9,9 +9,9 @@ import pytest
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Series, SiteSeries
-from fa_registry.reporting.figures import styled
-from fa_registry.reporting.page_figures import _heat_scale
-from fa_registry.reporting.page_figures.heat_maps import QUANTITIES, draw, heat_numbers, heat_plates
+from fa_registry.reporting.figures import heat_maps
+from fa_registry.reporting.figures.heat_maps import QUANTITIES, draw, heat_numbers, heat_plates
+from fa_registry.reporting.figures.style import styled
 from tests.reporting.page_figures.scenes import EPOCHS, broken, followed, with_record, with_runs
 
 GROWTH, GAMMA = QUANTITIES
@@ -96,16 +96,16 @@ def test_runs_without_series_have_no_figure(report):
 
 
 def test_the_scale_turns_orange_exactly_at_the_limit():
-    scale = _heat_scale.growth([0.5, 1e6], 50.0)
-    blue = set(_heat_scale.ramp(_heat_scale.WHITE, _heat_scale.BLUE, _heat_scale.STEPS_BELOW))
+    scale = heat_maps.growth([0.5, 1e6], 50.0)
+    blue = set(heat_maps.ramp(heat_maps.WHITE, heat_maps.BLUE, heat_maps.STEPS_BELOW))
     assert scale.colour(49.9) in blue and scale.colour(50.0) in blue and scale.colour(50.1) not in blue
     assert len(scale.edges) == len(scale.colours) + 1
-    tame = _heat_scale.growth([0.5, 3.0], 50.0)
+    tame = heat_maps.growth([0.5, 3.0], 50.0)
     assert set(tame.colours) == blue and tame.limit == pytest.approx(math.log10(50))
 
 
 def test_the_scale_of_signs_is_white_around_zero_and_as_long_on_either_side():
-    scale = _heat_scale.signed([-0.2, 0.31])
+    scale = heat_maps.signed([-0.2, 0.31])
     middle = len(scale.colours) // 2
     assert scale.edges[0] == -scale.edges[-1] == -0.4 and scale.colour(0.0) == scale.colours[middle]
     assert scale.colour(-0.4) == scale.colours[0] != scale.colour(0.4) == scale.colours[-1]
@@ -117,8 +117,8 @@ def test_lightness_alone_orders_the_colours():
         red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
-    scale = _heat_scale.growth([1e6], 50.0)
-    below, above = scale.colours[: _heat_scale.STEPS_BELOW], scale.colours[_heat_scale.STEPS_BELOW :]
+    scale = heat_maps.growth([1e6], 50.0)
+    below, above = scale.colours[: heat_maps.STEPS_BELOW], scale.colours[heat_maps.STEPS_BELOW :]
     for ramp in (below, above):
         lights = [light(colour) for colour in ramp]
         assert lights == sorted(lights, reverse=True)

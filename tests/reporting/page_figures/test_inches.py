@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fa_registry.reporting.page_figures._inches import padded, whole_ticks
+from fa_registry.reporting.figures.plates import padded, whole_ticks
 
 
 @pytest.mark.parametrize(("last", "ticks"), [(0, [0]), (4, [0, 1, 2, 3, 4]), (24, [0, 6, 12, 18, 24]), (5, [0, 2, 4])])

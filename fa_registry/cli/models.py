@@ -1,0 +1,147 @@
+"""The verb that takes in what was trained elsewhere: adopt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fa_registry import jsonio
+from fa_registry.cli import options
+from fa_registry.cli.options import DATA_ROOT, DEVICE, EXPERIMENT, JSON, STORE, examples
+
+if TYPE_CHECKING:
+    from fa_registry.workflows.adopt import Adoption
+    from fa_registry.workflows.promote import Promotion
+
+SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty", "device")
+
+
+@click.command()
+@click.argument("weights", metavar="WEIGHTS")
+@click.option("--method", default="", help="Credit rule it was trained by, see `list methods`.")
+@click.option("--architecture", default="resmlp", show_default=True)
+@click.option("--dataset", default="digits", show_default=True)
+@click.option("--seed", default="", help="One integer; required.")
+@click.option("--epochs", default="", help="How many it was trained for; required.")
+@click.option("--penalty", default="0", show_default=True, help="λ of the residual penalty.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE,…",
+    help="Recipe fields (learning_rate=…) and options (architecture.d_hidden=…, method.…).",
+)
+@click.option("--feedback", default="", metavar="FILE", help="B_1..B_L it was trained with; without them Γ is N/A.")
+@click.option(
+    "--frozen-accuracy",
+    default="",
+    metavar="FRACTION",
+    help="Test accuracy of its frozen control, 0..1, where this store holds no control of the setting. Stated by you, "
+    "it allows WARN at best.",
+)
+@click.option("--name", default="", help="The run's name in the store.")
+@click.option("--force", is_flag=True, help="Adopt again what is already adopted.")
+@click.option(
+    "--threads", type=click.IntRange(min=1), default=1, show_default=True, help="CPU threads to measure with."
+)
+@DEVICE
+@EXPERIMENT
+@DATA_ROOT
+@STORE
+@JSON
+@examples(
+    "adopt dfa.pt --method dfa --seed 42 --epochs 100 --feedback B.pt --frozen-accuracy 0.64",
+    "adopt final.safetensors --method bp --seed 1 --epochs 30 --set architecture.d_hidden=512",
+)
+def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
+    """Make a checkpoint trained elsewhere a run: measured here, judged by `audit` like any other.
+
+    WEIGHTS: a .safetensors file, or a .pt/.pth of plain tensors (also under state_dict, model_state_dict or model), with the
+    names of the published reference code: embed, blocks.N.ln|w1|w2, out_ln, out_head (resmlp);
+    patch_embed, cls_token, pos_embed, blocks.N.attn.in_proj_weight, … (vit_mini); stem_conv, stem_bn, blocks.N.conv1, …
+    (small_resnet). Pickled models are not read.
+    The feedback FILE holds tensors B_01, B_02, …, a list of matrices B_1..B_L, or names with one running number.
+    """
+    from fa_registry.workflows.adopt import AdoptRequest, run_adopt
+
+    fields = options.fields({name: arguments.pop(name) for name in SPEC_FIELDS}, settings)
+    adopted(run_adopt(AdoptRequest(weights=weights, fields=fields, **arguments)), as_json)
+
+
+# What adopt prints.
+
+
+def adopted(result: Adoption, as_json: bool) -> None:
+    """The run's id, its headline figures, and what it lacks."""
+    if as_json:
+        click.echo(jsonio.pretty(result), nl=False)
+        return
+    if not result.adopted:
+        click.echo(f"run {result.run_id}: already adopted (--force adopts it again)")
+        return
+    click.echo(f"run {result.run_id}: adopted, {result.status}")
+    click.echo("  " + " · ".join(f"{name} {value:.4g}" for name, value in result.headline.items()))
+    if result.absent:
+        click.echo(f"  no Γ: {result.absent} (--feedback FILE)")
+    click.echo(f"judge it: fa-registry audit --run {result.run_id}")
+
+
+# The verb that hands a judged run on as a registered model: promote.
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@click.option("--name", default="", help="The registered model [from the labels of method and setting].")
+@click.option(
+    "--alias",
+    "aliases",
+    multiple=True,
+    metavar="ALIAS",
+    help="Beside pass, warn, …, the verdict's own; may be repeated.",
+)
+@click.option("--edition", default="", help="Whose verdict decides [the leading one of the newest audit].")
+@click.option("--despite", default=None, metavar="REASON", help="Promote a FAIL or INCOMPLETE; kept with the model.")
+@click.option("--author", default="", metavar="NAME", help="Who decides so, with --despite [your login name].")
+@DATA_ROOT
+@STORE
+@JSON
+@examples(
+    "promote 4f1c…",
+    "promote 4f1c… --alias champion",
+    "promote 4f1c… --name dfa-digits --edition 2026-05",
+    'promote 4f1c… --despite "the negative control of our tutorial"',
+)
+def promote(as_json: bool, **arguments: Any) -> None:
+    """Register the final weights of an audited run as a model version, its verdict travelling with it.
+
+    RUN: an id or its beginning. Its figures are measured again first, as by `verify`. A version holds safetensors, the
+    specification and a card, no pickle and no MLflow flavour: load it with fa_registry.load_model("models:/NAME@alias").
+    A run that FAILs, or lacks evidence, is refused without --despite.
+    """
+    from fa_registry.workflows.promote import PromoteRequest, run_promote
+
+    promoted(run_promote(PromoteRequest(**arguments)), as_json)
+
+
+# What promote prints.
+
+
+def promoted(result: Promotion, as_json: bool) -> None:
+    """The version, its verdict and its aliases, and how to load it."""
+    if as_json:
+        click.echo(jsonio.pretty(result), nl=False)
+        return
+    done = "promoted" if result.promoted else "already promoted with this verdict"
+    click.echo(f"{result.reference}: run {result.run_id} {done}, {result.verdict} by edition {result.edition}")
+    others = [f"{label} by {name}" for name, label in result.verdicts.items() if name != result.edition]
+    if others:
+        click.echo(f"  other editions: {', '.join(others)}")
+    if result.despite:
+        click.echo(f"  despite {result.verdict}: {result.despite}")
+    if result.aliases:
+        click.echo(f"  aliases: {', '.join(result.aliases)}")
+    click.echo(f'load it: fa_registry.load_model("{result.reference}")')
+
+
+VERBS = (adopt, promote)

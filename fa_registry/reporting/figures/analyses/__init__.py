@@ -1,0 +1,74 @@
+"""The figure of every analysis: PNG bytes, drawn from nothing but the DataFrame that is its twin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import pandas as pd
+
+from fa_registry.analyses.base import Analysis, Table
+from fa_registry.records import RunAudit
+from fa_registry.reporting.figures.analyses import (
+    ablation,
+    aggregation,
+    cross_architecture,
+    first_fire,
+    ladder,
+    penalty,
+    per_layer,
+    ranges,
+    sensitivity,
+)
+from fa_registry.reporting.figures.analyses._canvas import Drawing, png
+from fa_registry.reporting.figures.style import DPI
+
+__all__ = ["DRAWINGS", "analysis_numbers", "analysis_png", "table_numbers"]
+
+DRAWINGS: Mapping[str, Drawing] = MappingProxyType(
+    {
+        "ablation": ablation.DRAWING,
+        "aggregation": aggregation.DRAWING,
+        "cross-architecture": cross_architecture.DRAWING,
+        "first-fire": first_fire.DRAWING,
+        "ladder": ladder.DRAWING,
+        "penalty": penalty.DRAWING,
+        "per-layer": per_layer.DRAWING,
+        "ranges": ranges.DRAWING,
+        "sensitivity": sensitivity.DRAWING,
+    }
+)
+
+
+def analysis_numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
+    """Everything the figure shows. runs: those that were analysed, for figures that follow them by epoch."""
+    return DRAWINGS[analysis.name].numbers(analysis, runs)
+
+
+def analysis_png(analysis: Analysis, runs: Sequence[RunAudit], dpi: int = DPI) -> bytes | None:
+    """The figure; the same numbers give the same bytes. None for an analysis from elsewhere, which has none here."""
+    drawing = DRAWINGS.get(analysis.name)
+    return png(drawing, drawing.numbers(analysis, runs), dpi) if drawing else None
+
+
+def table_numbers(table: Table) -> pd.DataFrame:
+    """A table lossless: beside each number, where any cell has them, its interval, n, reason and run ids."""
+    columns: dict[str, list] = {}
+    for column in table.columns:
+        cells = [row[column.name] for row in table.rows]
+        if column.kind == "text":
+            columns[column.name] = [cell.text for cell in cells]
+        else:
+            columns[column.name] = [cell.reading.value for cell in cells]
+            extras = {
+                "words": [cell.text for cell in cells],
+                "reason": [cell.reading.reason for cell in cells],
+                "low": [cell.interval[0] if cell.interval else None for cell in cells],
+                "high": [cell.interval[1] if cell.interval else None for cell in cells],
+                "n": [cell.n or None for cell in cells],
+            }
+            columns |= {f"{column.name}_{name}": values for name, values in extras.items() if any(values)}
+        runs = [" ".join(cell.run_ids) for cell in cells]
+        if any(runs):
+            columns[f"{column.name}_runs"] = runs
+    return pd.DataFrame(columns)

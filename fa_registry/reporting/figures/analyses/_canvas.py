@@ -1,0 +1,178 @@
+"""What the figures of analyses share: one look, a canvas that leaves matplotlib as it was, axes that take any number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from fa_registry.analyses.base import Analysis
+from fa_registry.records import RunAudit
+from fa_registry.reporting.figures.style import DASHES, DPI, FRAME, GRID, INK, LIMIT, PALETTE, STYLE, compressed
+from fa_registry.reporting.text.filters import compact, visible
+
+MOST_LETTERS = 44  # of a row's name
+MOST_ROWS = 40  # methods a figure shows; its table has all
+WIDTH = 7.2  # inches
+MUTED = "#57606a"
+BAND, PANE = "#cfe6d8", "#f3f4f6"  # where nothing changes; the lane of what is no number
+DECISIONS = ("#F3C98B", "#d0d4d9", "#CFE6F5")  # fields of decisions, beside the palette's own
+FLAT, USED = (GRID, BAND, PANE, *DECISIONS), (INK, MUTED, FRAME, LIMIT, *PALETTE)
+DECADES = 1.5  # what spans more is drawn on a logarithmic axis, if it is all positive
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """numbers(analysis, runs): the twin; height(numbers): inches; draw(figure, numbers): from these numbers alone."""
+
+    numbers: Callable[[Analysis, Sequence[RunAudit]], pd.DataFrame]
+    height: Callable[[pd.DataFrame], float]
+    draw: Callable[[Figure, pd.DataFrame], None]
+
+
+def png(drawing: Drawing, numbers: pd.DataFrame, dpi: int = DPI) -> bytes:
+    """Drawn with default settings whatever the user's are; a palette and no metadata keep the bytes few and the same."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        figure = Figure(figsize=(WIDTH, drawing.height(numbers) if len(numbers) else 1.2), dpi=dpi)
+        canvas = FigureCanvasAgg(figure)
+        if len(numbers):
+            drawing.draw(figure, numbers)
+        else:
+            figure.text(0.5, 0.5, "no number to draw: see the remarks of the analysis", ha="center", va="center")
+        canvas.draw()
+        return compressed(np.asarray(canvas.buffer_rgba()), FLAT, USED)  # of (height, width, 4)
+
+
+def shades(labels: Iterable[str]) -> dict[str, tuple[str, object]]:
+    """label → (colour, dash), by first appearance, as in figures.colours."""
+    return {
+        label: (PALETTE[index % len(PALETTE)], DASHES[index // len(PALETTE) % len(DASHES)])
+        for index, label in enumerate(dict.fromkeys(labels))
+    }
+
+
+def named(numbers: pd.DataFrame) -> pd.DataFrame:
+    """With a column `row`: the method, and as much of its setting as tells settings apart."""
+    settings = list(dict.fromkeys(numbers["setting"]))
+    parts = [setting.split(" · ") for setting in settings]
+    shared = set.intersection(*map(set, parts)) if parts else set()
+    own = {
+        setting: " · ".join(part for part in several if part not in shared)
+        for setting, several in zip(settings, parts, strict=True)
+    }
+    rows: dict[tuple[str, str], str] = {}
+    for method, setting in dict.fromkeys(zip(numbers["method"], numbers["setting"], strict=True)):
+        words = visible(f"{method} · {own[setting]}" if len(settings) > 1 and own[setting] else method)
+        short = shortened(words, MOST_LETTERS)
+        twin = short in rows.values()  # cut to one text, two rows would be drawn over each other
+        rows[method, setting] = f"{shortened(words, MOST_LETTERS - 5)} #{len(rows) + 1}" if twin else short
+    return numbers.assign(row=[rows[key] for key in zip(numbers["method"], numbers["setting"], strict=True)])
+
+
+def shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def rows_of(numbers: pd.DataFrame) -> list[str]:
+    """The figure's rows from top to bottom, at most MOST_ROWS."""
+    return list(dict.fromkeys(numbers["row"]))[:MOST_ROWS]
+
+
+def row_width(rows: Sequence[str]) -> float:
+    """Inches that the rows' names take left of the axis."""
+    return 0.25 + 0.07 * max(map(len, rows), default=0)
+
+
+def row_axis(axes: Axes, rows: Sequence[str], left_out: int = 0) -> None:
+    """One line of text a row, the first on top."""
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0, labelsize=8)
+    if left_out:
+        axes.set_xlabel(f"{axes.get_xlabel()}   ({left_out} more rows in the table)".strip(), parse_math=False)
+
+
+def value_axis(axes: Axes, values: Iterable[float], axis: str = "x") -> None:
+    """The scale that shows these values: logarithmic where all are positive and they span decades."""
+    known = np.array([value for value in values if math.isfinite(value)])
+    ruler = axes.xaxis if axis == "x" else axes.yaxis
+    if known.size and known.min() > 0 and np.ptp(np.log10(known)) > DECADES:
+        _decades(axes, ruler, axis, np.log10(known))
+        return
+    low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
+    margin = 0.08 * (high - low) or 0.1 * abs(high) or 0.1
+    ruler.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
+    ruler.set_major_formatter(_plain_ticks(max(abs(low), abs(high)) / margin))
+    (axes.set_xlim if axis == "x" else axes.set_ylim)(low - margin, high + margin)
+
+
+def _plain_ticks(fineness: float) -> FuncFormatter:
+    """Tick labels with digits enough to tell two ticks apart. fineness: the largest value over the distance of two ticks."""
+    digits = max(4, math.ceil(math.log10(fineness or 1)) + 2)
+    if digits > 6:
+        return FuncFormatter(lambda value, _: f"{value:.{digits}g}")
+    return FuncFormatter(lambda value, _: compact(float(f"{value:.{digits}g}")))
+
+
+def _decades(axes: Axes, ruler: Axis, axis: str, powers: np.ndarray) -> None:
+    """Limits and ticks are set here: matplotlib's own margins overflow where an exploded norm spans hundreds of decades."""
+    margin = 0.05 * (powers.max() - powers.min())
+    low, high = np.clip([powers.min() - margin, powers.max() + margin], -300, 300)
+    (axes.set_xlim if axis == "x" else axes.set_ylim)(10.0**low, 10.0**high)
+    (axes.set_xscale if axis == "x" else axes.set_yscale)("log")
+    step = max(1, math.ceil((high - low) / 7))
+    ruler.set_ticks([10.0**power for power in range(math.ceil(low), math.floor(high) + 1) if power % step == 0])
+    ruler.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
+    ruler.set_minor_locator(matplotlib.ticker.NullLocator())
+
+
+def legend(figure: Figure, handles: Sequence[Artist], corner: str = "upper left") -> None:
+    """Along the upper or lower edge; its rows are reserved by `legend_height` of its labels."""
+    figure.legend(
+        handles=handles,
+        loc=corner,
+        ncols=_columns([handle.get_label() for handle in handles]),
+        frameon=False,
+        fontsize=8.0,
+        handlelength=1.8,
+        columnspacing=1.2,
+        borderaxespad=0.2,
+    )
+
+
+def legend_height(labels: Sequence[str]) -> float:
+    """Inches that a legend of these labels takes."""
+    return 0.12 + 0.19 * math.ceil(len(labels) / _columns(labels))
+
+
+def _columns(labels: Sequence[str]) -> int:
+    """As many as fit side by side, at most four."""
+    widest = 0.55 + 0.07 * max(map(len, labels), default=1)  # inches
+    return max(1, min(4, int(WIDTH / widest)))
+
+
+def dot(label: str, colour: object, marker: str = "o", fill: object = None) -> Line2D:
+    """A legend's entry for a marker without a line."""
+    look = {"color": colour, "marker": marker, "markersize": 4.5, "markerfacecolor": fill or colour}
+    return Line2D([], [], linestyle="", label=shortened(visible(label), MOST_LETTERS), **look)
+
+
+def place(figure: Figure, left: float, right: float, bottom: float, top: float, **more: float) -> None:
+    """Fixed margins in inches: a layout engine takes twice as long and moves axes when a name changes."""
+    width, height = figure.get_size_inches()
+    figure.subplots_adjust(
+        left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height, **more
+    )

@@ -1,0 +1,203 @@
+"""Γ of every site against its null: what the credit of fresh feedback of the same kind would have reached."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.patches import Polygon, Rectangle
+
+from fa_registry.protocol.grouping import Group
+from fa_registry.quantities import over_seeds
+from fa_registry.records import Reading, RunRecord
+from fa_registry.reporting.figures.plates import (
+    LABEL,
+    SMALL,
+    WIDTH,
+    Box,
+    Inches,
+    data_uri,
+    distinct,
+    frame,
+    is_exact,
+    padded,
+    whole_ticks,
+)
+from fa_registry.reporting.figures.style import CONTROL, GRID, INK, PALETTE, TICK
+from fa_registry.reporting.naming import group_label, short_names
+from fa_registry.reporting.text import filters
+from fa_registry.reporting.values import Number, Plate, PlateGroup, PlateLine
+
+TITLE, BAND = "Γ of every site against its null", "#d9dcdf"
+DEVIATIONS = 2  # of the null's draws, half the band
+ACROSS, MOST, LETTERS = 3, 24, 21  # panels a row and a figure; letters of a name
+LEFT, HEAD, PANEL, GAP, BOTTOM = 0.42, 0.5, 0.95, 0.42, 0.36  # inches
+COLUMNS = ("method", "seed", "run_id", "site", "exact", "gamma", "low", "high", "reason", "no_null")
+
+TYPES = {"exact": bool, **dict.fromkeys(("gamma", "low", "high"), float)}
+
+
+def gamma_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """One row a run and site of methods that have a null. low, high: its mean and DEVIATIONS standard deviations of draws.
+
+    cards: of the report; they say at which sites the credit is exact by construction.
+    """
+    rows = [
+        row
+        for group in groups
+        if not group.control
+        for run in group.runs
+        for row in _rows(group_label(group), run.record, cards)
+    ]
+    made = pd.DataFrame(rows, columns=list(COLUMNS)).astype(TYPES)
+    with_null = made.loc[made["low"].notna() & ~made["exact"], "method"]
+    return made[made["method"].isin(set(with_null))].reset_index(drop=True)
+
+
+def _rows(label: str, record: RunRecord, cards: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple]:
+    measured = record.measurements.sites
+    nulls = zip(measured.get("gamma_null_mean", ()), measured.get("gamma_null_std", ()), strict=True)
+    values = measured.get("gamma", ())
+    for site, (gamma, (middle, deviation)) in enumerate(zip(values, nulls, strict=False)):
+        known = middle.value is not None and deviation.value is not None
+        ends = [middle.value + sign * DEVIATIONS * deviation.value for sign in (-1, 1)] if known else [math.nan] * 2
+        exact = is_exact(record.spec.method, site, len(values), cards)
+        reason = middle.reason or deviation.reason
+        yield (label, record.spec.seed, record.run_id, site, exact, gamma.value, *ends, gamma.reason, reason)
+
+
+def gamma_plate(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> Plate | None:
+    """The figure of one setting; None where no method has a null."""
+    numbers = gamma_numbers(groups, cards)
+    if not len(numbers):
+        return None
+    methods = numbers["method"].nunique()
+    caption = (
+        "A panel a method, a dot a seed, the line their mean. The grey band is the null: mean ± "
+        f"{DEVIATIONS} standard deviations of Γ under fresh draws of the feedback, over all seeds. "
+        "Γ inside it is no evidence of alignment."
+    )
+    caption += " Hollow: exact by construction, no evidence either." if numbers["exact"].any() else ""
+    caption += f" {methods - MOST} more methods are in the table." if methods > MOST else ""
+    return Plate(
+        TITLE,
+        f"{TITLE}. Sites whose mean lies outside the null band: {'; '.join(_in_words(numbers))}.",
+        caption,
+        data_uri(draw(numbers, dpi)),
+        "Mean Γ over seeds and the ends of the null band, by site",
+        ("Γ", "null from", "null to"),
+        tuple(_table(numbers)),
+    )
+
+
+def _in_words(numbers: pd.DataFrame) -> Iterator[str]:
+    for method, rows in numbers[~numbers["exact"]].groupby("method", sort=False):
+        sites = _over_runs(rows)
+        outside = sites[(sites["gamma"] < sites["low"]) | (sites["gamma"] > sites["high"])]
+        yield f"{method} {', '.join(map(str, outside.index)) or 'none'}"
+
+
+def _table(numbers: pd.DataFrame) -> Iterator[PlateGroup]:
+    for method, rows in numbers.groupby("method", sort=False):
+        ids = distinct(rows["run_id"])
+        lines = []
+        for site, (gamma, low, high, _) in _over_runs(rows).iterrows():
+            of_site = rows[rows["site"] == site]
+            shown = [_known(gamma, of_site["reason"]), *(_known(end, of_site["no_null"]) for end in (low, high))]
+            lines.append(PlateLine(f"site {site}", tuple(Number(one, "cos", ids) for one in shown)))
+        yield PlateGroup(str(method), ids, tuple(lines))
+
+
+def _over_runs(rows: pd.DataFrame) -> pd.DataFrame:
+    """By site: Γ over seeds, the ends of the band of all runs, and whether Γ is exact there."""
+    sites = rows.groupby("site").agg({"low": "min", "high": "max", "exact": "first"})
+    means = [_mean(of_site).value for _, of_site in rows.groupby("site")]
+    sites.insert(0, "gamma", pd.Series(means, sites.index, dtype=float))
+    return sites
+
+
+def _mean(rows: pd.DataFrame) -> Reading:
+    told = zip(rows["gamma"], rows["reason"], strict=True)
+    readings = [Reading(value) if value == value else Reading(None, reason) for value, reason in told]
+    return over_seeds(zip(rows["seed"], readings, strict=True), "gamma").mean
+
+
+def _known(value: float, reasons: pd.Series) -> Reading:
+    return Reading(float(value)) if value == value else Reading(None, next(filter(None, reasons), "not measured"))
+
+
+def draw(numbers: pd.DataFrame, dpi: int) -> bytes:
+    """The picture of these numbers, nothing else."""
+    methods = list(dict.fromkeys(numbers["method"]))[:MOST]
+    rows = math.ceil(len(methods) / ACROSS)
+    sheet = Inches(HEAD + rows * (PANEL + GAP) - GAP + BOTTOM, dpi)
+    shown = numbers[numbers["method"].isin(methods)]
+    counted = shown[~shown["exact"]]
+    low, high = padded([*counted["gamma"], *counted["low"], *counted["high"], 0.0], least=0.1)
+    wide = (WIDTH - LEFT - 0.12) / ACROSS
+    last = int(shown["site"].max())
+    _key(sheet)
+    for place, (method, name) in enumerate(zip(methods, short_names(methods, LETTERS), strict=True)):
+        row, column = divmod(place, ACROSS)
+        corner = LEFT + column * wide, HEAD + row * (PANEL + GAP)
+        box = Box(*corner, wide - 0.14, PANEL, -0.35, max(last, 1) + 0.35, low, high)
+        sheet.text(box.left, box.top - 0.1, name, fontsize=LABEL)
+        _axes(sheet, box, last, labelled=column == 0, named=place + ACROSS >= len(methods))
+        _panel(sheet, box, shown[shown["method"] == method])
+    return sheet.png([BAND], [PALETTE[0], CONTROL])
+
+
+def _key(sheet: Inches) -> None:
+    """What the marks are, in a line over all panels."""
+    at = 0.11
+    sheet.axes.plot(LEFT + 0.05, at, "o", color=PALETTE[0], markersize=3.6)
+    sheet.text(LEFT + 0.15, at, "a seed")
+    sheet.lines([[(LEFT + 0.7, at), (LEFT + 0.95, at)]], PALETTE[0], linewidths=1.3)
+    sheet.text(LEFT + 1.02, at, "their mean")
+    sheet.axes.add_patch(Rectangle((LEFT + 1.8, at - 0.05), 0.25, 0.1, color=BAND, linewidth=0))
+    sheet.text(LEFT + 2.12, at, "null: fresh feedback of the same kind")
+
+
+def _axes(sheet: Inches, box: Box, last: int, labelled: bool, named: bool) -> None:
+    """labelled: whether the values of Γ stand left of it; named: whether the sites are named below."""
+    frame(sheet, box)
+    sheet.lines([[(box.left, box.y(0)), (box.right, box.y(0))]], CONTROL, linewidths=0.8, zorder=1)
+    for value in _ticks(box):
+        sheet.lines([[(box.left, box.y(value)), (box.right, box.y(value))]], GRID, linewidths=0.7, zorder=0)
+        if labelled:
+            words = f"{value:g}".replace("-", filters.MINUS)
+            sheet.text(box.left - 0.05, box.y(value), words, ha="right", color=TICK, fontsize=SMALL)
+    for site in whole_ticks(last):
+        sheet.text(box.x(site), box.bottom + 0.09, str(site), ha="center", color=TICK, fontsize=SMALL)
+    if named:
+        sheet.text(box.left + box.width / 2, box.bottom + 0.24, "site l", ha="center", fontsize=SMALL)
+    if labelled:
+        sheet.text(0.02, box.top - 0.1, "Γ", fontsize=LABEL)
+
+
+def _ticks(box: Box) -> list[float]:
+    """Zero, and steps of .1, .2 or .5 around it."""
+    step = next((step for step in (0.05, 0.1, 0.2) if (box.high - box.low) / step <= 5), 0.5)
+    inside = range(math.ceil(box.low / step), math.floor(box.high / step) + 1)
+    return [round(step * place, 2) for place in inside]
+
+
+def _panel(sheet: Inches, box: Box, rows: pd.DataFrame) -> None:
+    sites = _over_runs(rows)
+    band = sites.dropna(subset=["low", "high"])
+    if len(band):
+        upper = [(box.x(site), box.y(high)) for site, high in band["high"].items()]
+        lower = [(box.x(site), box.y(low)) for site, low in band["low"].items()]
+        sheet.axes.add_patch(Polygon([*upper, *lower[::-1]], closed=True, color=BAND, linewidth=0, zorder=1))
+    counted = sites[~sites["exact"]]
+    line = [(box.x(site), box.y(gamma)) for site, gamma in counted["gamma"].items()]
+    sheet.lines([line], PALETTE[0], linewidths=1.3, zorder=3)
+    dots = rows[~rows["exact"]].dropna(subset="gamma")
+    places = [box.x(site) for site in dots["site"]], [box.y(gamma) for gamma in dots["gamma"]]
+    sheet.axes.plot(*places, "o", color=PALETTE[0], mec="white", mew=0.4, markersize=3.6, zorder=4)
+    for site in sites.index[sites["exact"]]:  # Γ = 1 there: drawn at the edge, it would squeeze all other sites
+        sheet.axes.plot(box.x(site), box.top + 0.05, "o", color=INK, mfc="white", mew=0.9, markersize=3.8)
+    if not len(dots):
+        sheet.text(box.left + box.width / 2, box.top + 0.3, "no number", ha="center", color=TICK)

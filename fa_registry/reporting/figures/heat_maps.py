@@ -1,0 +1,331 @@
+"""Site × epoch heat maps of growth and Γ, a small multiple a method: where in depth and when in training it happens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.patches import Rectangle
+
+from fa_registry.protocol.grouping import Group
+from fa_registry.quantities import is_scale, over_seeds, quantity_of
+from fa_registry.records import Reading, RunAudit
+from fa_registry.reporting.figures.plates import (
+    LABEL,
+    SMALL,
+    WIDTH,
+    Box,
+    Inches,
+    data_uri,
+    distinct,
+    frame,
+    is_exact,
+    whole_ticks,
+)
+from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK
+from fa_registry.reporting.figures.trajectories import PANELS, limit, table_epochs
+from fa_registry.reporting.naming import group_label, short_names
+from fa_registry.reporting.text import filters
+from fa_registry.reporting.text.filters import compact
+from fa_registry.reporting.values import Number, Plate, PlateGroup, PlateLine
+
+ACROSS, MOST, LETTERS = 3, 24, 21  # panels a row and a figure; letters of a name
+LEFT, HEAD, PANEL, GAP, BOTTOM = 0.42, 0.66, 0.78, 0.42, 0.36  # inches
+COLUMNS = ("method", "site", "epoch", "value", "reason", "exact", "run_ids")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A quantity of RunRecord.by_site."""
+
+    name: str
+    title: str
+    symbol: str
+    words: str
+    kind: str
+
+    @property
+    def scale(self) -> bool:
+        return is_scale(self.name)
+
+
+QUANTITIES = (
+    Quantity("growth", "Growth by site and epoch", "growth of a block", "‖h_l‖ / ‖h_l−1‖", "num"),
+    Quantity("gamma", "Γ by site and epoch", "Γ", "Γ, cosine of credit and gradient", "cos"),
+)
+
+
+def heat_numbers(quantity: Quantity, groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """One row a method, site and epoch: the mean over its seeds. NaN exactly where `reason` says why; controls are left out.
+
+    cards: of the report; they say at which sites Γ is exact by construction. A method of which all are is left out there.
+    """
+    rows = [row for group in groups if not group.control for row in _rows(quantity, group, cards)]
+    made = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float, "exact": bool})
+    tells = made.groupby("method")["exact"].transform(lambda exact: not exact.all()) if len(made) else []
+    return made[tells].reset_index(drop=True) if len(made) else made
+
+
+def _rows(quantity: Quantity, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple]:
+    runs = [run for run in group.runs if quantity.name in run.record.by_site]
+    if not runs:
+        return
+    label, method = group_label(group), runs[0].record.spec.method
+    longest = max((run.record.by_site[quantity.name] for run in runs), key=lambda one: one.epochs[-1])
+    ids = " ".join(run.record.run_id for run in runs)
+    for site in range(len(longest.sites)):
+        exact = quantity.name == "gamma" and is_exact(method, site, len(longest.sites), cards)
+        for epoch in longest.epochs:
+            readings = [(run.record.spec.seed, _at(quantity, run, site, epoch)) for run in runs]
+            mean = over_seeds(readings, quantity.name).mean
+            yield (label, site, epoch, mean.value, mean.reason, exact, ids)
+
+
+def _at(quantity: Quantity, run: RunAudit, site: int, epoch: int) -> Reading:
+    series = run.record.by_site[quantity.name]
+    if epoch not in series.epochs or site >= len(series.sites):
+        return Reading(None, "this run was not measured there")
+    return series.sites[site][series.epochs.index(epoch)]
+
+
+def heat_plates(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> tuple[Plate, ...]:
+    """The figures of one setting, of the quantities that were followed site by site."""
+    made = (_plate(quantity, groups, dpi, cards) for quantity in QUANTITIES)
+    return tuple(plate for plate in made if plate)
+
+
+def _plate(
+    quantity: Quantity, groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]
+) -> Plate | None:
+    numbers = heat_numbers(quantity, groups, cards)
+    if numbers["value"].isna().all():
+        return None
+    found = _limit(quantity, groups)
+    epochs = sorted(numbers["epoch"].unique().tolist())
+    shown = [epochs[place] for place in table_epochs(len(epochs) - 1)]
+    return Plate(
+        quantity.title,
+        f"{quantity.title}, mean over seeds. {'; '.join(_in_words(quantity, numbers))}.",
+        _caption(quantity, numbers, found),
+        data_uri(draw(quantity, numbers, found[1] if found else None, dpi)),
+        f"{quantity.words}, mean over seeds, at {len(shown)} of the {len(epochs)} epochs drawn",
+        tuple(f"epoch {epoch}" for epoch in shown),
+        tuple(_table(quantity, numbers, shown)),
+    )
+
+
+def _limit(quantity: Quantity, groups: Sequence[Group]) -> tuple[str, float] | None:
+    panel = next((panel for panel in PANELS if panel.judged == quantity.name), None)
+    return limit(panel, groups) if panel else None
+
+
+def _caption(quantity: Quantity, numbers: pd.DataFrame, found: tuple[str, float] | None) -> str:
+    words = f"{quantity.words}: a panel a method, {quantity_of(quantity.name).mean} mean over seeds."
+    words += f" Orange is beyond the limit of {found[0]}, {filters.compact(found[1])}." if found else ""
+    words += " Blue is positive, orange negative." if not quantity.scale else ""
+    words += " Hatched: no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""
+    words += " Exact: Γ = 1 by construction." if numbers["exact"].any() else ""
+    hidden = numbers["method"].nunique() - MOST
+    return f"{words} {hidden} more methods are in the table." if hidden > 0 else words
+
+
+def _nowhere(numbers: pd.DataFrame) -> pd.Series:
+    """Sites at which the quantity does not exist, such as the growth of the first: no epoch has a number."""
+    return numbers["value"].isna().groupby([numbers["method"], numbers["site"]]).transform("all")
+
+
+def _in_words(quantity: Quantity, numbers: pd.DataFrame) -> Iterator[str]:
+    """The last epoch's extremes, method by method."""
+    for method, rows in numbers[~numbers["exact"]].groupby("method", sort=False):
+        last = rows[rows["epoch"] == rows["epoch"].max()].dropna(subset="value")
+        if not len(last):
+            yield f"{method} has no number at the end"
+            continue
+        top, low = (last.loc[last["value"].idxmax()], last.loc[last["value"].idxmin()])
+        ends = [f"{filters.KINDS[quantity.kind](one['value'])} at site {one['site']}" for one in (low, top)]
+        yield f"{method} ends between {ends[0]} and {ends[1]}"
+
+
+def _table(quantity: Quantity, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterator[PlateGroup]:
+    told = numbers[~_nowhere(numbers) & numbers["epoch"].isin(epochs)]
+    for method, rows in told.groupby("method", sort=False):
+        ids = distinct(rows["run_ids"].iloc[0].split())
+        lines = []
+        for site, of_site in rows.groupby("site"):
+            values = dict(zip(of_site["epoch"], zip(of_site["value"], of_site["reason"], strict=True), strict=True))
+            readings = [_reading(*values.get(epoch, (math.nan, "not drawn at this epoch"))) for epoch in epochs]
+            lines.append(PlateLine(f"site {site}", tuple(Number(one, quantity.kind, ids) for one in readings)))
+        yield PlateGroup(str(method), ids, tuple(lines))
+
+
+def _reading(value: float, reason: str) -> Reading:
+    return Reading(float(value)) if value == value else Reading(None, reason)
+
+
+def draw(quantity: Quantity, numbers: pd.DataFrame, threshold: float | None, dpi: int) -> bytes:
+    """The picture of these numbers, nothing else. threshold: of the rule that judges the quantity."""
+    methods = list(dict.fromkeys(numbers["method"]))[:MOST]
+    shown = numbers[numbers["method"].isin(methods)]
+    sites = shown[~_nowhere(shown)]["site"]
+    counted = shown[~shown["exact"]]["value"].dropna()
+    scale = growth(counted, threshold) if quantity.scale else signed(counted)
+    sheet = Inches(HEAD + math.ceil(len(methods) / ACROSS) * (PANEL + GAP) - GAP + BOTTOM, dpi)
+    bar(sheet, scale, quantity.symbol, LEFT, 0.1)
+    wide = (WIDTH - LEFT - 0.12) / ACROSS
+    for place, (method, name) in enumerate(zip(methods, short_names(methods, LETTERS), strict=True)):
+        row, column = divmod(place, ACROSS)
+        corner = LEFT + column * wide, HEAD + row * (PANEL + GAP)
+        rows = shown[shown["method"] == method]
+        ends = rows["epoch"].max(), sites.min() - 0.5, sites.max() + 0.5
+        box = Box(*corner, wide - 0.14, PANEL, 0, max(ends[0], 1), *ends[1:])
+        sheet.text(box.left, box.top - 0.1, name, fontsize=LABEL)
+        _cells(sheet, box, rows[rows["site"].isin(set(sites))], scale)
+        _axes(sheet, box, sites, labelled=column == 0, named=place + ACROSS >= len(methods))
+    return sheet.png(scale.colours, [HATCH, LIMIT])
+
+
+def _cells(sheet: Inches, box: Box, rows: pd.DataFrame, scale: Scale) -> None:
+    """A field an epoch and site, as wide as the epochs until the next one that is drawn."""
+    epochs = np.array(sorted(rows["epoch"].unique()), dtype=float)
+    edges = np.concatenate([[box.first], (epochs[1:] + epochs[:-1]) / 2, [box.last]])
+    place = {epoch: index for index, epoch in enumerate(epochs)}
+    filled: list[tuple[list[tuple[float, float]], str]] = []
+    for site, epoch, value, exact in zip(rows["site"], rows["epoch"], rows["value"], rows["exact"], strict=True):
+        left, right = (box.x(edge) for edge in edges[place[epoch] :][:2])
+        top, bottom = box.y(site + 0.5), box.y(site - 0.5)
+        corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
+        if exact:
+            continue  # Γ = 1 there, whatever is trained
+        if value == value:
+            filled.append((corners, scale.colour(value)))
+        else:
+            sheet.lines([[corners[0], corners[2]], [corners[1], corners[3]]], HATCH, linewidths=0.5)
+    cells = PolyCollection([corners for corners, _ in filled], facecolors=[one for _, one in filled], linewidths=0)
+    for site in sorted(set(rows.loc[rows["exact"], "site"])):
+        sheet.text(box.left + box.width / 2, box.y(site), "exact", ha="center", color=TICK)
+    cells.set_antialiased(False)  # soft edges between fields would be seams
+    sheet.axes.add_collection(cells, autolim=False)
+
+
+def _axes(sheet: Inches, box: Box, sites: pd.Series, labelled: bool, named: bool) -> None:
+    frame(sheet, box)
+    for epoch, side in ((0, "left"), (int(box.last), "right")):  # inwards, so that two panels' ends do not meet
+        sheet.text(box.x(epoch), box.bottom + 0.09, str(epoch), ha=side, color=TICK)
+    if named:
+        sheet.text(box.left + box.width / 2, box.bottom + 0.24, "epoch", ha="center")
+    if labelled:
+        sheet.text(0.02, box.top - 0.1, "site l", fontsize=SMALL)
+        for tick in whole_ticks(int(sites.max())):
+            if tick >= sites.min():
+                sheet.text(box.left - 0.05, box.y(tick), str(tick), ha="right", color=TICK)
+
+
+# Colours of heat maps, in steps: told apart by lightness alone, so in print and under every colour blindness.
+
+
+WHITE, BLUE, DARK_BLUE = "#f4f8fb", "#4a97cc", "#00395c"
+ORANGE, DARK_ORANGE, HATCH = "#ee9350", "#571c00", "#a9afb6"
+STEPS, STEPS_BELOW = 6, 10  # of a ramp; of the one below a limit, where most fields lie
+SIDES = ((ORANGE, DARK_ORANGE), (BLUE, DARK_BLUE))
+LENGTH, THICK = 2.9, 0.11  # inches, of the bar
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Fields of colour between edges. ticks: (edge, words) on the bar; logarithmic: edges are decimal logarithms.
+
+    limit: the edge at which a rule starts to fire.
+    """
+
+    edges: tuple[float, ...]
+    colours: tuple[str, ...]
+    ticks: tuple[tuple[float, str], ...]
+    logarithmic: bool
+    limit: float | None = None
+
+    def colour(self, value: float) -> str:
+        """Of a finite value; what is beyond the ends has the ends' colour."""
+        if self.logarithmic:
+            value = math.log10(value) if value > 0 else self.edges[0]
+        inner = self.edges[1:-1]
+        return self.colours[sum(value > edge for edge in inner)]
+
+
+def growth(values: Iterable[float], threshold: float | None) -> Scale:
+    """From 1 in blue up to the threshold, in orange beyond it: the colour says whether the rule fires."""
+    known = [math.log10(value) for value in values if value > 0] or [0.0]
+    low = min(0.0, math.floor(10 * min(known)) / 10)
+    if threshold is None or threshold <= 0:
+        high = max(*known, low + 0.3)
+        edges = _even(low, high, 2 * STEPS)
+        ticks = ((low, compact_power(low)), (high, compact_power(high)))
+        return Scale(edges, ramp(WHITE, DARK_BLUE, 2 * STEPS), ticks, logarithmic=True)
+    at = math.log10(threshold)
+    low = min(low, at - 0.3)
+    below = (
+        _even(low, at, STEPS_BELOW),
+        ramp(WHITE, BLUE, STEPS_BELOW),
+        (low, compact_power(low)),
+        (at, compact(threshold)),
+    )
+    if max(known) <= at:
+        return Scale(below[0], below[1], below[2:], logarithmic=True, limit=at)
+    high = max(*known, at + 0.3)
+    edges = (*below[0], *_even(at, high, STEPS)[1:])
+    colours = (*below[1], *ramp(ORANGE, DARK_ORANGE, STEPS))
+    return Scale(edges, colours, (*below[2:], (high, compact_power(high))), logarithmic=True, limit=at)
+
+
+def signed(values: Iterable[float]) -> Scale:
+    """Around 0: blue above, orange below, white in the middle."""
+    reach = max((abs(value) for value in values), default=0.0)
+    reach = max(0.1, math.ceil(10 * reach) / 10)
+    count = 2 * STEPS + 1  # the middle field lies around 0
+    below, above = ((*ramp(WHITE, middle, 4)[1:], *ramp(middle, end, 4)[1:]) for middle, end in SIDES)
+    colours = (*below[::-1], WHITE, *above)
+    ticks = tuple((value, compact(value)) for value in (-reach, 0.0, reach))
+    return Scale(_even(-reach, reach, count), colours, ticks, logarithmic=False)
+
+
+def ramp(start: str, end: str, count: int) -> tuple[str, ...]:
+    """Colours from one to the other, both included."""
+    ends = to_rgb(start), to_rgb(end)
+    return tuple(
+        to_hex([one + (other - one) * place / (count - 1) for one, other in zip(*ends, strict=True)])
+        for place in range(count)
+    )
+
+
+def compact_power(power: float) -> str:
+    return compact(float(f"{10.0 ** min(power, 308):.2g}"))
+
+
+def bar(sheet: Inches, scale: Scale, words: str, left: float, top: float) -> None:
+    """The colours side by side with the numbers at their ends; the rule's limit as a line across."""
+    first, last = scale.edges[0], scale.edges[-1]
+
+    def at(edge: float) -> float:
+        return left + LENGTH * (edge - first) / (last - first)
+
+    for start, end, colour in zip(scale.edges, scale.edges[1:], scale.colours, strict=False):
+        width = at(end) - at(start)
+        sheet.axes.add_patch(Rectangle((at(start), top), width, THICK, color=colour, linewidth=0, antialiased=False))
+    outline = Rectangle((left, top), LENGTH, THICK, fill=False, edgecolor=FRAME, linewidth=0.6)
+    sheet.axes.add_patch(outline)
+    for edge, label in scale.ticks:
+        own = edge == scale.limit
+        label = f"limit {label}" if own else label
+        sheet.text(at(edge), top + THICK + 0.1, label, ha="center", color=LIMIT if own else TICK, fontsize=SMALL)
+    if scale.limit is not None:
+        sheet.lines([[(at(scale.limit), top - 0.03), (at(scale.limit), top + THICK + 0.03)]], LIMIT, linewidths=1.3)
+    sheet.text(left + LENGTH + 0.12, top + THICK / 2, words, fontsize=SMALL)
+
+
+def _even(low: float, high: float, count: int) -> tuple[float, ...]:
+    return tuple(low + (high - low) * place / count for place in range(count + 1))

@@ -1,0 +1,151 @@
+"""Figures as a page holds them: data URI, alt text, caption and their numbers, as many as the page has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fa_registry.protocol.grouping import Group
+from fa_registry.reporting.figures.accuracy_dots import accuracy_plate
+from fa_registry.reporting.figures.gamma_null import gamma_plate
+from fa_registry.reporting.figures.heat_maps import heat_plates
+from fa_registry.reporting.figures.plates import data_uri, size_of
+from fa_registry.reporting.figures.style import DPI, DPI_OF_MANY, colours
+from fa_registry.reporting.figures.trajectories import (
+    Panel,
+    Sheet,
+    curves,
+    heights,
+    limit,
+    panels,
+    sheet,
+    table_epochs,
+    table_rows,
+)
+from fa_registry.reporting.naming import group_label
+from fa_registry.reporting.text import filters
+from fa_registry.reporting.values import Listed, Picture, Plate, SettingFigures
+
+Figured = TypeVar("Figured", Picture, Plate)
+PAGE, LEAST_ROOM = 965_000, 360_000  # bytes of a whole page, and for its figures however long the rest of it is
+NO_CARDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+FEW, FEW_RUNS = 4, 90  # settings and runs, of which the figures are drawn finer
+FIGURE_BYTES, TABLE_BYTES, NUMBER_BYTES, ROW_BYTES = 420, 500, 26, 110  # about, as the template writes them
+
+
+def setting_figures(
+    groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]] = NO_CARDS, room: int = PAGE
+) -> Listed[SettingFigures]:
+    """The figures, setting by setting until the page is full; a method keeps its colour over all trajectories.
+
+    First every setting gets its trajectories and its accuracies, the first one whatever they take; then what room is left
+    goes to the figures site by site. A figure gives up its table, whose numbers audit.json holds too, before it is left out.
+    cards: the report's, which know where Γ is exact. room: bytes.
+    """
+    shades = colours(groups)
+    drawable = [members for members in _settings(groups) if panels(members) or _has_accuracy(members)]
+    dpi = DPI if len(drawable) <= FEW and sum(len(group.runs) for group in groups) <= FEW_RUNS else DPI_OF_MANY
+    made: list[SettingFigures] = []
+    with sheet(dpi) as drawn_on:
+        for members in drawable:
+            pictures = tuple(_picture(panel, members, shades, drawn_on) for panel in panels(members))
+            plates = tuple(filter(None, [accuracy_plate(members, dpi)]))
+            fitting, room = _fitted((*pictures, *plates), room)
+            if room < 0 and made:
+                break
+            shown = fitting[: len(pictures)], fitting[len(pictures) :]
+            made.append(SettingFigures(members[0].setting, *shown))
+        for place, members in enumerate(drawable[: len(made)]):
+            made[place], room = _with_sites(made[place], members, cards, dpi, room)
+    return Listed(tuple(made), len(drawable))
+
+
+def room_beside(page: int) -> int:
+    """Bytes for the figures of a page that has so many without them."""
+    return max(LEAST_ROOM, PAGE - page)
+
+
+def _with_sites(
+    part: SettingFigures, members: Sequence[Group], cards: Mapping[str, Mapping[str, Any]], dpi: int, room: int
+) -> tuple[SettingFigures, int]:
+    """The part with as many of its figures site by site as fit, and the room that is left: none where one did not."""
+    if room <= 0:
+        return replace(part, full=False), 0
+    fitting = list(part.plates)
+    for plate in filter(None, [gamma_plate(members, dpi, cards), *heat_plates(members, dpi, cards)]):
+        shown, room = _fitted([plate], room)
+        if room < 0:
+            return replace(part, plates=tuple(fitting), full=False), 0
+        fitting += shown
+    return replace(part, plates=tuple(fitting)), room
+
+
+def _fitted(figures: Sequence[Figured], room: int) -> tuple[tuple[Figured, ...], int]:
+    """The figures with their tables where these fit, without them where not; and the room that is then left."""
+    whole = room - sum(map(_size, figures))
+    if whole >= 0:
+        return tuple(figures), whole
+    bare = tuple(map(_bare, figures))
+    return bare, room - sum(map(_size, bare))
+
+
+def _bare(one: Figured) -> Figured:
+    """A figure without its table of numbers."""
+    return replace(one, rows=()) if isinstance(one, Picture) else replace(one, groups=())
+
+
+def _size(one: Picture | Plate) -> int:
+    """Bytes of the page that the figure and its table take, about."""
+    return size_of(one) if isinstance(one, Plate) else _bytes(one)
+
+
+def _has_accuracy(groups: Sequence[Group]) -> bool:
+    return any("accuracy" in run.record.measurements.scalars for group in groups for run in group.runs)
+
+
+def _settings(groups: Sequence[Group]) -> Iterator[list[Group]]:
+    """The groups come setting by setting."""
+    return (list(members) for _, members in groupby(groups, lambda group: group.runs[0].record.spec.setting.identity))
+
+
+def _bytes(picture: Picture) -> int:
+    numbers = len(picture.rows) * (ROW_BYTES + NUMBER_BYTES * len(picture.epochs)) + TABLE_BYTES * bool(picture.rows)
+    return FIGURE_BYTES + len(picture.uri) + len(picture.alt.encode()) + numbers
+
+
+def _picture(
+    panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], drawn_on: Sheet
+) -> Picture:
+    lines = curves(panel, groups)
+    epochs = table_epochs(max(len(line.values) for line in lines) - 1)
+    caption = f"{panel.axis} by epoch. One colour a method, one line a seed"
+    caption += ", logarithmic axis" if panel.log else "; the band is the range of the frozen controls' final accuracy"
+    found = limit(panel, groups)
+    caption += f"; the dashed line is the limit of {found[0]}, {filters.compact(found[1])}." if found else "."
+    if any(np.isnan(heights(panel, line.values[-1])) for line in lines):
+        caption += " A cross marks the last finite value of a run."
+    return Picture(
+        panel.title,
+        _alternative(panel, groups),
+        caption,
+        data_uri(drawn_on.png(panel, groups, shades)),
+        epochs,
+        table_rows(panel, groups, epochs),
+    )
+
+
+def _alternative(panel: Panel, groups: Sequence[Group]) -> str:
+    """The figure in words: where every run starts and ends."""
+    runs = []
+    for group in groups:
+        for run in group.runs:
+            row = run.record.trajectory.get(panel.quantity, ())
+            if row:
+                first, last = (filters.reading(reading, panel.kind) for reading in (row[0], row[-1]))
+                runs.append(f"{group_label(group)} seed {run.record.spec.seed} from {first} to {last}")
+    return f"{panel.title}, {panel.axis}, by epoch: {'; '.join(runs)}."

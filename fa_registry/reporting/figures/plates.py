@@ -1,0 +1,124 @@
+"""One figure drawn in inches from its top left corner: small multiples without the cost of one Axes each."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+
+from fa_registry.reporting.figures.style import FRAME, GRID, INK, TICK, compressed
+from fa_registry.reporting.text.filters import visible
+from fa_registry.reporting.values import Plate
+
+WIDTH = 5.0  # inches: as wide as the trajectories, so that letters have one size on the page, a phone's too
+SMALL, LABEL = 7.0, 8.0  # points
+
+
+class Inches:
+    """A drawing of a given height. Every method takes places in inches, right and down."""
+
+    def __init__(self, height: float, dpi: int):
+        self._figure = Figure(figsize=(WIDTH, height), dpi=dpi)
+        self._canvas = FigureCanvasAgg(self._figure)
+        self.axes = self._figure.add_axes((0, 0, 1, 1))
+        self.axes.set(xlim=(0, WIDTH), ylim=(height, 0))
+        self.axes.set_axis_off()
+
+    def text(self, x: float, y: float, words: str, **look: object) -> None:
+        """Letters at a place; foreign text shows what it hides."""
+        given = {"fontsize": SMALL, "color": INK, "va": "center", "parse_math": False}
+        self.axes.text(x, y, visible(words), **(given | look))
+
+    def lines(self, pieces: Iterable[Sequence[tuple[float, float]]], colour: str, **look: object) -> None:
+        self.axes.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)
+
+    def png(self, flat: Iterable[str], used: Iterable[str]) -> bytes:
+        """Small: in shades of what was drawn with; see png.compressed."""
+        self._canvas.draw()
+        return compressed(np.asarray(self._canvas.buffer_rgba()), [GRID, *flat], [INK, TICK, FRAME, *used])
+
+
+@dataclass(frozen=True)
+class Box:
+    """A panel, in inches, and what its edges mean: x from `first` to `last`, y from `low` (its bottom) to `high`."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    first: float
+    last: float
+    low: float
+    high: float
+
+    def x(self, value: float) -> float:
+        return self.left + self.width * (value - self.first) / (self.last - self.first)
+
+    def y(self, value: float) -> float:
+        return self.top + self.height * (self.high - value) / (self.high - self.low)
+
+    @property
+    def bottom(self) -> float:
+        return self.top + self.height
+
+    @property
+    def right(self) -> float:
+        return self.left + self.width
+
+
+def frame(sheet: Inches, box: Box) -> None:
+    """The left and the lower edge."""
+    sheet.lines([[(box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)]], FRAME, linewidths=0.7)
+
+
+def whole_ticks(last: int, most: int = 5) -> list[int]:
+    """At most `most` whole numbers of 0..last in equal steps."""
+    step = max(1, math.ceil(last / (most - 1))) if last else 1
+    return list(range(0, last + 1, step))
+
+
+def padded(values: Iterable[float], least: float) -> tuple[float, float]:
+    """The range that shows these values with a margin, at least `least` wide; around 0 where there are none."""
+    known = [value for value in values if math.isfinite(value)]
+    low, high = (min(known), max(known)) if known else (0.0, 0.0)
+    margin = max(0.06 * (high - low), (least - (high - low)) / 2)
+    return low - margin, high + margin
+
+
+# What the plates of a page share: their bytes, and how a picture travels inside the page.
+
+
+GROUP_BYTES, LINE_BYTES, NUMBER_BYTES, PLATE_BYTES = 110, 45, 24, 700  # about, as the template writes them
+
+
+def size_of(plate: Plate) -> int:
+    """Bytes of the page that the plate and its table take, about."""
+    lines = [line for group in plate.groups for line in group.lines]
+    ids = sum(len("".join(group.run_ids)) + len(group.name) for group in plate.groups)
+    numbers = LINE_BYTES * len(lines) + NUMBER_BYTES * sum(len(line.numbers) for line in lines)
+    words = len(plate.alt.encode()) + len(plate.caption.encode())
+    return PLATE_BYTES + len(plate.uri) + words + GROUP_BYTES * len(plate.groups) + ids + numbers
+
+
+def data_uri(image: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(image).decode('ascii')}"
+
+
+def distinct(run_ids: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(run_ids))
+
+
+# Where the credit equals the gradient by construction, so that Γ = 1 says nothing: the method's card knows.
+
+
+def is_exact(method: str, site: int, sites: int, cards: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether Γ of `site` (0..sites−1) is exact by construction. cards: of the report; a method without one counts."""
+    where = cards.get(f"methods/{method}", {}).get("exact_sites", "none")
+    return where == "all" or (where == "last" and site == sites - 1)

@@ -1,0 +1,379 @@
+"""Trajectory figures as PNG bytes. Each has its numbers in trajectories.py, and looks the same whenever it is drawn.
+
+Matplotlib's object interface only: pyplot keeps global state, and a library must not change its user's rcParams.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Polygon
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
+
+from fa_registry.protocol.grouping import Group
+from fa_registry.records import Finding, Reading, RunAudit, Series
+from fa_registry.reporting.figures.style import (
+    CONTROL,
+    DPI,
+    FRAME,
+    GRID,
+    INK,
+    LIMIT,
+    LIMIT_DASH,
+    TICK,
+    compressed,
+    styled,
+)
+from fa_registry.reporting.naming import group_label, short_names
+from fa_registry.reporting.text.filters import compact, visible
+from fa_registry.reporting.values import Number
+
+SIZE, LEGEND_COLUMNS = (5.0, 3.2), 4
+LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # of a name; of the axes, as a share of the figure's
+MOST = 308  # decades a double holds
+
+
+def trajectory_png(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]]) -> bytes:
+    """The figure of one panel in one setting. shades: see `colours`. Its numbers: trajectories.trajectory_numbers."""
+    with sheet() as one:
+        return one.png(panel, groups, shades)
+
+
+@contextmanager
+def sheet(dpi: int = DPI) -> Iterator[Sheet]:
+    """A Sheet to draw many figures on; see `styled`."""
+    with styled():
+        yield Sheet(dpi)
+
+
+class Sheet:
+    """One figure, drawn on again and again: making axes and ticks anew takes longer than drawing on them.
+
+    Every picture sets all that another could have changed, so that it has the same bytes on a used sheet as on a fresh one.
+    """
+
+    def __init__(self, dpi: int):
+        self._figure = Figure(figsize=SIZE, dpi=dpi)
+        self._canvas = FigureCanvasAgg(self._figure)
+        self._axes = self._figure.add_subplot()
+        self._axes.set_xlabel("epoch (0 = initialisation)")
+        # Places given here need no look at the tick labels' extents, which takes longer than to draw them.
+        self._axes.yaxis.set_label_coords(-0.125, 0.5)
+
+    def png(self, panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]]) -> bytes:
+        """The picture of one panel."""
+        lines = curves(panel, groups)
+        found = limit(panel, groups)
+        band = frozen_range(groups) if panel.quantity == "accuracy" else None
+        drawn = [*_lines(panel, lines, shades)]
+        drawn += [] if found is None else [_limit_line(heights(panel, found[1]))]
+        drawn += [] if band is None else _band(band)
+        for artist in drawn:
+            self._axes.add_artist(artist)
+        self._scale(panel, lines, [] if found is None else [found[1]], band or ())
+        legend = self._legend(_handles(lines, shades, found, band))
+        self._canvas.draw()
+        pixels = np.array(self._canvas.buffer_rgba())  # (height, width, 4)
+        for artist in (*drawn, legend):
+            artist.remove()
+        return compressed(
+            pixels, [GRID], [INK, TICK, FRAME, LIMIT, CONTROL, *(shades[line.method][0] for line in lines)]
+        )
+
+    def _scale(self, panel: Panel, lines: Sequence[Curve], limits: Sequence[float], band: Sequence[float]) -> None:
+        """Limits and ticks of both axes. A logarithmic axis holds powers of ten: the curves are drawn as their decades."""
+        last = max((len(line.values) - 1 for line in lines), default=0)
+        margin = 0.02 * max(last, 1)
+        self._axes.set_xlim(-margin, max(last, 1) + margin)
+        _set_ticks(self._axes.xaxis, [(tick, f"{tick:g}") for tick in _epochs(last)])
+        drawn = np.concatenate([heights(panel, line.values) for line in lines] or [np.empty(0)])
+        drawn = np.append(drawn, [heights(panel, value) for value in (*limits, *band)])
+        drawn = drawn[np.isfinite(drawn)]  # a limit of 0 has no place on a logarithmic axis
+        low, high = (drawn.min(), drawn.max()) if drawn.size else (0.0, 1.0)
+        least = 1.0 if panel.log else 0.02  # so that the axis always has ticks
+        margin = max(0.05 * (high - low), (least - (high - low)) / 2)
+        self._axes.set_ylim(low - margin, high + margin)
+        _set_ticks(self._axes.yaxis, _ticks(panel, low - margin, high + margin))
+        self._axes.set_ylabel(panel.label, parse_math=True)
+
+    def _legend(self, handles: Sequence[Artist]) -> Artist:
+        rows = max(1, math.ceil(len(handles) / LEGEND_COLUMNS))
+        legend, lower = 0.1 + 0.165 * rows, 0.145 * SIZE[1]  # inches above and below the axes
+        # A figure grows with its legend: squeezed between it and the epochs, the curves of many methods were unreadable.
+        height = max(SIZE[1], legend + lower + LEAST_HEIGHT * SIZE[1])
+        self._figure.set_size_inches(SIZE[0], height)
+        # Fixed margins keep the axes of all panels in line, and take half the time of a layout engine.
+        top = 1 - 0.015 - legend / height
+        self._figure.subplots_adjust(left=0.145, right=0.985, bottom=lower / height, top=top)
+        self._axes.xaxis.set_label_coords(0.5, -0.315 / (top * height - lower))
+        return self._figure.legend(
+            handles=handles,
+            loc="upper left",
+            ncols=LEGEND_COLUMNS,
+            frameon=False,
+            fontsize=7.5 if rows > 2 else 8.0,
+            handlelength=1.7 if rows > 2 else 2.0,
+            columnspacing=0.9,
+            borderaxespad=0.2,
+        )
+
+
+def _lines(panel: Panel, lines: Sequence[Curve], shades: Mapping[str, tuple[str, object]]) -> Iterator[Artist]:
+    """A thin line a run, one artist a method; a run whose numbers stop being finite ends in a cross at its last one."""
+    for method in dict.fromkeys(line.method for line in lines):
+        colour, dash = shades[method]
+        own = [heights(panel, line.values) for line in lines if line.method == method]
+        places = [np.column_stack([np.arange(len(curve)), curve]) for curve in own]
+        yield LineCollection(places, colors=colour, linestyles=[dash], linewidths=1.2, alpha=0.9)
+        broken = [place[np.isfinite(place[:, 1])] for place in places if not np.isfinite(place[-1, 1])]
+        ends = np.array([known[-1] for known in broken if len(known)])  # (crosses, 2)
+        if len(ends):
+            yield Line2D(
+                *ends.T, linestyle="", marker="X", color=colour, markersize=6.5, mec="white", mew=0.6, zorder=4
+            )
+
+
+def _limit_line(height: float) -> Line2D:
+    return Line2D([-1e6, 1e6], [height, height], color=LIMIT, linewidth=1.1, linestyle=LIMIT_DASH, zorder=3)
+
+
+def _band(ends: tuple[float, float]) -> list[Artist]:
+    """The range of the frozen controls' final accuracies over seeds: what trained blocks have to beat."""
+    low, high = ends
+    across = Polygon(
+        [(-1e6, low), (1e6, low), (1e6, high), (-1e6, high)], color=CONTROL, alpha=0.22, linewidth=0, zorder=1
+    )
+    return [across, Line2D([-1e6, 1e6], [(low + high) / 2] * 2, color=CONTROL, linewidth=0.8, zorder=1)]
+
+
+def _handles(
+    lines: Sequence[Curve],
+    shades: Mapping[str, tuple[str, object]],
+    found: tuple[str, float] | None,
+    band: tuple[float, float] | None,
+) -> list[Line2D]:
+    """The legend's entries: methods, the limit, the frozen band."""
+    made = []
+    methods = list(dict.fromkeys(line.method for line in lines))
+    for method, name in zip(methods, short_names(methods, LEGEND_LETTERS), strict=True):
+        colour, dash = shades[method]
+        made.append(Line2D([], [], color=colour, linestyle=dash, linewidth=1.8, label=visible(name)))
+    if found is not None:
+        label = f"{visible(found[0])} limit, {compact(found[1])}"
+        made.append(Line2D([], [], color=LIMIT, linewidth=1.1, linestyle=LIMIT_DASH, label=label))
+    if band is not None:
+        made.append(Line2D([], [], color=CONTROL, alpha=0.35, linewidth=6, label="frozen control, final"))
+    return made
+
+
+def _set_ticks(axis: Axis, ticks: Sequence[tuple[float, str]]) -> None:
+    """(place, label) each; no formatter's own idea of an offset or of minor ticks."""
+    axis.set_major_locator(FixedLocator([place for place, _ in ticks]))
+    axis.set_major_formatter(FixedFormatter([label for _, label in ticks]))
+
+
+def _epochs(last: int) -> list[float]:
+    return [
+        tick for tick in MaxNLocator(nbins=8, integer=True, min_n_ticks=1).tick_values(0, last) if 0 <= tick <= last
+    ]
+
+
+def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
+    """Per cent in round steps; or at most seven powers of ten, and 1, 2 and 5 of each where there are few."""
+    if not panel.log:
+        places = MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(low, high)
+        return [(place, f"{100 * place:.4g}%") for place in places if low <= place <= high]
+    step = max(1, math.ceil((high - low) / 6))
+    factors = (1, 2, 5) if high - low <= 2 else (1,)
+    powers = (power for power in range(math.floor(low), math.ceil(high) + 1) if power % step == 0)
+    every = ((power + math.log10(factor), factor, power) for power in powers for factor in factors)
+    return [
+        (place, compact(float(f"{factor}e{power}")))
+        for place, factor, power in every
+        if low <= place <= min(high, MOST)
+    ]
+
+
+# The numbers behind the trajectory figures: one DataFrame a panel, and the same numbers as a page's table.
+
+
+COLUMNS = ("method", "control", "seed", "run_id", "epoch", "value", "reason")
+REFERENCE = "Reference gradient"
+SHOWN_EPOCHS = 6  # a page's table holds this many; audit.json holds all
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run's numbers by epoch, nan where there is none."""
+
+    method: str
+    seed: int
+    run_id: str
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One figure. quantity: the trajectory's key; judged: the site quantity whose rule draws its limit here.
+
+    axis: the quantity in words; label: the same for matplotlib's formula parser.
+    """
+
+    quantity: str
+    title: str
+    axis: str
+    label: str
+    kind: str
+    log: bool
+    judged: str = ""
+
+
+PANELS = (
+    Panel("h_L", "Scale of the stream", "median ‖h_L‖₂", r"median $\Vert h_L \Vert_2$", "num", log=True),
+    Panel(
+        "growth_max",
+        "Largest growth per block",
+        "max over l of ‖h_l‖ / ‖h_l−1‖",
+        r"$\max_l\ \Vert h_l \Vert / \Vert h_{l-1} \Vert$",
+        "num",
+        log=True,
+        judged="growth",
+    ),
+    Panel(
+        "g_norm_mean_ce_L",
+        REFERENCE,
+        "‖g_L‖ of the mean CE",
+        r"$\Vert g_L \Vert_2$ of the mean CE",
+        "sci",
+        log=True,
+        judged="g_norm_mean_ce",
+    ),
+    Panel(
+        "g_L",
+        REFERENCE,
+        "‖g_L‖ per sample",
+        r"$\Vert g_L \Vert_2$ per sample",
+        "sci",
+        log=True,
+        judged="g_norm",
+    ),
+    Panel(
+        "accuracy",
+        "Test accuracy",
+        "share of the test set classified correctly",
+        "accuracy, whole test set",
+        "pct",
+        log=False,
+    ),
+)
+
+
+def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
+    """The panels these runs have numbers for. Of the two forms of the reference gradient the one that a rule judges.
+
+    Where none is judged it is the published one, of the mean cross entropy.
+    """
+    known = {name for group in groups for run in group.runs for name, row in run.record.trajectory.items() if row}
+    two = [panel for panel in PANELS if panel.title == REFERENCE and panel.quantity in known]
+    chosen = [panel for panel in two if limit(panel, groups)] or two
+    return tuple(panel for panel in PANELS if panel.quantity in known and panel not in two or panel in chosen[:1])
+
+
+def curves(panel: Panel, groups: Sequence[Group]) -> tuple[Curve, ...]:
+    """The numbers of `trajectory_numbers`, a run a curve: what is drawn."""
+    return tuple(
+        Curve(group_label(group), run.record.spec.seed, run.record.run_id, _numbers(row))
+        for group in groups
+        for run in group.runs
+        if (row := run.record.trajectory.get(panel.quantity))
+    )
+
+
+def heights(panel: Panel, values: np.ndarray | float) -> np.ndarray:
+    """Where values stand on the panel's axis: as they are, or their decade; nan where they have no place."""
+    numbers = np.asarray(values, dtype=float)
+    return np.log10(np.where(numbers > 0, numbers, np.nan)) if panel.log else numbers
+
+
+def _numbers(row: Series) -> np.ndarray:
+    """A Series as it writes itself down: number or reason; one object a reading would take longer than to draw them."""
+    return np.array([entry if isinstance(entry, float) else np.nan for entry in row.__json__()])
+
+
+def trajectory_numbers(panel: Panel, groups: Sequence[Group]) -> pd.DataFrame:
+    """One row a run and epoch; `value` is NaN exactly where `reason` says why. Units: the panel's axis."""
+    rows = [
+        (
+            group_label(group),
+            group.control,
+            run.record.spec.seed,
+            run.record.run_id,
+            epoch,
+            reading.value,
+            reading.reason,
+        )
+        for group in groups
+        for run in group.runs
+        for epoch, reading in enumerate(run.record.trajectory.get(panel.quantity, ()))
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float, "epoch": int, "seed": int})
+
+
+def frozen_range(groups: Sequence[Group]) -> tuple[float, float] | None:
+    """The least and the largest final test accuracy of the frozen controls: the band of the accuracy figure."""
+    known = [
+        reading.value
+        for group in groups
+        for run in group.runs
+        if run.record.spec.control == "frozen"
+        and (reading := run.record.measurements.scalars.get("accuracy")) is not None
+        and reading.value is not None
+    ]
+    return (min(known), max(known)) if known else None
+
+
+def limit(panel: Panel, groups: Sequence[Group]) -> tuple[str, float] | None:
+    """(rule, threshold) of the rule that judges this panel's quantity, from its findings; None where none does."""
+    if not panel.judged:
+        return None
+    about = (one for one in _findings(groups) if one.quantity == panel.judged and one.threshold is not None)
+    return next(((one.rule, one.threshold) for one in about), None)
+
+
+def table_epochs(last: int) -> tuple[int, ...]:
+    """At most SHOWN_EPOCHS epochs of 0..last, evenly spread, first and last included."""
+    steps = min(last, SHOWN_EPOCHS - 1)
+    return tuple(dict.fromkeys(round(index * last / steps) for index in range(steps + 1))) if steps else (0,)
+
+
+def table_rows(
+    panel: Panel, groups: Sequence[Group], epochs: Sequence[int]
+) -> tuple[tuple[str, int, tuple[Number, ...]], ...]:
+    """(method, seed, one number an epoch) for every run."""
+    return tuple(
+        (group_label(group), run.record.spec.seed, tuple(_at(panel, run, epoch) for epoch in epochs))
+        for group in groups
+        for run in group.runs
+        if run.record.trajectory.get(panel.quantity)
+    )
+
+
+def _at(panel: Panel, run: RunAudit, epoch: int) -> Number:
+    row = run.record.trajectory[panel.quantity]
+    reading = row[epoch] if epoch < len(row) else Reading(None, "the run ended before this epoch")
+    return Number(reading, panel.kind, (run.record.run_id,))
+
+
+def _findings(groups: Sequence[Group]) -> Iterable[Finding]:
+    return (finding for group in groups for run in group.runs for finding in run.findings)

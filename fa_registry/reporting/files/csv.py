@@ -1,0 +1,254 @@
+"""audit.csv: one line a run, RFC 4180, UTF-8. A number that does not exist is an empty cell, its reason in `reasons`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fa_registry.protocol.shipped import edition_words
+from fa_registry.quantities import Quantity, further, held
+from fa_registry.records import AuditReport, Exclusion, Finding, Reading, RunAudit, Verdict
+from fa_registry.records.runs import pairs
+from fa_registry.reporting.readings import Frozen, scalar, seed_row
+from fa_registry.reporting.values import SeedRow
+
+REASONS = "reasons"
+EXCLUDED = "excluded"
+# What a spreadsheet would calculate (OWASP, CSV injection), whatever blanks stand before it; a leading ' too, so that the
+# ' put before such a text can be taken off again.
+CALCULATED = re.compile(r"[\s\x00-\x20\u200b\ufeff]*[=+@＝＋－＠-]|[\t\r\n']")
+
+
+def write_csv(report: AuditReport, path: Path) -> None:
+    """Write every judged run, then what was selected and could not be judged (status `excluded`)."""
+    chosen = columns(report)
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\r\n")
+        writer.writerow([guarded(column.name) for column in chosen] + [REASONS])
+        for row in rows(report):
+            writer.writerow(_line(row, chosen))
+        writer.writerows(_excluded(one, report, chosen) for one in report.excluded)
+
+
+def guarded(text: str) -> str:
+    """The text with a ' before it where a spreadsheet would calculate it, or where it begins with one anyway."""
+    return f"'{text}" if CALCULATED.match(text) else text
+
+
+def unguarded(cell: str) -> str:
+    """The text that a text cell of audit.csv stands for."""
+    return cell.removeprefix("'")
+
+
+def _line(row: Row, chosen: Sequence[Column]) -> list[str]:
+    cells = {column.name: column.read(row) for column in chosen}
+    reasons = {name: cell.reason for name, cell in cells.items() if isinstance(cell, Reading) and cell.value is None}
+    return [_written(cell) for cell in cells.values()] + [_reasons(reasons)]
+
+
+def _written(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return guarded(cell)
+    if isinstance(cell, Reading):
+        return "" if cell.value is None else repr(cell.value)  # repr reads back as the very same number
+    return str(cell)
+
+
+def _excluded(one: Exclusion, report: AuditReport, chosen: Sequence[Column]) -> list[str]:
+    """A run that was not judged is no number anywhere, and still no run that a table may drop in silence."""
+    known = {"run_id": one.run_id, "name": one.name, "selection": report.selection, "status": EXCLUDED}
+    known |= {"integrity": "mismatch"} if one.kind == "integrity" else {}
+    return [guarded(known.get(column.name, "")) for column in chosen] + [_reasons({EXCLUDED: one.reason})]
+
+
+def _reasons(reasons: dict[str, str]) -> str:
+    """JSON, column → why it is empty; nothing where nothing is missing."""
+    return json.dumps(reasons, ensure_ascii=False) if reasons else ""
+
+
+# The columns of audit.csv: what stands in each, in which unit, and how it is read from a run.
+
+
+TEXT, WHOLE, NUMBER, YES_NO = "text", "integer", "number", "boolean"
+FIRST = "the epoch at which it first fires; empty where it never does, or where it is not followed by epoch"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a line is read from. verdicts: one an edition, the leading one first; findings: by the leading edition's rules."""
+
+    report: AuditReport
+    run: RunAudit
+    numbers: SeedRow
+    verdicts: tuple[Verdict, ...]
+    findings: Mapping[str, Finding]
+
+
+Cell = str | int | float | bool | Reading
+
+
+@dataclass(frozen=True)
+class Column:
+    """kind: text, integer, number or boolean. A Reading without a value leaves the cell empty and says why in `reasons`."""
+
+    name: str
+    words: str
+    kind: str
+    read: Callable[[Row], Cell]
+
+
+def _spec(name: str, words: str, kind: str = TEXT) -> Column:
+    return Column(name, words, kind, lambda row: getattr(row.run.record.spec, name))
+
+
+def _number(name: str, words: str, field: str = "") -> Column:
+    return Column(name, words, NUMBER, lambda row: getattr(row.numbers, field or name).reading)
+
+
+WHO = (
+    Column("run_id", "of the run in the tracking store", TEXT, lambda row: row.run.record.run_id),
+    Column("name", "of the run, as people read it", TEXT, lambda row: row.run.record.name),
+    Column("selection", "what was audited, in words", TEXT, lambda row: row.report.selection),
+    Column("setting", "what runs are compared within, in words", TEXT, lambda row: row.run.record.setting),
+    _spec("method", "the credit rule"),
+    Column("method_options", "`name=value,…`", TEXT, lambda row: pairs(row.run.record.spec.method_options)),
+    _spec("control", "none, or which control this run is"),
+    _spec("penalty", "strength λ of the residual penalty", NUMBER),
+    _spec("architecture", "the model"),
+    Column("architecture_options", "`name=value,…`", TEXT, lambda row: pairs(row.run.record.spec.architecture_options)),
+    _spec("dataset", "the data set"),
+    _spec("seed", "of the run", WHOLE),
+    _spec("epochs", "asked for", WHOLE),
+    Column("identity", "SHA-256 of the whole specification", TEXT, lambda row: row.run.record.spec.identity),
+)
+JUDGED = (
+    Column(
+        "status",
+        "complete, diverged, failed, or excluded: it was not judged",
+        TEXT,
+        lambda row: row.run.record.status,
+    ),
+    Column(
+        "integrity", "verified, mismatch, unverifiable or trusted", TEXT, lambda row: row.run.record.integrity.state
+    ),
+    Column("edition", "whose rules lead", TEXT, lambda row: edition_words(row.report.edition)),
+    Column("edition_modified", "a threshold was overridden", YES_NO, lambda row: bool(row.report.edition.overrides)),
+    Column(
+        "outcome",
+        "of the leading edition's verdict: pass, warn, fail, incomplete, control",
+        TEXT,
+        lambda row: row.run.verdict.outcome,
+    ),
+    Column("verdict", "by the leading edition, as people read it", TEXT, lambda row: row.run.verdict.label),
+)
+NUMBERS = (
+    _number("accuracy", "on the test set, a fraction of 1"),
+    _number("frozen_accuracy", "of the frozen control of the same setting and seed, a fraction of 1", "frozen"),
+    _number("margin_pp", "accuracy − frozen accuracy, percentage points", "margin"),
+    _number("h_L", "‖h_L‖₂ at the last site, median over samples", "h_norm"),
+    Column(
+        "g_L",
+        "‖g_L‖₂ at the last site, of each sample's own loss, median",
+        NUMBER,
+        lambda row: scalar(row.run.record, "g_L"),
+    ),
+    _number("g_L_mean_ce", "the same of the batch's mean cross entropy: the published figure", "g_norm"),
+    _number("growth_max", "largest ‖h_l‖ / ‖h_l−1‖ over sites", "growth"),
+    _number("stability_mid", "mean pairwise cosine of batch gradients at the middle site", "stability"),
+)
+
+
+def columns(report: AuditReport) -> tuple[Column, ...]:
+    """The columns of a report in their order: which rules, editions, aggregates of Γ and further numbers there are is its own."""
+    editions = tuple(edition_words(one) for one in (report.edition, *(opinion.edition for opinion in report.opinions)))
+    rules = dict.fromkeys(finding.rule for run in report.runs for finding in run.findings)
+    scalars = sorted({name for run in report.runs for name in run.record.measurements.scalars})
+    gammas = [name for name in scalars if name.startswith("gamma_")]
+    others = [one for one in further(scalars, held(report.cards)) if one.name not in gammas]
+    return columns_of(editions, tuple(rules), gammas, others)
+
+
+def columns_of(
+    editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str], others: Sequence[Quantity]
+) -> tuple[Column, ...]:
+    """The columns for these editions (the leading one first), rules of the leading edition, and aggregates of Γ.
+
+    others: what a run has one number of and no table names. One of the name of a column that is there has a `_2` behind it.
+    """
+    ours = _ours(editions, rules, gammas)
+    taken = {column.name for column in ours}
+    return (*ours, *(_other(one, f"{one.name}_2" if one.name in taken else one.name) for one in others))
+
+
+def _ours(editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str]) -> tuple[Column, ...]:
+    return (
+        *WHO,
+        *JUDGED,
+        *(_verdict(name, place, editions) for place, name in enumerate(editions)),
+        *NUMBERS,
+        *(_gamma(name) for name in gammas),
+        *(column for rule in rules for column in _rule(rule)),
+    )
+
+
+def rows(report: AuditReport) -> Iterator[Row]:
+    """One a judged run, in the report's order."""
+    frozen = Frozen.of(report)
+    opinions = [{one.run_id: one.verdict for one in opinion.judgements} for opinion in report.opinions]
+    for run in report.runs:
+        said = tuple(opinion[run.record.run_id] for opinion in opinions)
+        yield Row(report, run, seed_row(run, frozen), (run.verdict, *said), {one.rule: one for one in run.findings})
+
+
+def _verdict(edition: str, place: int, editions: Sequence[str]) -> Column:
+    """Two files of a user's may give their editions one name: the later then has its place behind it."""
+    name = f"verdict_{edition}" if edition not in editions[:place] else f"verdict_{edition}_{place + 1}"
+    return Column(name, "by this edition, as people read it", TEXT, lambda row: row.verdicts[place].label)
+
+
+def _gamma(name: str) -> Column:
+    words = "of Γ over sites (deep: 1..L) and samples: `gamma_SITES_OVER-SITES_OVER-SAMPLES`"
+    return Column(name, words, NUMBER, lambda row: scalar(row.run.record, name))
+
+
+def _other(quantity: Quantity, name: str) -> Column:
+    return Column(name, quantity.words, NUMBER, lambda row: scalar(row.run.record, quantity.name))
+
+
+def _rule(rule: str) -> Iterator[Column]:
+    """Five columns a rule of the leading edition; a run that it did not judge leaves them empty."""
+    absent = Reading(None, f"{rule} did not judge this run")
+
+    def column(name: str, words: str, kind: str, pick: Callable[[Finding], Cell]) -> Column:
+        return Column(
+            f"{name}_{rule}", words, kind, lambda row: pick(row.findings[rule]) if rule in row.findings else absent
+        )
+
+    yield column("outcome", "pass, warn, fail, error, not_applicable, skipped or waived", TEXT, lambda one: one.outcome)
+    yield column("state", "the rule's word for what it saw", TEXT, lambda one: one.state)
+    yield column(
+        "observed",
+        "what the rule saw, in its own unit: of this run, or over as many seeds as `seeds_` says",
+        NUMBER,
+        lambda one: one.observed,
+    )
+    yield column(
+        "seeds",
+        "how many runs `observed` is the mean of: 1 is this run alone; else it stands in the line of each of them; 0: no mean",
+        WHOLE,
+        lambda one: one.seeds,
+    )
+    yield column(
+        "first_fire",
+        "the epoch at which it first fires; empty where it never does or is not followed by epoch",
+        WHOLE,
+        _first_fire,
+    )
+
+
+def _first_fire(finding: Finding) -> Cell:
+    return "" if finding.first_fire is None else finding.first_fire

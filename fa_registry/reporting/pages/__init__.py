@@ -1,0 +1,1 @@
+"""What stands on each page: one module a template, its context first."""

@@ -1,0 +1,181 @@
+"""The analyses of index.html: what they answer of this report's runs, and why one that is missing has nothing to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fa_registry.analyses import CATALOG, Analysis, Cell, Column, Table
+from fa_registry.errors import InvalidFields, UnknownName
+from fa_registry.protocol.rules import Edition, load_edition
+from fa_registry.records import AuditReport, RunAudit
+from fa_registry.reporting.figures.analyses import analysis_png
+from fa_registry.reporting.figures.plates import data_uri, distinct
+from fa_registry.reporting.values import Listed, Number
+
+NAMES = ("sensitivity", "penalty", "ablation", "first_fire", "ladder", "per_layer", "cross_architecture")
+ROOM, LEAST = 190_000, 40_000  # bytes of the page for them, and what is left where one more is worth drawing
+DPI = 104  # of their figures, which are half as wide again as the others
+MOST = 24  # rows of a table
+CELL_BYTES, ROW_BYTES = 45, 60  # about, as the template writes them
+WRITTEN = {"count": "compact", "chosen": "compact"}  # kinds of columns that have no filter of that name
+NOTHING = "no trained method is among the runs"
+COMMAND = "fa-registry analyse {} writes it"
+
+
+@dataclass(frozen=True)
+class AnswerCell:
+    """words, then a number, `of` how many, and its interval, each where there is one. reason: why words stand for a number.
+
+    some: `2 of 3` seeds where not all of them have a value.
+    """
+
+    words: str = ""
+    number: Number | None = None
+    of: int = 0
+    interval: tuple[float, float] | None = None
+    reason: str = ""
+    some: str = ""
+
+
+@dataclass(frozen=True)
+class AnswerRow:
+    """run_ids: where its numbers were read."""
+
+    run_ids: tuple[str, ...]
+    cells: tuple[AnswerCell, ...]
+
+
+@dataclass(frozen=True)
+class PageAnalysis:
+    """One answered question. setting: of all rows, where they share it. columns: (name, what stands in it, numbers or not)."""
+
+    name: str
+    title: str
+    question: str
+    source: str
+    setting: str
+    columns: tuple[tuple[str, str, bool], ...]
+    rows: Listed[AnswerRow]
+    uri: str
+    alt: str
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PageAnalyses:
+    """left_out: (title, why) of those that are not on the page."""
+
+    shown: tuple[PageAnalysis, ...]
+    left_out: tuple[tuple[str, str], ...]
+
+
+def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
+    """Every analysis that has something to say of these runs, until the page is full. room: bytes."""
+    found = _edition(report) if any(run.record.spec.control == "none" for run in report.runs) else NOTHING
+    shown: list[PageAnalysis] = []
+    left_out: list[tuple[str, str]] = []
+    for name in NAMES:
+        analyser = CATALOG.get(name)
+        full = f"the page is full; {COMMAND.format(analyser.name)}"
+        why = found if isinstance(found, str) else full if room < LEAST else ""
+        analysis = analyser.run(report, found) if not why else None
+        why = why or silence(analysis)
+        page = _page(analysis, report) if not why else None
+        room -= _bytes(page) if page else 0
+        if page and room >= 0:
+            shown.append(page)
+        else:
+            left_out.append((analyser.title, why or full))
+    return PageAnalyses(tuple(shown), tuple(left_out))
+
+
+def _edition(report: AuditReport) -> Edition | str:
+    """The edition that judged, or why analyses cannot judge by it again."""
+    asked = report.edition
+    try:
+        edition = load_edition(asked.name, {name: float(value) for name, value in asked.overrides.items()})
+    except (UnknownName, InvalidFields, ValueError) as error:
+        return f"the edition that judged, {asked.name}, cannot be read here: {error}"
+    if (edition.name, edition.digest) != (asked.name, asked.digest):
+        return f"the edition {asked.name} here is not the one that judged (sha256 {asked.digest[:12]}…)"
+    return edition
+
+
+def silence(analysis: Analysis) -> str:
+    """Why an analysis has nothing to say of these runs; empty where it has."""
+    if analysis.name == "ladder" and not _climbs(analysis):
+        return "no rung was run between the ends of any method, and no method at two depths"
+    if analysis.name == "cross-architecture" and len({row["architecture"].text for row in analysis.rows}) < 2:
+        return "all runs are of one network"
+    if analysis.rows:
+        return ""
+    own = {"penalty": "no method was run with more than one λ", "first-fire": "no rule can be followed by epoch"}
+    return own.get(analysis.name, "it has no row for these runs")
+
+
+def _climbs(analysis: Analysis) -> bool:
+    rungs = [(row["method"].text, row["setting"].text) for row in analysis.rows]
+    return any(rungs.count(one) > 2 for one in set(rungs)) or bool(analysis.table("depth").rows)
+
+
+def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
+    table = analysis.tables[0]
+    columns, setting = _columns(table)
+    rows = [AnswerRow(_ids(row.values()), tuple(_cell(row[one.name], one) for one in columns)) for row in table.rows]
+    own = tuple(remark for remark in analysis.remarks if remark not in report.remarks)
+    return PageAnalysis(
+        analysis.name,
+        analysis.title,
+        analysis.question,
+        analysis.source,
+        setting,
+        tuple((one.name.replace("_", " "), _words(one), one.kind != "text") for one in columns),
+        Listed.first(MOST, rows),
+        data_uri(_image(analysis, report.runs)),
+        f"{table.title}: {analysis.question} The table that follows holds the numbers of this figure.",
+        own,
+    )
+
+
+def _image(analysis: Analysis, runs: Sequence[RunAudit]) -> bytes:
+    image = analysis_png(analysis, runs, DPI)
+    if image is None:
+        raise LookupError(f"the analysis {analysis.name} has no figure in reporting.figures.analyses")
+    return image
+
+
+def _columns(table: Table) -> tuple[list[Column], str]:
+    """Those to print; a setting that all rows share stands over the table, not in every row."""
+    settings = {row["setting"].text for row in table.rows if "setting" in row}
+    if len(settings) != 1:
+        return list(table.columns), ""
+    return [column for column in table.columns if column.name != "setting"], settings.pop()
+
+
+def _words(column: Column) -> str:
+    return f"{column.words} ({column.unit})" if column.unit else column.words
+
+
+def _cell(cell: Cell, column: Column) -> AnswerCell:
+    """As the terminal prints it: `rejects 2 of 3`, `accepts`, 93.4 % with its interval, never."""
+    if cell.reading is None:
+        return AnswerCell(cell.text)
+    if cell.reading.value is None and cell.text:
+        return AnswerCell(cell.text, reason=cell.reading.reason)
+    if cell.text and cell.n and not cell.reading.value:
+        return AnswerCell(cell.text)
+    number = Number(cell.reading, WRITTEN.get(column.kind, column.kind), cell.run_ids)
+    some = f"{cell.n} of {cell.of}" if 0 < cell.n < cell.of else ""
+    return AnswerCell(cell.text, number, cell.n if cell.text else 0, cell.interval, some=some)
+
+
+def _ids(cells: Iterator[Cell]) -> tuple[str, ...]:
+    return distinct(run_id for cell in cells for run_id in cell.run_ids)
+
+
+def _bytes(page: PageAnalysis) -> int:
+    ids = sum(2 + len(run_id) for row in page.rows.shown for run_id in row.run_ids)
+    words = sum(len(cell.words.encode()) for row in page.rows.shown for cell in row.cells)
+    cells = len(page.rows.shown) * (ROW_BYTES + CELL_BYTES * len(page.columns))
+    return len(page.uri) + ids + words + cells + sum(map(len, page.remarks))

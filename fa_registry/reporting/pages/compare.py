@@ -1,0 +1,550 @@
+"""From judged runs to a comparison: the columns of each setting side by side."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from fa_registry import jsonio
+from fa_registry.protocol.grouping import Group, groups
+from fa_registry.quantities import Known, Quantity, further, held, is_scale, means_in_words, quantity_of
+from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec, Verdict
+from fa_registry.reporting.figures.analyses import DRAWINGS, png
+from fa_registry.reporting.figures.page import setting_figures
+from fa_registry.reporting.naming import command, group_label
+from fa_registry.reporting.pages.tables import aggregates, entry, first_fires
+from fa_registry.reporting.readings import (
+    COLUMNS,
+    Frozen,
+    column_estimate,
+    estimate,
+    finding_rows,
+    last_site,
+    scalar,
+    scalar_estimate,
+    seed_row,
+    site_row,
+)
+from fa_registry.reporting.text import filters
+from fa_registry.reporting.values import (
+    Count,
+    Entry,
+    Estimate,
+    FindingRow,
+    Listed,
+    Number,
+    Picture,
+    Plate,
+    SeedValue,
+    documented,
+)
+from fa_registry.statistics import PairedDifference, excludes, paired_difference
+
+MOST = 200
+ROOM = 550_000  # bytes of the page for figures and their numbers, shared by its parts
+QUANTITIES = (  # column of a seed's row, symbol, words
+    ("accuracy", "accuracy", "whole test set"),
+    ("frozen", "frozen", "accuracy of the frozen controls, paired by seed"),
+    ("margin", "margin", "accuracy − frozen accuracy, paired by seed"),
+    ("h_norm", "‖h_L‖₂", "median over samples at the last site"),
+    ("g_norm", "‖g_L‖", "of the mean cross entropy at the last site"),
+    ("growth", "growth", "largest of a block"),
+    ("stability", "stability", "mean pairwise cosine of batch gradients at the middle site"),
+    ("gamma", "Γ", "gamma_deep_mean"),
+)
+NOT_COMPARABLE = "These settings are not comparable, so that there is no paired difference: they differ in {fields}."
+
+
+def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareContext:
+    """chosen: the columns in the order in which they were asked for, of this report's runs.
+
+    Columns of a setting that all methods (or runs) share stand together; where there is none, all stand in one part.
+    """
+    parts, left_out = settings_shared(chosen)
+    frozen = Frozen.of(report)
+    followed = tuple((_side(part, frozen, report.cards), _figures(part, report, ROOM // len(parts))) for part in parts)
+    states = [run.record.integrity.state for run in _runs(chosen)]
+    return CompareContext(
+        title=" against ".join(dict.fromkeys(map(group_label, chosen))),
+        selection=report.selection,
+        edition=report.edition,
+        overrides=tuple(entry(name, str(value)) for name, value in sorted(report.edition.overrides.items())),
+        integrity=tuple(Count(state, states.count(state)) for state in dict.fromkeys(states)),
+        means=means_in_words(COLUMNS.values()),
+        parts=followed,
+        excluded=Listed.first(MOST, report.excluded),
+        remarks=(*left_out, *(remark for part in parts for remark in _unpaired(part)), *report.remarks),
+        commands=Listed.first(MOST, [command(run.record.spec) for run in _runs(chosen)]),
+    )
+
+
+def settings_shared(chosen: Sequence[Group]) -> tuple[list[list[Group]], list[str]]:
+    """The columns by setting, and what is left out; all columns in one part where no setting has all of them."""
+    wanted = set(map(group_label, chosen))
+    by_setting: dict[str, list[Group]] = {}
+    for group in chosen:
+        by_setting.setdefault(_setting(group).identity, []).append(group)
+    whole = {name for name, members in by_setting.items() if set(map(group_label, members)) == wanted}
+    if not whole:
+        return [list(chosen)], []
+    lacking = [members for name, members in by_setting.items() if name not in whole]
+    left_out = [
+        f"{', '.join(map(group_label, members))} also ran in {members[0].setting}, where the others did not: left out."
+        for members in lacking
+    ]
+    return [members for name, members in by_setting.items() if name in whole], left_out
+
+
+def _side(columns: Sequence[Group], frozen: Frozen, cards: Mapping[str, Mapping[str, Any]]) -> SideBySide:
+    fields, known = differing_fields(columns), held(cards)
+    settings = dict.fromkeys(column.setting for column in columns)
+    comparable = len({_setting(column).identity for column in columns}) == 1
+    apart = ", ".join(field.field for field in fields if of_setting(field))
+    return SideBySide(
+        setting=" / ".join(settings),
+        comparable=comparable,
+        why_not="" if comparable else NOT_COMPARABLE.format(fields=apart),
+        columns=tuple(_contender(column) for column in columns),
+        quantities=(*_quantities(columns, frozen), *_further(columns, known)),
+        aggregates=tuple(_aggregates(columns)),
+        rules=tuple(_rules(columns, known)),
+        paired=tuple(_paired(columns)) if comparable else (),
+        fields=fields,
+        sites=compared_sites(columns, cards),
+    )
+
+
+def _contender(column: Group) -> Contender:
+    seeds = tuple((run.record.spec.seed, run.record.run_id, run.verdict) for run in column.runs)
+    return Contender(group_label(column), column.setting, column.verdict, seeds)
+
+
+def _quantities(columns: Sequence[Group], frozen: Frozen) -> Iterator[ComparedQuantity]:
+    rows = [[seed_row(run, frozen) for run in column.runs] for column in columns]
+    for name, symbol, words in QUANTITIES:
+        estimates = tuple(column_estimate(seeds, name) for seeds in rows)
+        yield ComparedQuantity(name, symbol, words, estimates)
+
+
+def _further(columns: Sequence[Group], known: Known) -> Iterator[ComparedQuantity]:
+    """What a run has one number of and no table names: of a diagnostic that another package brings."""
+    measured = (name for run in _runs(columns) for name in run.record.measurements.scalars)
+    for quantity in further(measured, known):
+        yield ComparedQuantity(
+            quantity.name,
+            quantity.symbol,
+            quantity.words,
+            tuple(scalar_estimate(column.runs, quantity) for column in columns),
+        )
+
+
+def _aggregates(columns: Sequence[Group]) -> Iterator[ComparedQuantity]:
+    for several in zip(*(aggregates(column.runs) for column in columns), strict=True):
+        first = several[0]
+        yield ComparedQuantity(first.name, "Γ", first.words, tuple(metric.estimate for metric in several))
+
+
+def _rules(columns: Sequence[Group], known: Known) -> Iterator[ComparedRule]:
+    found = [finding_rows(column.runs, group_label(column), column.setting, known) for column in columns]
+    fires = [{fire.rule: ", ".join(fire.epochs) for fire in first_fires(column.runs)} for column in columns]
+    titles = {row.rule: row.title for rows in found for row in rows}
+    for rule, title in titles.items():
+        cells = tuple(tuple(row for row in rows if row.rule == rule) for rows in found)
+        required = tuple(dict.fromkeys(row.required for cell in cells for row in cell))
+        yield ComparedRule(rule, title, required, cells, tuple(fire.get(rule, "never") for fire in fires))
+
+
+def _paired(columns: Sequence[Group]) -> Iterator[PairedRow]:
+    """The first column minus each of the others."""
+    for other in columns[1:]:
+        if seeds_of(columns[0]) & seeds_of(other):
+            yield from paired_rows(columns[0], other)
+
+
+def _unpaired(columns: Sequence[Group]) -> Iterator[str]:
+    for other in columns[1:]:
+        if not seeds_of(columns[0]) & seeds_of(other):
+            yield f"{group_label(columns[0])} and {group_label(other)} share no seed: there is no paired difference."
+
+
+def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> SideFigures:
+    """Trajectories and the figure by site, with the frozen controls of the same settings behind them."""
+    settings = list(dict.fromkeys(_setting(column).identity for column in columns))
+    shown = [
+        column
+        for column in groups(report)
+        if column.runs[0].record.spec.control == "frozen" and _setting(column).identity in settings
+    ]
+    own = {run.record.run_id for run in _runs(columns)}
+    behind = [group for group in shown if group.runs[0].record.run_id not in own]
+    ordered = sorted([*columns, *behind], key=lambda group: settings.index(_setting(group).identity))
+    drawn = setting_figures(ordered, report.cards, room=room)
+    pictures = tuple(picture for setting in drawn.shown for picture in setting.pictures)
+    plates = tuple(plate for setting in drawn.shown for plate in setting.plates)
+    return SideFigures(pictures, plates, layer_figure(columns, compared_sites(columns, report.cards)))
+
+
+def _setting(group: Group) -> RunSpec:
+    return group.runs[0].record.spec.setting
+
+
+def _runs(columns: Iterable[Group]) -> list[RunAudit]:
+    return [run for column in columns for run in column.runs]
+
+
+# The records compare.html.j2 is made of: columns are what is compared, a part is one setting.
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A column: all seeds of a method in a setting, or one run. seeds: (seed, run id, the run's own verdict)."""
+
+    label: str
+    setting: str
+    verdict: Verdict
+    seeds: tuple[tuple[int, str, Verdict], ...]
+
+
+@dataclass(frozen=True)
+class ComparedQuantity:
+    """One quantity, an estimate a column."""
+
+    name: str
+    symbol: str
+    words: str
+    estimates: tuple[Estimate, ...]
+
+
+@dataclass(frozen=True)
+class ComparedRule:
+    """What one rule says of every column: seeds that it judges alike together.
+
+    required: in words, one unless it judges the columns by several limits. first_fires: in words, one a column.
+    """
+
+    rule: str
+    title: str
+    required: tuple[str, ...]
+    columns: tuple[tuple[FindingRow, ...], ...]
+    first_fires: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ComparedSites:
+    """One quantity by site: rows are (site, an estimate a column).
+
+    exact: by column the sites where the credit is exact by construction, so that Γ = 1 says nothing; empty of all else.
+    """
+
+    name: str
+    symbol: str
+    words: str
+    rows: tuple[tuple[int, tuple[Estimate, ...]], ...]
+    exact: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class ComparedField:
+    """A field of the specification in which the columns differ; values in words, one a column."""
+
+    field: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PairedRow:
+    """first − second over the seeds both have. unit: of the difference; decades: of the quantities' logarithms.
+
+    low, high: the 95 % interval, N/A and why where there is none. answer: higher, lower, undecided (0 is inside) or
+    provisional (no interval).
+    """
+
+    first: str
+    second: str
+    words: str
+    unit: str
+    difference: Number
+    low: Reading
+    high: Reading
+    seeds: tuple[int, ...]
+    answer: str
+    remark: str
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """What can be compared: the columns of one setting; or, not comparable, columns of several. why_not: then."""
+
+    setting: str
+    comparable: bool
+    why_not: str
+    columns: tuple[Contender, ...]
+    quantities: tuple[ComparedQuantity, ...]
+    aggregates: tuple[ComparedQuantity, ...]
+    rules: tuple[ComparedRule, ...]
+    paired: tuple[PairedRow, ...]
+    fields: tuple[ComparedField, ...]
+    sites: tuple[ComparedSites, ...]
+
+
+@dataclass(frozen=True)
+class SideFigures:
+    """layers: (data URI, alt text) of the figure by site; empty where no site was measured."""
+
+    pictures: tuple[Picture, ...]
+    plates: tuple[Plate, ...]
+    layers: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class CompareContext:
+    """compare.html.j2: methods or runs side by side."""
+
+    title: str = documented("what is compared with what", "text")
+    selection: str = documented("how the runs were chosen", "text")
+    edition: EditionReference = documented("which rules judged", "record")
+    overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
+    integrity: tuple[Count, ...] = documented("runs by integrity state: trusted means logged, not recomputed", "runs")
+    means: str = documented("which mean over seeds each quantity has", "text")
+    parts: tuple[tuple[SideBySide, SideFigures], ...] = documented(
+        "the comparison, one part a setting, with its figures", "see each part"
+    )
+    excluded: Listed[Exclusion] = documented("runs that belong to it but cannot be judged, and why", "runs")
+    remarks: tuple[str, ...] = documented("what is left out, and what the audit says besides", "text")
+    commands: Listed[str] = documented("the command lines that train these runs again", "shell")
+
+
+# What differs in the specifications of the columns of a comparison, and nothing of what is the same.
+
+
+NO_FIELD = "—"
+OF_A_METHOD = ("method", "method_options", "penalty", "control", "seed", "weights", "recipe.credit_norm")
+
+
+def differing_fields(columns: Sequence[Group]) -> tuple[ComparedField, ...]:
+    """Every field whose values are not the same in all columns; the seeds of a column as one list."""
+    flat = [dict(_flat(_fields(column))) for column in columns]
+    named = dict.fromkeys(name for fields in flat for name in fields)
+    made = (ComparedField(name, tuple(fields.get(name, NO_FIELD) for fields in flat)) for name in named)
+    return tuple(field for field in made if len(set(field.values)) > 1)
+
+
+def of_setting(field: ComparedField) -> bool:
+    """Whether runs that differ in it are not comparable."""
+    return field.field not in OF_A_METHOD and not field.field.startswith("method_options.")
+
+
+def _fields(column: Group) -> dict[str, Any]:
+    seeds = ", ".join(str(run.record.spec.seed) for run in column.runs)
+    return {**jsonio.encode(column.runs[0].record.spec), "seed": seeds}
+
+
+def _flat(fields: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """(dotted name, value in words)."""
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# The quantities by site of a comparison, as tables and as one figure: every column in one panel.
+
+
+SHOWN = ("gamma", "h_norm", "g_norm_mean_ce")
+PANELS = {"g": "g_norm_mean_ce", "gamma": "gamma"}  # of the figure by site
+DRAWN = DRAWINGS["per-layer"]
+SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "counts", "reason")
+
+
+def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[ComparedSites, ...]:
+    """Γ, ‖h‖, ‖g‖ and what no table names, of every site: the mean over the seeds of each column.
+
+    cards: hold the quantities, and know where credit is exact.
+    """
+    known = held(cards)
+    measured = (name for group in groups for run in group.runs for name in run.record.measurements.sites)
+    return tuple(
+        ComparedSites(
+            quantity.name,
+            quantity.symbol,
+            quantity.words,
+            rows,
+            tuple(_exact(quantity.name, len(rows), one, cards) for one in groups),
+        )
+        for quantity in (*map(quantity_of, SHOWN), *further(measured, known))
+        if (rows := tuple(_rows(quantity, groups)))
+    )
+
+
+def _exact(name: str, count: int, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> tuple[int, ...]:
+    """The sites of a column at which Γ is 1 whatever was learned."""
+    card = cards.get(f"methods/{group.runs[0].record.spec.method}", {})
+    exact = {"all": range(count), "last": range(count)[-1:]}.get(str(card.get("exact_sites")), ())
+    return tuple(exact) if name == "gamma" else ()
+
+
+def _rows(quantity: Quantity, groups: Sequence[Group]) -> Iterator[tuple[int, tuple[Estimate, ...]]]:
+    count = max((len(site_row(run.record, quantity.name)) for group in groups for run in group.runs), default=0)
+    for site in range(count):
+        yield site, tuple(_estimate(quantity, site, group) for group in groups)
+
+
+def _estimate(quantity: Quantity, site: int, group: Group) -> Estimate:
+    values = []
+    for run in group.runs:
+        row = site_row(run.record, quantity.name)
+        missing = Reading(None, f"site {site} was not measured")
+        reading = row[site] if site < len(row) else missing
+        values.append(SeedValue(run.record.spec.seed, Number(reading, quantity.kind, (run.record.run_id,))))
+    return estimate(quantity, values)
+
+
+def layer_numbers(groups: Sequence[Group]) -> pd.DataFrame:
+    """What the figure by site shows: a row a panel, column and site; means over seeds and their intervals."""
+    rows = [
+        (panel, group_label(group), group.setting, site, *_ends(name, site, group))
+        for panel, name in PANELS.items()
+        for group in groups
+        for site in range(max((len(site_row(run.record, name)) for run in group.runs), default=0))
+    ]
+    return pd.DataFrame(rows, columns=list(SITE_COLUMNS)).astype(dict.fromkeys(("site", "value", "low", "high"), float))
+
+
+def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | None, float | None, str, str]:
+    found = _estimate(quantity_of(name), site, group)
+    return (found.mean.reading.value, found.low.value, found.high.value, "yes", found.mean.reading.reason)
+
+
+def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tuple[tuple[str, str], ...]:
+    """(data URI, alt text) of ‖g_l‖ and Γ_l by site; nothing where no column has a number."""
+    frame = layer_numbers(groups)
+    if frame["value"].isna().all():
+        return ()
+    words = []
+    for quantity in (one for one in sites if one.name in SHOWN):
+        for place, group in enumerate(groups):
+            ends = (quantity.rows[index][1][place].mean for index in (0, -1))
+            words.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")
+    uri = base64.b64encode(png(DRAWN, frame)).decode("ascii")
+    return ((f"data:image/png;base64,{uri}", f"By site, first to last: {'; '.join(words)}."),)
+
+
+# Paired differences of two columns of a comparison: over the seeds both have, with an interval, or with why not.
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A quantity whose difference says something; on a ratio scale it is the difference of the logarithms."""
+
+    name: str
+    words: str
+    unit: str
+    kind: str
+    factor: float = 1.0
+    of_site: bool = False
+
+
+SUBJECTS = (
+    Subject("accuracy", "test accuracy", "percentage points", "pp", factor=100.0),
+    Subject("gamma_deep_mean", "Γ, gamma_deep_mean", "cosine", "cos"),
+    Subject("h_L", "‖h_L‖₂", "decades", "num"),
+    Subject("growth_max", "largest growth", "decades", "num"),
+    Subject("g_norm_mean_ce", "‖g_L‖ of the mean CE", "decades", "num", of_site=True),
+    Subject("stability_mid", "stability", "cosine", "cos"),
+)
+
+
+def paired_rows(first: Group, second: Group) -> Iterator[PairedRow]:
+    """first − second of every subject that both have measured."""
+    for subject in SUBJECTS:
+        a, b = _readings(first, subject), _readings(second, subject)
+        if any(reading.value is not None for reading in a.values()) and any(
+            one.value is not None for one in b.values()
+        ):
+            yield _row(subject, first, second, a, b)
+
+
+def seeds_of(group: Group) -> set[int]:
+    return {run.record.spec.seed for run in group.runs}
+
+
+def _readings(group: Group, subject: Subject) -> dict[tuple[int, str], Reading]:
+    """(seed, run id) → the reading as it is subtracted."""
+    look = last_site if subject.of_site else scalar
+    found = {(run.record.spec.seed, run.record.run_id): look(run.record, subject.name) for run in group.runs}
+    return {key: _subtracted(reading, subject) for key, reading in found.items()}
+
+
+def _subtracted(reading: Reading, subject: Subject) -> Reading:
+    if reading.value is None:
+        return reading
+    if not is_scale(subject.name):
+        return Reading(reading.value * subject.factor)
+    return Reading(math.log10(reading.value)) if reading.value > 0 else Reading(None, "not positive: has no logarithm")
+
+
+def _row(
+    subject: Subject,
+    first: Group,
+    second: Group,
+    a: Mapping[tuple[int, str], Reading],
+    b: Mapping[tuple[int, str], Reading],
+) -> PairedRow:
+    hindrance = _hindrance(a, b)
+    known = [{key[0]: one.value for key, one in side.items() if one.value is not None} for side in (a, b)]
+    shared = known[0].keys() & known[1].keys()
+    if hindrance or not shared:
+        return _without(subject, first, second, hindrance or "no seed has a value on both sides")
+    found = paired_difference(*({seed: side[seed] for seed in shared} for side in known))
+    missing = sorted({key[0] for key in (*a, *b)} - shared)
+    remarks = [found.remark.removeprefix("provisional: ")] if found.remark else []
+    remarks += [f"without seed {', '.join(map(str, missing))}: no value on both sides"] if missing else []
+    ids = tuple(run_id for seed, run_id in (*a, *b) if seed in shared)
+    return PairedRow(
+        first=group_label(first),
+        second=group_label(second),
+        words=subject.words,
+        unit=subject.unit,
+        difference=Number(Reading(found.mean), subject.kind, ids),
+        low=_end(found, "low"),
+        high=_end(found, "high"),
+        seeds=found.seeds,
+        answer=_answer(found),
+        remark="; ".join(remarks),
+    )
+
+
+def _hindrance(*sides: Mapping[tuple[int, str], Reading]) -> str:
+    """A seed that occurs twice on one side has no one partner."""
+    for side in sides:
+        seeds = [seed for seed, _ in side]
+        twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+        if twice:
+            return f"seed {', '.join(map(str, twice))} occurs more than once on one side"
+    return ""
+
+
+def _without(subject: Subject, first: Group, second: Group, reason: str) -> PairedRow:
+    none = Reading(None, reason)
+    labels = group_label(first), group_label(second)
+    return PairedRow(
+        *labels, subject.words, subject.unit, Number(none, subject.kind, ()), none, none, (), "none", reason
+    )
+
+
+def _end(found: PairedDifference, end: str) -> Reading:
+    return Reading(getattr(found.interval, end)) if found.interval else Reading(None, "one shared seed: no interval")
+
+
+def _answer(found: PairedDifference) -> str:
+    if found.interval is None:
+        return "provisional"
+    if not excludes(found.interval, 0.0):
+        return "undecided"
+    return "higher" if found.mean > 0 else "lower"

@@ -1,0 +1,342 @@
+"""From one group of runs to its reporting form, and from one run to its note."""
+
+from __future__ import annotations
+
+import html
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fa_registry.errors import UsageError
+from fa_registry.protocol.grouping import Group
+from fa_registry.protocol.verdict import combined
+from fa_registry.provenance import NOT_A_CHECKOUT
+from fa_registry.quantities import SUBJECTS, Known
+from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, RunRecord, Verdict
+from fa_registry.reporting.citations import Bibliography, bibliography
+from fa_registry.reporting.claims import claims
+from fa_registry.reporting.claims_depth import Sampling, sampling
+from fa_registry.reporting.naming import command, group_label
+from fa_registry.reporting.pages import reproduction
+from fa_registry.reporting.pages.reproduction import ReproductionTable
+from fa_registry.reporting.pages.tables import (
+    NOT_RECORDED,
+    UNKNOWN,
+    aggregates,
+    card,
+    first_fires,
+    gamma_table,
+    identification,
+    is_exact,
+    scalar_table,
+    sealed_code,
+    site_tables,
+    words,
+)
+from fa_registry.reporting.pitfalls import Pitfall, pitfalls
+from fa_registry.reporting.readings import Frozen, column_estimate, finding_rows, seed_row
+from fa_registry.reporting.sources import EvidenceRow, Sources, evidence
+from fa_registry.reporting.values import (
+    Blank,
+    Claim,
+    Difference,
+    Entry,
+    Estimate,
+    FindingRow,
+    FirstFire,
+    JudgedBy,
+    Link,
+    Metric,
+    QuantityTable,
+    ScalarTable,
+    SeedRow,
+    SiteTable,
+    documented,
+)
+
+EXACT = {"all": "every site", "last": "the last site L", "none": "none"}
+
+
+def form_context(group: Group, link: Link, sources: Sources, written: Mapping[str, str]) -> FormContext:
+    """The form of one group. written: what people filled into its blanks before."""
+    report = sources.report
+    rows = tuple(seed_row(run, sources.frozen) for run in group.runs)
+    method = card(report, "methods", group.runs[0].record.spec.method)
+    findings = finding_rows(group.runs, group_label(group), group.setting, sources.known)
+    compared = sources.opinions.compared(group, link.href)
+    others = sources.opinions.others(group)
+    excluded = sources.excluded.of_group(group)
+    found = [one for judged in (group.runs, *(runs for _, runs in others)) for run in judged for one in run.findings]
+    return FormContext(
+        title=f"{group_label(group)} — {group.setting}",
+        method=group_label(group),
+        setting=group.setting,
+        edition=report.edition,
+        verdict=group.verdict,
+        opinions=tuple(zip(sources.opinions.editions, compared.verdicts, strict=True)),
+        differences=compared.why,
+        seeds=rows,
+        identification=identification(group, report),
+        evidence=evidence(group.runs, excluded),
+        equations=words(method.get("equations")),
+        deviations=tuple(method.get("deviations", ())),
+        accuracy=column_estimate(rows, "accuracy"),
+        sampling=sampling(group.runs),
+        frozen=column_estimate(rows, "frozen"),
+        margin=column_estimate(rows, "margin"),
+        depth=tuple(_depth(findings, group.runs)),
+        gamma=column_estimate(rows, "gamma"),
+        aggregates=tuple(aggregates(group.runs)),
+        gamma_sites=gamma_table(group.runs),
+        exact_sites=EXACT.get(str(method.get("exact_sites")), NOT_RECORDED),
+        diagnostics=site_tables(group.runs, report),
+        scalars=scalar_table(group.runs, report),
+        first_fires=first_fires(group.runs),
+        findings=findings,
+        others=tuple(_judged_by(edition, runs, group, sources.known) for edition, runs in others),
+        claims=claims(group.runs, excluded, exact=is_exact(method)),
+        excluded=excluded,
+        pitfalls=pitfalls(group, sources),
+        reproduction=reproduction.table(report.reproduction, [run.record.run_id for run in group.runs]),
+        commands=lines(group.runs, report, sources.frozen),
+        bibliography=bibliography(group.runs, found, report),
+        blanks=blanks(written),
+    )
+
+
+def _judged_by(edition: EditionReference, runs: Sequence[RunAudit], group: Group, known: Known) -> JudgedBy:
+    verdict = combined(run.verdict for run in runs)
+    return JudgedBy(edition, verdict, finding_rows(runs, group_label(group), group.setting, known))
+
+
+def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator[FindingRow]:
+    """What is said of the margin over frozen, to stand beside it: once for all seeds where the rule judges over them."""
+    rules = {one.rule for run in runs for one in run.findings if one.quantity in SUBJECTS["depth"]}
+    return (row for row in findings if row.rule in rules and row.state)
+
+
+def blanks(written: Mapping[str, str]) -> tuple[Blank, ...]:
+    """The form's blanks with what is in them, and those an older template had, so that no one's words are dropped."""
+    known = [Blank(key, title, prompt, written.get(key, "")) for key, title, prompt in PROMPTS]
+    names = {key for key, _, _ in PROMPTS}
+    kept = [
+        Blank(key, key, "Kept from an earlier form.", text)
+        for key, text in written.items()
+        if key not in names and text
+    ]
+    return (*known, *kept)
+
+
+PROMPTS = (
+    ("motivation", "Motivation", "Why this method, in this setting? What was expected before the runs?"),
+    ("claim", "Claim wording", "The sentence the paper will print, within the claims above."),
+    ("limitations", "Known limitations", "What these runs cannot show."),
+)
+
+
+@dataclass(frozen=True)
+class FormContext:
+    """form.html.j2, form.md.j2 and form.tex.j2: the reporting form of one method in one setting."""
+
+    title: str = documented("method and setting", "text")
+    method: str = documented("the method's label", "text")
+    setting: str = documented("the setting's readable name", "text")
+    edition: EditionReference = documented("which rules judged", "record")
+    verdict: Verdict = documented("of all seeds together", "record")
+    opinions: tuple[tuple[EditionReference, Verdict], ...] = documented(
+        "every edition with its verdict of all seeds together, the leading one first", "record"
+    )
+    differences: tuple[Difference, ...] = documented("where the editions differ, and by which findings", "text")
+    seeds: tuple[SeedRow, ...] = documented(
+        "one row a seed: run, status, verdict and headline numbers", "see each column"
+    )
+    identification: tuple[Entry, ...] = documented("method, architecture, data, recipe, machine: what was run", "text")
+    evidence: tuple[EvidenceRow, ...] = documented(
+        "what was held against what is sealed with the runs, one line a subject: how many agree, differ, were not possible",
+        "runs",
+    )
+    equations: str = documented("the equations implemented, from the method's card", "text")
+    deviations: tuple[str, ...] = documented("numbered deviations from the source, from the card", "text")
+    accuracy: Estimate = documented("test accuracy over seeds, whole test set", "fraction")
+    sampling: Sampling | None = documented(
+        "what the size of the test set leaves open of the accuracy: Wilson's 95 % interval; none where the size is not known",
+        "fraction",
+    )
+    frozen: Estimate = documented("the frozen controls' accuracy, paired by seed", "fraction")
+    margin: Estimate = documented("accuracy − frozen accuracy, paired by seed", "percentage points")
+    depth: tuple[FindingRow, ...] = documented("what the leading edition says of that margin", "percentage points")
+    gamma: Estimate = documented("Γ by its named aggregation, gamma_deep_mean", "cosine")
+    aggregates: tuple[Metric, ...] = documented("Γ by every aggregation, and their spread", "cosine")
+    gamma_sites: SiteTable = documented("Γ of every site and seed, always shown", "cosine")
+    exact_sites: str = documented("sites whose credit is exact by construction, so that Γ = 1 says nothing", "text")
+    diagnostics: tuple[QuantityTable, ...] = documented("every site quantity by seed and site", "see each quantity")
+    scalars: ScalarTable = documented("what a run has one number of: stability, drift, …", "see each quantity")
+    first_fires: tuple[FirstFire, ...] = documented("the epoch at which a rule first fired, seed by seed", "epoch")
+    findings: tuple[FindingRow, ...] = documented(
+        "every rule's judgement, seeds judged alike together", "see `required`"
+    )
+    others: tuple[JudgedBy, ...] = documented("what every further edition says, rule by rule", "see `required`")
+    excluded: tuple[Exclusion, ...] = documented(
+        "selected runs of this method in this setting that were not judged, and why: they stand beside the headline",
+        "runs",
+    )
+    claims: tuple[Claim, ...] = documented("what may be claimed and what must be walked back", "text")
+    pitfalls: tuple[Pitfall, ...] = documented(
+        "the checklist of known pitfalls, each answered from the records with its evidence", "text"
+    )
+    reproduction: ReproductionTable | None = documented(
+        "the published figures these runs were compared with; none where the study has no reference.toml",
+        "see each figure",
+    )
+    commands: tuple[str, ...] = documented(
+        "the lines that train these runs and their frozen controls from their commits again, and audit them", "shell"
+    )
+    bibliography: Bibliography = documented(
+        "citations of exactly what was used: method, architecture, data, diagnostics that judged, editions, this software",
+        "BibTeX",
+    )
+    blanks: tuple[Blank, ...] = documented("what only a person can fill, kept over renderings", "Markdown")
+
+
+# What only a person can fill in: marked blanks of the Markdown form, carried over when it is rendered again.
+
+
+OPENING = re.compile(r"<!-- fa:blank ([\w-]+) -->")
+CLOSING = "<!-- /fa:blank -->"
+WHOLE = re.compile(r"<!-- fa:blank ([\w-]+) -->\n?(.*?)\n?<!-- /fa:blank -->", re.DOTALL)
+
+
+def read_blanks(form: Path) -> dict[str, str]:
+    """What people wrote into an existing form. Raises UsageError where it cannot be told: their text would be lost."""
+    if not form.is_file():
+        return {}
+    try:
+        return _written(form.read_text(encoding="utf-8"), str(form))
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{form}: its blanks cannot be kept: expected UTF-8, found {error.reason} at byte {error.start}; "
+            "save it as UTF-8 or move the file away"
+        ) from error
+
+
+def check_kept(written: Mapping[str, str], page: str, form: Path) -> None:
+    """Raise UsageError unless the new page of `form` holds every word that people wrote, so that it may replace the old."""
+    kept = _written(page, f"{form} as it would be written anew") if any(written.values()) else {}
+    lost = [key for key, text in written.items() if text and kept.get(key) != text]
+    if lost:
+        raise UsageError(
+            f"{form}: what people wrote into {', '.join(lost)} would be lost: expected it in its blank of the new page; "
+            "let the template form.md.j2 write every one of `blanks` with its markers, or move the file away"
+        )
+
+
+def _written(text: str, subject: str) -> dict[str, str]:
+    """The blanks of a form by name; UsageError unless every opening marker has the next closing one for itself."""
+    opened = OPENING.findall(text)
+    found = WHOLE.findall(text)
+    if (
+        [name for name, _ in found] != opened
+        or len(set(opened)) != len(opened)
+        or text.count(CLOSING) != len(opened)
+        or any(OPENING.search(body) for _, body in found)
+    ):
+        raise UsageError(
+            f"{subject}: its blanks cannot be kept: expected every '<!-- fa:blank NAME -->' once and closed by one "
+            f"'{CLOSING}', found {', '.join(opened) or 'none'} opened and {text.count(CLOSING)} times closed; "
+            "mend the markers or move the file away"
+        )
+    return {name: body.strip("\n") for name, body in found}
+
+
+# How to reproduce a form: the checkout, a line for every run and its frozen control, and the audit. Read from the records.
+
+
+def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tuple[str, ...]:
+    """Lines for a POSIX shell, in their order; a # says what a line cannot give again."""
+    controls = dict.fromkeys(run.frozen_run_id for run in runs if run.frozen_run_id)
+    records = [run.record for run in runs] + [frozen.runs[one] for one in controls if one in frozen.runs]
+    by_checkout: dict[str, list[RunRecord]] = {}
+    for record in records:
+        by_checkout.setdefault(_checkout(record), []).append(record)
+    packages = dict.fromkeys(line for record in records for line in _packages(record))
+    trained = [line for checkout, held in by_checkout.items() for line in (checkout, *map(_training, held))]
+    absent = [f"# frozen control {one}: not part of this report" for one in controls if one not in frozen.runs]
+    return (*packages, *trained, *absent, _audit(runs, report))
+
+
+def _checkout(record: RunRecord) -> str:
+    """The commit that the run was trained from, and what it lacks of what was there."""
+    commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
+    if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
+        version = record.provenance.get("fa_registry") or (record.provenance.get("versions") or {}).get("fa_registry")
+        return _comment(f"commit: {commit or 'not recorded'}; fa_registry {version or 'of a version not recorded'}")
+    line = f"git checkout {shlex.quote(str(commit))}"
+    if dirty:
+        return f"{line}  # the tree was DIRTY: what was changed after this commit was not recorded"
+    return line if dirty is False else f"{line}  # whether the tree was clean is not known"
+
+
+def _packages(record: RunRecord) -> Iterator[str]:
+    """Installing what another package brought to the run. A release by that number may hold other code: hence the digest."""
+    for name, entry in sealed_code(record).items():
+        if "digest" in entry:
+            release = " ".join(f"{entry.get('package')}=={entry.get('version')}".split())
+            member = f"{name}: source sha256 {entry['digest']}"
+            yield f"pip install {shlex.quote(release)}  {_comment(member)}"
+
+
+def _training(record: RunRecord) -> str:
+    line = command(record.spec)
+    return f"{line}  # the frozen control" if record.spec.control == "frozen" else line
+
+
+def _audit(runs: Sequence[RunAudit], report: AuditReport) -> str:
+    """The line that judges again: the study where one was audited, else the runs that the lines above have made."""
+    editions = [report.edition.name, *(opinion.edition.name for opinion in report.opinions)]
+    options = list(_chosen(runs, report))
+    options.append(f"--{'editions' if len(editions) > 1 else 'edition'} {shlex.quote(','.join(editions))}")
+    options += [f"--threshold {shlex.quote(f'{name}={value}')}" for name, value in report.edition.overrides.items()]
+    line = f"fa-registry audit {' '.join(options)}"
+    remarks = (
+        [] if report.choice and report.choice.study else ["RUN: the id of each run that the lines above have made"]
+    )
+    if report.waivers:
+        remarks.append("with the waivers.toml whose waivers this report names")
+    return f"{line}  {_comment('; '.join(remarks))}" if remarks else line
+
+
+def _chosen(runs: Sequence[RunAudit], report: AuditReport) -> Iterator[str]:
+    if report.choice is None or not report.choice.study:
+        yield "--run RUN"
+        return
+    yield f"--study {shlex.quote(report.choice.study)}"
+    for name, value in report.choice.asked.items():
+        yield f"--{name} {shlex.quote(value.replace(', ', ','))}"
+    yield f"--device {shlex.quote(runs[0].record.spec.device_class)}"
+
+
+def _comment(text: str) -> str:
+    """On one line, whatever the words are: they are foreign, and what follows a line end would be run."""
+    return f"# {' '.join(text.split())}"
+
+
+# A form as it lies beside a single run, away from the audit it belongs to.
+
+
+# A link into the folder of the audit's pages. One into the page itself (#) or to another host still leads somewhere.
+RELATIVE_LINK = re.compile(r"<a\b[^>]*\bhref=\"(?!#|[a-z]+:)[^\"]*\"[^>]*>(.*?)</a>", re.DOTALL)
+
+
+def standing_alone(page: str) -> str:
+    """The HTML `page` with every link to a neighbouring file turned into its words, for its neighbours are not there."""
+    return RELATIVE_LINK.sub(r"\1", page)
+
+
+def in_place_of_a_form(note: str) -> str:
+    """A page for a run that has an older audit's form among its files and is not judged any more. note: shown as it is."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>NOT JUDGED</title></head>'
+        f'<body><main><h1>NOT JUDGED</h1><p style="white-space: pre-wrap">{html.escape(note)}</p></main></body></html>\n'
+    )

@@ -1,0 +1,421 @@
+"""From an audit report to what index.html.j2 shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fa_registry.protocol.grouping import Group
+from fa_registry.quantities import means_in_words
+from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
+from fa_registry.reporting.figures.page import room_beside, setting_figures
+from fa_registry.reporting.naming import command, group_label
+from fa_registry.reporting.pages import reproduction
+from fa_registry.reporting.pages.analyses import PageAnalyses, page_analyses
+from fa_registry.reporting.pages.reproduction import ReproductionTable
+from fa_registry.reporting.pages.tables import entry
+from fa_registry.reporting.readings import COLUMNS, SEVERITY, column_estimate, finding_rows, most_severe_first, seed_row
+from fa_registry.reporting.sources import EvidenceRow, Sources, changed_editions, evidence, integrity_states, not_intact
+from fa_registry.reporting.values import (
+    AuditRow,
+    ChangedEdition,
+    Comparison,
+    Count,
+    Entry,
+    Estimate,
+    FindingRow,
+    Footnote,
+    IntegrityRow,
+    Judged,
+    Link,
+    Listed,
+    SettingFigures,
+    SettingRows,
+    SettingTable,
+    WaiverRow,
+    documented,
+)
+
+INTEGRITY_ORDER = ("mismatch", "unverifiable", "trusted", "verified")
+MOST = 200  # of the entries of a list that grows with the runs; the rest is counted on the page and in audit.json
+MOST_NAMES = 40  # in a tile, of methods of one verdict
+NO_FIGURES: Listed[SettingFigures] = Listed((), 0)
+
+
+def figures_beside(page: str, sources: Sources) -> Listed[SettingFigures]:
+    """The figures for which a page has room that is so long without them."""
+    return setting_figures(
+        sources.groups, sources.report.cards, room_beside(len(page.encode(errors="backslashreplace")))
+    )
+
+
+def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES) -> IndexContext:
+    """The whole audit, ready to print. figures: see figures_beside; until the rest is written nobody knows their room."""
+    report = sources.report
+    settings, footnotes = number_footnotes(setting_rows(sources))
+    findings = [
+        row
+        for group in sources.groups
+        for row in finding_rows(group.runs, group_label(group), group.setting, sources.known)
+    ]
+    to_look_at = most_severe_first(row for row in findings if row.outcome != "pass")
+    integrity = sorted(integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state))
+    states = [row.state for row in integrity]
+    links = [link for _, link in sources.forms]
+    return IndexContext(
+        title=report.title,
+        selection=report.selection,
+        edition=report.edition,
+        overrides=tuple(_overrides(sources.opinions.editions)),
+        changed_editions=tuple(changed_editions(sources.opinions.editions)),
+        headline=headline(sources.groups),
+        counts=tuple(_verdict_counts(short_names(links))),
+        waivers=waiver_rows(report, sources.groups),
+        run_count=len(report.runs),
+        settings=settings,
+        means=means_in_words(COLUMNS.values()),
+        shows_stability=any("stability_mid" in run.record.measurements.scalars for run in report.runs),
+        details=len(report.runs) <= MOST,
+        footnotes=footnotes,
+        figures=figures,
+        analyses=page_analyses(report),
+        findings=Listed.first(MOST, to_look_at),
+        passed=sum(len(row.seeds) for row in findings if row.outcome == "pass"),
+        comparison=_comparison(sources),
+        reproduction=reproduction.table(report.reproduction),
+        excluded=Listed.first(MOST, report.excluded),
+        unaudited=_unaudited(report),
+        integrity=Listed.first(MOST, integrity),
+        evidence=evidence(report.runs, report.excluded),
+        not_intact=Listed.first(MOST_NAMES, not_intact(report.excluded)),
+        integrity_counts=tuple(Count(state, states.count(state)) for state in INTEGRITY_ORDER if state in states),
+        remarks=report.remarks,
+        commands=_commands(sources.groups),
+        forms=tuple(links),
+    )
+
+
+def _unaudited(report: AuditReport) -> Listed[OtherRun] | None:
+    """Finished runs first: they could have been judged."""
+    found = report.choice.unaudited if report.choice else None
+    return None if found is None else Listed.first(MOST, sorted(found, key=lambda run: not run.finished))
+
+
+def _overrides(editions: Sequence[EditionReference]) -> Iterator[Entry]:
+    """Changed thresholds; those of another edition than the leading one under its name."""
+    for place, edition in enumerate(editions):
+        before = f"{edition.name} " if place else ""
+        for name, value in sorted(edition.overrides.items()):
+            yield entry(f"{before}{name}", str(value))
+
+
+def _commands(groups: Iterable[Group]) -> Listed[str]:
+    runs = [run for group in groups for run in group.runs]
+    return Listed(tuple(command(run.record.spec) for run in runs[:MOST]), len(runs))
+
+
+def _comparison(sources: Sources) -> Comparison | None:
+    """Where several editions judged: what each says of every method, those they differ on first."""
+    if len(sources.opinions.editions) < 2:
+        return None
+    rows = [sources.opinions.compared(group, link.href) for group, link in sources.forms]
+    return Comparison(sources.opinions.editions, Listed.first(MOST, sorted(rows, key=lambda row: not row.why)))
+
+
+def number_footnotes(settings: Iterable[SettingRows]) -> tuple[tuple[SettingRows, ...], tuple[Footnote, ...]]:
+    """Give every missing number of the audit table its footnote: one a reason, with all the runs it holds for."""
+    reasons: dict[str, dict[str, None]] = {}
+    marks: dict[str, int] = {}
+    numbered = []
+    for part in settings:
+        rows = tuple(replace(row, **_marked(row, reasons, marks)) for row in part.rows)
+        numbered.append(replace(part, rows=rows))
+    notes = (Footnote(marks[reason], reason, Listed.first(MOST_NAMES, tuple(ids))) for reason, ids in reasons.items())
+    return tuple(numbered), tuple(notes)
+
+
+def _marked(row: AuditRow, reasons: dict[str, dict[str, None]], marks: dict[str, int]) -> Mapping[str, Estimate]:
+    """The row's columns with their footnotes; adds to `reasons` (reason → its runs) and `marks` what is new."""
+    marked = {}
+    for column in COLUMNS:
+        if row.control and column in ("frozen", "margin"):
+            continue  # a control is not compared with itself: the table shows a dash
+        missing = [(seed.run_id, getattr(seed, column).reading.reason) for seed in row.seeds]
+        missing = [(run_id, reason) for run_id, reason in missing if reason]
+        mean = getattr(row, column).mean
+        if mean.reading.reason and not missing:  # every seed has a number, and they have no mean
+            missing = [(run_id, mean.reading.reason) for run_id in mean.run_ids]
+        for run_id, reason in missing:
+            marks.setdefault(reason, len(marks) + 1)
+            reasons.setdefault(reason, {})[run_id] = None
+        found = dict.fromkeys(marks[reason] for _, reason in missing)
+        marked[column] = replace(getattr(row, column), marks=tuple(found))
+    return marked
+
+
+def setting_rows(sources: Sources) -> Iterator[SettingRows]:
+    """The audit table, one part a setting, its missing numbers without footnotes yet."""
+    parts: dict[str, list[AuditRow]] = {}
+    names: dict[str, str] = {}
+    for group, link in zip(sources.groups, sources.links, strict=True):
+        identity = group.runs[0].record.spec.setting.identity
+        names.setdefault(identity, group.setting)
+        parts.setdefault(identity, []).append(_audit_row(group, link, sources))
+    for identity, rows in parts.items():
+        yield SettingRows(names[identity], tuple(rows))
+
+
+def _audit_row(group: Group, link: Link | None, sources: Sources) -> AuditRow:
+    seeds = tuple(seed_row(run, sources.frozen) for run in group.runs)
+    columns = {name: column_estimate(seeds, name) for name in COLUMNS}
+    href, judged = link.href if link else "", judged_columns(group)
+    return AuditRow(group_label(group), group.control, group.verdict, seeds, href=href, judged=judged, **columns)
+
+
+def _verdict_counts(links: Sequence[Link]) -> Iterator[Count]:
+    for outcome in WORST_FIRST:
+        alike = tuple(link for link in links if link.verdict.outcome == outcome)
+        if alike:
+            yield Count(outcome, len(alike), alike[:MOST_NAMES])
+
+
+def headline(groups: Iterable[Group]) -> Headline:
+    """The verdicts of all methods in one sentence, and the gating rules that fire, most often first."""
+    judged = [group for group in groups if not group.control]
+    outcomes = [group.verdict.outcome for group in judged]
+    counts = tuple((outcome, outcomes.count(outcome)) for outcome in WORST_FIRST if outcome in outcomes)
+    settings = {group.runs[0].record.spec.setting.identity for group in judged}
+    return Headline(_sentence(counts, len(judged), len(settings)), counts, tuple(_rules(judged)), len(settings))
+
+
+def _rules(groups: Iterable[Group]) -> Iterator[RuleCount]:
+    found: dict[tuple[str, str], int] = {}
+    for group in groups:
+        fired = {
+            (one.rule, one.title): None
+            for run in group.runs
+            for one in run.findings
+            if one.gating and one.outcome == "fail"
+        }
+        for rule in fired:
+            found[rule] = found.get(rule, 0) + 1
+    for (rule, title), count in sorted(found.items(), key=lambda item: (-item[1], item[0])):
+        yield RuleCount(rule, title, count)
+
+
+@dataclass(frozen=True)
+class RuleCount:
+    """A gating rule that fires, and for how many methods."""
+
+    rule: str
+    title: str
+    count: int
+
+
+def _sentence(counts: Sequence[tuple[str, int]], total: int, settings: int) -> str:
+    """`8 of 23 methods fail, 10 pass.` A method in two settings is two pairs of method and setting."""
+    if not total:
+        return "No method was judged."
+    noun = "method" if settings == 1 else "method × setting pair"
+    if len(counts) == 1:
+        subject = f"The only {noun}" if total == 1 else f"All {total} {noun}s"
+        return f"{subject} {VERBS[counts[0][0]][total > 1]}."
+    first, *others = [f"{count} {VERBS[outcome][count > 1]}" for outcome, count in counts]
+    count, verb = first.split(" ", 1)
+    return f"{', '.join([f'{count} of {total} {noun}s {verb}', *others])}."
+
+
+VERBS = {
+    "fail": ("fails", "fail"),
+    "incomplete": ("is incomplete", "are incomplete"),
+    "warn": ("draws a warning", "draw a warning"),
+    "pass": ("passes", "pass"),
+}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The audit in one sentence. counts: (outcome, methods), worst first; rules: those that fire, most often first."""
+
+    sentence: str
+    counts: tuple[tuple[str, int], ...]
+    rules: tuple[RuleCount, ...]
+    settings: int
+
+
+# What a reader of the index must know in ten seconds: one sentence, the rules behind it, and who, by short names.
+
+
+WORST_FIRST = ("fail", "incomplete", "warn", "pass")
+
+
+@dataclass(frozen=True)
+class IndexContext:
+    """index.html.j2: the whole audit on one page."""
+
+    title: str = documented("the audit's title", "text")
+    selection: str = documented("how the runs were chosen", "text")
+    edition: EditionReference = documented("which rules judged, by name and digest", "record")
+    overrides: tuple[Entry, ...] = documented(
+        "thresholds changed on the command line, those of another edition under its name; any makes it 'modified'",
+        "text",
+    )
+    changed_editions: tuple[ChangedEdition, ...] = documented(
+        "editions that are not shipped ones as they are, each with its differences to the one it is based on", "text"
+    )
+    headline: Headline = documented("the verdicts in one sentence, and the rules that fire", "methods × settings")
+    counts: tuple[Count, ...] = documented(
+        "verdicts of the method × setting groups, worst first, with their short names", "groups"
+    )
+    waivers: tuple[WaiverRow, ...] = documented(
+        "who lets which finding pass, why, until when; expired ones too", "text"
+    )
+    run_count: int = documented("runs that were judged, controls included", "runs")
+    settings: tuple[SettingRows, ...] = documented("the audit table, one part a setting", "see each column")
+    means: str = documented("which mean over seeds each column is", "text")
+    shows_stability: bool = documented("whether any run measured it: older ones did not", "yes or no")
+    details: bool = documented(
+        "whether every seed's numbers stand below the table; else they are in the forms", "yes or no"
+    )
+    footnotes: tuple[Footnote, ...] = documented("why a number of the audit table is missing", "text")
+    figures: Listed[SettingFigures] = documented(
+        "each setting's trajectories, accuracies, Γ and growth by site, with their numbers, as many as the page has room for",
+        "PNG data URI",
+    )
+    analyses: PageAnalyses = documented(
+        "questions asked of all runs together, and why others were not", "see each table"
+    )
+    findings: Listed[FindingRow] = documented(
+        "every finding but the passed ones, most severe first, seeds judged alike together", "see `required`"
+    )
+    passed: int = documented("findings that passed", "findings")
+    comparison: Comparison | None = documented("what every edition says of every method; none where one judged", "text")
+    reproduction: ReproductionTable | None = documented(
+        "every published figure of the study with its outcome; none where it has no reference.toml", "see each figure"
+    )
+    excluded: Listed[Exclusion] = documented(
+        "selected runs that cannot be judged, why, and the traceback of one that broke", "runs"
+    )
+    unaudited: Listed[OtherRun] | None = documented(
+        "runs of the judged methods and settings that the store holds and this audit left out; none where nobody looked",
+        "runs",
+    )
+    integrity: Listed[IntegrityRow] = documented("whether the logged figures stand, run by run, worst first", "runs")
+    evidence: tuple[EvidenceRow, ...] = documented(
+        "what was held against what is sealed with the runs, one line a subject: how many agree, differ, were not possible",
+        "runs",
+    )
+    not_intact: Listed[Exclusion] = documented(
+        "selected runs that are not judged because something is not what is sealed with them", "runs"
+    )
+    integrity_counts: tuple[Count, ...] = documented("runs by integrity state", "runs")
+    remarks: tuple[str, ...] = documented("what the audit says besides", "text")
+    commands: Listed[str] = documented("the command lines that train these runs again", "shell")
+    forms: tuple[Link, ...] = documented("the reporting forms, relative to this page", "path")
+
+
+@dataclass(frozen=True)
+class AuditTableContext:
+    """audit_table.tex.j2: the audit table for a paper, one LaTeX table a setting."""
+
+    selection: str = documented("how the runs were chosen", "text")
+    edition: EditionReference = documented("which rules judged, by name and digest", "record")
+    tables: tuple[SettingTable, ...] = documented("method by column, one table a setting", "see each column")
+    means: str = documented("which mean over seeds each column is", "text")
+    shows_stability: bool = documented("whether any run measured it: older ones did not", "yes or no")
+
+
+# The column of the audit table in which the quantity that a rule judges is read.
+COLUMN_OF = {
+    "growth": "growth",
+    "h_norm": "h_norm",
+    "g_norm": "g_norm",
+    "margin_pp": "margin",
+    "stability_mid": "stability",
+}
+
+
+def short_names(links: Sequence[Link]) -> list[Link]:
+    """The links under the methods' names alone, where no other variant of the method could be meant."""
+    variants: dict[str, set[str]] = {}
+    for link in links:
+        variants.setdefault(link.name, set()).add(link.text)
+    return [link if len(variants[link.name]) > 1 else replace(link, text=link.name) for link in links]
+
+
+def judged_columns(group: Group) -> Mapping[str, Judged]:
+    """Column → the most severe of the judgements of it that did not pass, with the seeds it was said of."""
+    found: dict[tuple[str, str, str], list[int]] = {}
+    for run in group.runs:
+        for one in run.findings:
+            if one.outcome in ("fail", "warn", "waived") and one.quantity in COLUMN_OF:
+                found.setdefault((COLUMN_OF[one.quantity], one.rule, one.outcome), []).append(run.record.spec.seed)
+    worst: dict[str, Judged] = {}
+    for column, rule, outcome in sorted(found, key=lambda key: SEVERITY.index(key[2])):
+        worst.setdefault(column, Judged(rule, outcome, tuple(found[column, rule, outcome])))
+    return worst
+
+
+# Waivers as page one shows them: who lets which finding pass, why, until when, and what it really touched.
+
+
+def waiver_rows(report: AuditReport, groups: Sequence[Group]) -> tuple[WaiverRow, ...]:
+    """Every waiver of the report, those in force first; an expired one touched nothing."""
+    waived: dict[str, list[tuple[str, RunAudit]]] = {}
+    for group in groups:
+        for run in group.runs:
+            for finding in run.findings:
+                if finding.outcome == "waived":
+                    waived.setdefault(finding.rule, []).append((group_label(group), run))
+    ordered = sorted(report.waivers, key=lambda waiver: waiver.expired)
+    return tuple(WaiverRow(waiver, _scope(waiver), _applied(waiver, waived)) for waiver in ordered)
+
+
+def _scope(waiver: Waiver) -> str:
+    parts = [f"run {waiver.run}" if waiver.run else "", f"method {waiver.method}" if waiver.method else ""]
+    return ", ".join(part for part in parts if part) or "every run"
+
+
+def _applied(waiver: Waiver, waived: Mapping[str, Sequence[tuple[str, RunAudit]]]) -> tuple[str, ...]:
+    if waiver.expired:
+        return ()
+    return tuple(
+        f"{label}, seed {run.record.spec.seed}"
+        for label, run in waived.get(waiver.rule, ())
+        if run.record.run_id.startswith(waiver.run) and waiver.method in ("", run.record.spec.method_label)
+    )
+
+
+# From an audit report to what audit_table.tex.j2 shows.
+
+
+SHOWN = ("accuracy", "h_norm", "g_norm", "growth", "stability", "frozen")  # the columns of the paper's audit table
+
+
+def audit_table_context(sources: Sources) -> AuditTableContext:
+    """The audit table, every setting with footnotes of its own: a paper may take one and leave another."""
+    report = sources.report
+    return AuditTableContext(
+        selection=report.selection,
+        edition=report.edition,
+        tables=tuple(_table(number, part) for number, part in enumerate(setting_rows(sources), 1)),
+        means=means_in_words(COLUMNS[name] for name in SHOWN),
+        shows_stability=any("stability_mid" in run.record.measurements.scalars for run in report.runs),
+    )
+
+
+def _table(number: int, part: SettingRows) -> SettingTable:
+    (marked,), footnotes = number_footnotes([part])
+    used = dict.fromkeys(mark for row in marked.rows for column in SHOWN for mark in getattr(row, column).marks)
+    places = {mark: place for place, mark in enumerate(used, 1)}
+    rows = tuple(replace(row, **_numbered(row, places)) for row in marked.rows)
+    notes = {note.mark: note for note in footnotes}
+    return SettingTable(
+        number, part.setting, rows, tuple(replace(notes[mark], mark=place) for mark, place in places.items())
+    )
+
+
+def _numbered(row: AuditRow, places: Mapping[int, int]) -> dict[str, Estimate]:
+    """The shown columns with the marks that their footnotes have in this table."""
+    columns = {column: getattr(row, column) for column in SHOWN}
+    return {name: replace(shown, marks=tuple(places[mark] for mark in shown.marks)) for name, shown in columns.items()}

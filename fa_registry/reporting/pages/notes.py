@@ -1,0 +1,172 @@
+"""The notes an audit leaves in MLflow: of every run, of the audit's own run, of the study's. Short, with links to the pages."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from dataclasses import dataclass
+
+from fa_registry.quantities import held
+from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, Verdict
+from fa_registry.reporting.claims import claims
+from fa_registry.reporting.pages.tables import card, is_exact
+from fa_registry.reporting.readings import Frozen, column_estimate, finding_rows, integrity_row, seed_row
+from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.text.environment import Pages, variables
+from fa_registry.reporting.values import Claim, Count, FindingRow, IntegrityRow, Link, Listed, Metric, documented
+
+MAX_NOTE = 4000  # characters; MLflow takes 8000, but nobody reads them beside a run
+MOST_FORMS = 25  # linked in the note of an audit
+WORST_FIRST = ("fail", "incomplete", "warn", "pass")
+KINDS = {
+    "integrity": "integrity failure",
+    "ended early": "ended early",
+    "not trained": "not trained",
+    "broken": "broken",
+}
+CUT = "\n\n… the rest stands in the form."
+
+
+class Notes:
+    """Writes the notes of one report; made once, for looking through all runs for every note would be quadratic."""
+
+    def __init__(self, report: AuditReport):
+        self.sources = Sources.of(report)
+        self._alone = {group.runs[0].record.run_id for group in self.sources.groups if len(group.runs) == 1}
+        self.forms = {run.record.run_id: link for group, link in self.sources.forms for run in group.runs}
+        self._pages = Pages()
+
+    def of_run(self, run: RunAudit, form: str = "", audit: str = "") -> str:
+        """The short form of one run in Markdown. form, audit: addresses of these pages where the note will stand."""
+        alone = run.record.run_id in self._alone
+        context = note_context(run, self.sources.report, self.sources.frozen, form, audit, alone)
+        return bounded(self._pages.render("note.md.j2", variables(context)))
+
+    def of_audit(self, base: str = "", table: str = "") -> str:
+        """What the audit found as a whole. base: address of the folder of its pages; table: of the table of all runs."""
+        return bounded(self._pages.render("audit_note.md.j2", variables(audit_note_context(self.sources, base, table))))
+
+    def of_excluded(self, one: Exclusion, audit: str = "") -> str:
+        """Why a run was not judged, in the place where an older audit may have left its verdict."""
+        context = excluded_note_context(one, self.sources.report, audit)
+        return bounded(self._pages.render("excluded_note.md.j2", variables(context)))
+
+    def margin(self, run: RunAudit) -> float | None:
+        """Accuracy − frozen accuracy in percentage points; None where there is none."""
+        return self.sources.frozen.margin(run).reading.value
+
+
+def audit_note_context(sources: Sources, base: str = "", table: str = "") -> AuditNoteContext:
+    """What an audit found as a whole; base, table as of_audit takes them."""
+    report = sources.report
+    links = sorted((link for _, link in sources.forms), key=lambda link: WORST_FIRST.index(link.verdict.outcome))
+    counts = Counter(link.verdict.outcome for link in links)
+    return AuditNoteContext(
+        edition=report.edition,
+        selection=report.selection,
+        counts=tuple(Count(outcome, counts[outcome]) for outcome in WORST_FIRST if outcome in counts),
+        run_count=len(report.runs),
+        excluded=len(report.excluded),
+        audit=base and f"{base}index.html",
+        table=table,
+        forms=Listed.first(MOST_FORMS, [dataclasses.replace(link, href=base and base + link.href) for link in links]),
+    )
+
+
+def not_judged_words(one: Exclusion) -> str:
+    """What stands in the place of a verdict: `NOT JUDGED (integrity failure)`; a report of an older release holds no kind."""
+    return f"NOT JUDGED ({KINDS[one.kind]})" if one.kind in KINDS else "NOT JUDGED"
+
+
+def excluded_note_context(one: Exclusion, report: AuditReport, audit: str = "") -> ExcludedNoteContext:
+    """audit: address of the whole audit's page."""
+    return ExcludedNoteContext(not_judged_words(one), one.reason, one.run_id, report.edition, audit)
+
+
+def bounded(note: str) -> str:
+    """`note`, cut at the end of a line where it is longer than MAX_NOTE, and then saying so."""
+    if len(note) <= MAX_NOTE:
+        return note
+    return note[: MAX_NOTE - len(CUT)].rpartition("\n")[0].rstrip() + CUT
+
+
+@dataclass(frozen=True)
+class NoteContext:
+    """note.md.j2: the short form that stands in the run's description in MLflow."""
+
+    method: str = documented("the method's label", "text")
+    setting: str = documented("the setting's readable name", "text")
+    seed: int = documented("the run's seed", "integer")
+    run_id: str = documented("the run", "id")
+    status: str = documented("complete, diverged or failed", "text")
+    edition: EditionReference = documented("which rules judged", "record")
+    verdict: Verdict = documented("of this run alone", "record")
+    headline: tuple[Metric, ...] = documented("the run's headline numbers", "see each metric")
+    findings: tuple[FindingRow, ...] = documented("every rule's judgement of this run", "see `required`")
+    claims: tuple[Claim, ...] = documented("what may be claimed from this run alone", "text")
+    integrity: IntegrityRow = documented("whether the logged figures stand", "text")
+    form: str = documented("the run's reporting form in MLflow's pages; empty where there is none", "address")
+    audit: str = documented("the whole audit in MLflow's pages; empty where there is none", "address")
+
+
+@dataclass(frozen=True)
+class ExcludedNoteContext:
+    """excluded_note.md.j2: what stands in the description of a run that an audit could not judge."""
+
+    verdict: str = documented("NOT JUDGED, and the kind of reason", "text")
+    reason: str = documented("why the run could not be judged", "text")
+    run_id: str = documented("the run", "id")
+    edition: EditionReference = documented("which rules judged the others", "record")
+    audit: str = documented("the whole audit in MLflow's pages; empty where there is none", "address")
+
+
+@dataclass(frozen=True)
+class AuditNoteContext:
+    """audit_note.md.j2: what an audit found, in the descriptions of its own run and of the study's in MLflow."""
+
+    edition: EditionReference = documented("which rules judged", "record")
+    selection: str = documented("how the runs were chosen", "text")
+    counts: tuple[Count, ...] = documented("verdicts of the method × setting groups, worst first", "groups")
+    run_count: int = documented("runs that were judged, controls included", "runs")
+    excluded: int = documented("selected runs that could not be judged", "runs")
+    audit: str = documented("the whole audit in MLflow's pages; empty where there is none", "address")
+    table: str = documented("the table of all runs in MLflow's pages; empty where there is none", "address")
+    forms: Listed[Link] = documented(
+        "the reporting forms, worst verdict first, by address in MLflow's pages", "address"
+    )
+
+
+HEADLINE = (  # of a note: column of the seed's row, words
+    ("accuracy", "test accuracy"),
+    ("h_norm", "‖h_L‖₂"),
+    ("g_norm", "‖g_L‖ of the mean CE"),
+    ("growth", "largest growth"),
+    ("frozen", "frozen accuracy"),
+    ("margin", "margin over frozen"),
+    ("gamma", "Γ (gamma_deep_mean)"),
+)
+
+
+def note_context(
+    run: RunAudit, report: AuditReport, frozen: Frozen, form: str = "", audit: str = "", alone: bool = True
+) -> NoteContext:
+    """The short form of one run, judged alone. form, audit: addresses of these pages in MLflow. alone: without other seeds."""
+    record = run.record
+    row = seed_row(run, frozen)
+    told = claims([run], alone=alone, exact=is_exact(card(report, "methods", record.spec.method)))
+    headline = tuple(Metric(name, label, column_estimate([row], name)) for name, label in HEADLINE)
+    return NoteContext(
+        method=record.spec.label,
+        setting=record.setting,
+        seed=record.spec.seed,
+        run_id=record.run_id,
+        status=record.status,
+        edition=report.edition,
+        verdict=run.verdict,
+        headline=headline,
+        findings=finding_rows([run], record.spec.label, record.setting, held(report.cards)),
+        claims=tuple(claim for claim in told if claim.kind != "note"),  # explained in the form
+        integrity=integrity_row(record),
+        form=form,
+        audit=audit,
+    )

@@ -1,0 +1,418 @@
+"""The form's tables of diagnostics: every quantity by seed and site, the word of the finding that speaks of it, N/A and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from fa_registry.protocol.grouping import Group
+from fa_registry.provenance import NOT_A_CHECKOUT
+from fa_registry.quantities import (
+    DEVIATIONS,
+    DIAGNOSTICS,
+    FURTHER,
+    RUN_SCALARS,
+    SHOWN_MEMBERS,
+    SITE_TABLES,
+    Known,
+    Quantity,
+    families,
+    further,
+    held,
+    quantity_of,
+)
+from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord, RunSpec
+from fa_registry.records.runs import pairs
+from fa_registry.reporting.naming import group_label
+from fa_registry.reporting.readings import scalar, scalar_estimate, site_row
+from fa_registry.reporting.text.filters import num
+from fa_registry.reporting.values import (
+    CardLine,
+    Cell,
+    Entry,
+    EntryValue,
+    FirstFire,
+    Metric,
+    Number,
+    QuantityRows,
+    QuantityTable,
+    ScalarRow,
+    ScalarTable,
+    SeedCells,
+    SiteRow,
+    SiteTable,
+)
+
+PER_RUN = "One number a run"
+
+
+def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[QuantityTable, ...]:
+    """The tables that hold anything: scale and reference, credit and its null, perturbation, what no table names."""
+    known = held(report.cards)
+    measured = (name for run in runs for name in run.record.measurements.sites)
+    named = [(title, [quantity_of(name, known) for name in names]) for title, names in SITE_TABLES]
+    tables = (*named, (FURTHER, list(further(measured, known))))
+    made = (_site_table(title, quantities, runs, report) for title, quantities in tables)
+    return tuple(table for table in made if table.quantities)
+
+
+def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> ScalarTable:
+    """What a run has one number of: stability at the middle, what no table names, the drift of the weights, …"""
+    known = held(report.cards)
+    measured = dict.fromkeys(name for run in runs for name in run.record.measurements.scalars)
+    quantities = [quantity_of(name, known) for name in RUN_SCALARS if name in measured]
+    quantities += [*further(measured, known), *_members(runs, known)]
+    rows = tuple(_scalar_row(one, runs) for one in quantities)
+    return ScalarTable(
+        PER_RUN,
+        tuple((run.record.spec.seed, run.record.run_id) for run in runs),
+        rows,
+        _cards([one.name for one in quantities], report),
+        _measured([one.name for one in quantities], runs),
+        _notes((row.symbol, cell) for row in rows for cell in row.cells),
+    )
+
+
+def gamma_table(runs: Sequence[RunAudit]) -> SiteTable:
+    """Γ: sites down, seeds across. Always there, N/A and why where Γ has no value."""
+    columns = tuple((f"seed {run.record.spec.seed}", run.record.run_id) for run in runs)
+    lines = [site_row(run.record, "gamma") for run in runs]
+    height = max(map(len, lines), default=0)
+    rows = tuple(SiteRow(site, tuple(_cell(run, "gamma", "cos", site) for run in runs)) for site in range(height))
+    notes = _notes((name, row.cells[index]) for index, (name, _) in enumerate(columns) for row in rows)
+    return SiteTable("Γ per site and seed", columns, rows, notes)
+
+
+def first_fires(runs: Sequence[RunAudit]) -> tuple[FirstFire, ...]:
+    """Every rule that fired at some epoch of some seed: at which epoch first, seed by seed."""
+    rules = {finding.rule: finding.title for run in runs for finding in run.findings if finding.first_fire is not None}
+    return tuple(FirstFire(rule, title, tuple(_epoch(run, rule) for run in runs)) for rule, title in rules.items())
+
+
+def _epoch(run: RunAudit, rule: str) -> str:
+    epochs = [finding.first_fire for finding in run.findings if finding.rule == rule]
+    return "never" if not epochs or epochs[0] is None else f"epoch {epochs[0]}"
+
+
+def _site_table(
+    title: str, quantities: Iterable[Quantity], runs: Sequence[RunAudit], report: AuditReport
+) -> QuantityTable:
+    shown = [one for one in quantities if _is_shown(one, runs)]
+    sites = max((len(site_row(run.record, one.name)) for one in shown for run in runs), default=0)
+    made = tuple(
+        QuantityRows(one.name, one.symbol, one.words, tuple(_seed_cells(one, run, sites) for run in runs))
+        for one in shown
+    )
+    notes = _notes((row.symbol, cell) for row in made for seed in row.seeds for cell in seed.cells)
+    names = [one.name for one in shown]
+    return QuantityTable(title, tuple(range(sites)), made, _cards(names, report), _measured(names, runs), notes)
+
+
+def _is_shown(quantity: Quantity, runs: Sequence[RunAudit]) -> bool:
+    lines = [site_row(run.record, quantity.name) for run in runs]
+    if quantity.valued:
+        return any(reading.value is not None for line in lines for reading in line)
+    return quantity.always or any(lines)
+
+
+def _seed_cells(quantity: Quantity, run: RunAudit, sites: int) -> SeedCells:
+    cells = tuple(_cell(run, quantity.name, quantity.kind, site) for site in range(sites))
+    return SeedCells(run.record.spec.seed, run.record.run_id, cells)
+
+
+def _cell(run: RunAudit, name: str, kind: str, site: int) -> Cell:
+    finding = _speaks_of(run, name, site)
+    deviation = _number(run, DEVIATIONS[name], kind, site) if name in DEVIATIONS else None
+    return Cell(
+        _number(run, name, kind, site),
+        finding.state if finding else "",
+        finding.outcome if finding else "",
+        deviation if deviation and deviation.reading.value is not None else None,
+    )
+
+
+def _number(run: RunAudit, name: str, kind: str, site: int) -> Number:
+    """A run that broke early, or an older one, has fewer sites or none of this quantity."""
+    row = site_row(run.record, name)
+    absent = "was not measured at this site" if row else "was not measured"
+    reading = row[site] if site < len(row) else Reading(None, f"this quantity {absent}")
+    return Number(reading, kind, (run.record.run_id,))
+
+
+def _speaks_of(run: RunAudit, name: str, site: int | None) -> Finding | None:
+    """The finding that names this quantity at this site, or of the whole run."""
+    return next((one for one in run.findings if one.quantity == name and one.site == site and one.state), None)
+
+
+def _scalar_row(quantity: Quantity, runs: Sequence[RunAudit]) -> ScalarRow:
+    cells = []
+    for run in runs:
+        finding = _speaks_of(run, quantity.name, None)
+        number = Number(scalar(run.record, quantity.name), quantity.kind, (run.record.run_id,))
+        cells.append(Cell(number, finding.state if finding else "", finding.outcome if finding else ""))
+    return ScalarRow(quantity.name, quantity.symbol, quantity.words, tuple(cells))
+
+
+def _members(runs: Sequence[RunAudit], known: Known) -> Iterator[Quantity]:
+    """Of every family the largest members over the seeds, e.g. the parameters that moved most."""
+    for family in (one.family for one in families(known)):
+        largest: dict[str, float] = {}
+        for run in runs:
+            for name, reading in run.record.measurements.scalars.items():
+                if name.startswith(family) and reading.value is not None:
+                    largest[name] = max(reading.value, largest.get(name, reading.value))
+        shown = sorted(largest, key=lambda name: (-largest[name], name))[:SHOWN_MEMBERS]
+        yield from (quantity_of(name, known) for name in shown)
+
+
+def _cards(names: Sequence[str], report: AuditReport) -> tuple[CardLine, ...]:
+    """The cards of the diagnostics that measure one of these, where the report carries them."""
+    cards = (card for key, card in report.cards.items() if key.startswith(DIAGNOSTICS))
+    return tuple(_card_line(card) for card in cards if _covers(card, names))
+
+
+def _covers(card: Mapping[str, Any], names: Sequence[str]) -> bool:
+    quantities = [str(one) for one in card.get("quantities", ())]
+    families = tuple(one.removesuffix("*") for one in quantities if one.endswith("/*"))
+    return any(name in quantities or name.startswith(families) for name in names)
+
+
+def _card_line(card: Mapping[str, Any]) -> CardLine:
+    return CardLine(*(str(card.get(key, "")) for key in ("symbol", "line", "cannot_tell")))
+
+
+def _measured(names: Sequence[str], runs: Sequence[RunAudit]) -> str:
+    """The conventions these quantities were measured with, e.g. `stability_batches` of stability: from the runs.
+
+    A card would tell what its diagnostic does today.
+    """
+    taken = [
+        {name: value for name, value in run.record.measurements.conventions.items() if _belongs(name, names)}
+        for run in runs
+    ]
+    return "; ".join(dict.fromkeys(words(conventions) for conventions in taken if conventions))
+
+
+def _belongs(convention: str, names: Sequence[str]) -> bool:
+    prefix = convention.rpartition("_")[0]
+    return bool(prefix) and any(f"{name}_".startswith(f"{prefix}_") for name in names)
+
+
+def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
+    """Why cells hold no number: one line a quantity and reason."""
+    found: Iterator[str] = (
+        f"{name}: {cell.number.reading.reason}" for name, cell in cells if cell.number.reading.reason
+    )
+    return tuple(dict.fromkeys(found))
+
+
+SCOPES = (("deep", "sites 1..L"), ("all", "sites 0..L"))
+REDUCTIONS = ("mean", "median")
+
+
+def aggregates(runs: Sequence[RunAudit]) -> Iterator[Metric]:
+    """Γ by every aggregation over sites and samples, and how far they lie apart."""
+    for scope, sites in SCOPES:
+        for over_sites in REDUCTIONS:
+            for over_samples in REDUCTIONS:
+                name = f"gamma_{scope}_{over_sites}_{over_samples}"
+                yield _metric(name, f"{over_sites} over {sites} of the {over_samples} over samples", runs)
+    yield _metric("gamma_spread", "largest minus smallest aggregate", runs)
+
+
+def _metric(name: str, label: str, runs: Sequence[RunAudit]) -> Metric:
+    return Metric(name, label, scalar_estimate(runs, quantity_of(name)))
+
+
+# What was run: the identification part of a form, from the specs, the cards and the runs' provenance.
+
+
+NOT_RECORDED = "not recorded"
+UNKNOWN = "unknown"  # a commit that git could not name starts so
+
+
+def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
+    """The entries of a form's first section, in its order."""
+    records = [run.record for run in group.runs]
+    first = records[0].spec
+    method = card(report, "methods", first.method)
+    return (
+        entry("Method", group_label(group)),
+        entry("Setting", group.setting),
+        entry("Rule", words(method.get("rule"))),
+        entry("Source", words(method.get("citation"))),
+        *_architecture(records, report),
+        *_data(records, report),
+        entry("Seeds", ", ".join(str(record.spec.seed) for record in records)),
+        entry("Feedback", words(method.get("feedback"))),
+        each("Feedback file", records, _feedback),
+        entry("Recipe", _recipe(first, method.get("credit_scale", ""))),
+        each("Hardware", records, lambda record: words(record.provenance.get("hardware"))),
+        each("Threads", records, lambda record: words(record.provenance.get("threads"))),
+        each("Versions", records, _versions),
+        each("Commit", records, _commit),
+        *_said("Code", records, _code),
+        *_said("Conformance", records, _conformance),
+        *_said("Resumed", records, _resumed),
+        *_said("Adopted", records, _adopted),
+        each("Eval batch", records, _eval_batch),
+        each("Measured", records, lambda record: words(record.measurements.conventions)),
+    )
+
+
+def _architecture(records: Sequence[RunRecord], report: AuditReport) -> Iterator[Entry]:
+    spec = records[0].spec
+    line = card(report, "architectures", spec.architecture).get("line")
+    yield entry("Architecture", f"{spec.architecture}: {line}" if line else spec.architecture)
+    yield entry("Architecture options", pairs(spec.architecture_options).replace(",", ", ") or "the defaults")
+    terminal = spec.architecture_options.get("terminal_ln")
+    yield entry("LayerNorm before the head", NOT_RECORDED if terminal is None else "yes" if terminal else "no")
+    yield each("Parameters", records, lambda record: words(record.provenance.get("parameters")))
+
+
+def _data(records: Sequence[RunRecord], report: AuditReport) -> Iterator[Entry]:
+    name = records[0].spec.dataset
+    data = card(report, "datasets", name)
+    yield entry("Data set", f"{name}: {data['line']}" if data.get("line") else name)
+    for term in ("source", "licence", "splits", "normalisation", "augmentation"):
+        if data.get(term):
+            yield entry(f"Data {term}", words(data[term]))
+    yield each("Data digest", records, lambda record: words(record.provenance.get("dataset_digest")))
+
+
+def card(report: AuditReport, family: str, name: str) -> Mapping[str, Any]:
+    """The card of a plugin as the report carries it; empty where it carries none."""
+    return report.cards.get(f"{family}/{name}", {})
+
+
+def is_exact(method: Mapping[str, Any]) -> bool:
+    """Whether the credit is the gradient at every site by construction, by the card of the method."""
+    return method.get("exact_sites") == "all"
+
+
+def entry(term: str, text: str) -> Entry:
+    return Entry(term, (EntryValue(text),))
+
+
+def each(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> Entry:
+    """One value where all runs agree; else every distinct value with its runs."""
+    found: dict[str, list[str]] = {}
+    for record in records:
+        found.setdefault(read(record), []).append(record.run_id)
+    if len(found) == 1:
+        return entry(term, next(iter(found)))
+    return Entry(term, tuple(EntryValue(text, tuple(ids)) for text, ids in found.items()))
+
+
+def words(value: Any) -> str:
+    """A recorded value as a reader wants it: mappings as `key value · key value`, counts with separators."""
+    if value is None or value == "" or value == {} or value == ():
+        return NOT_RECORDED
+    if isinstance(value, Mapping):
+        return " · ".join(f"{key} {words(item)}" for key, item in value.items() if item not in (None, ""))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return num(value)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(words(item) for item in value)
+    return str(value)
+
+
+def _feedback(record: RunRecord) -> str:
+    feedback = record.feedback
+    if not feedback.get("sha256"):
+        return "none saved"
+    tensors = feedback.get("tensors") or {}
+    shapes = "; ".join(f"{name} {tuple(shape)}" for name, shape in sorted(tensors.items()))
+    drawn = f"{feedback.get('distribution', NOT_RECORDED)} · seed {feedback.get('seed', NOT_RECORDED)}"
+    return f"sha256 {feedback['sha256']} · {drawn} · {shapes}"
+
+
+def _recipe(spec: RunSpec, credit_scale: str) -> str:
+    """credit_scale: of the method's card; empty in reports of older releases."""
+    recipe = spec.recipe
+    scale = f" (ε in units of the {credit_scale} loss)" if credit_scale and recipe.credit_norm != "none" else ""
+    text = (
+        f"{recipe.optimizer}, learning rate {recipe.learning_rate:g}, weight decay {recipe.weight_decay:g}, "
+        f"{recipe.schedule} schedule, batch {recipe.batch_size}, credit norm {recipe.credit_norm}{scale}, "
+        f"{spec.epochs} epochs, {spec.precision} on {spec.device_class}"
+    )
+    return f"{text}, residual penalty λ = {spec.penalty:g}" if spec.penalty else f"{text}, no residual penalty"
+
+
+def _versions(record: RunRecord) -> str:
+    versions = record.provenance.get("versions") or {}
+    named = {"fa_registry": record.provenance.get("fa_registry"), "python": record.provenance.get("python"), **versions}
+    return words({name: value for name, value in named.items() if value})
+
+
+def _commit(record: RunRecord) -> str:
+    """The commit and the state of its tree; `clean` is said only where git said so."""
+    commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
+    if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
+        return words(commit)
+    return f"{commit} ({'tree unknown' if dirty is None else 'tree was DIRTY' if dirty else 'clean tree'})"
+
+
+def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
+    """The code that the run's files name, member by member; nothing of runs of older releases."""
+    code = record.provenance.get("code")
+    return (
+        {name: entry for name, entry in code.items() if isinstance(entry, Mapping)} if isinstance(code, Mapping) else {}
+    )
+
+
+def _code(record: RunRecord) -> str:
+    """The code that trained the run: versions of our own members, package and source of others; empty in older runs."""
+    shown = {
+        name: entry
+        for name, entry in sealed_code(record).items()
+        if "digest" in entry or not name.startswith("diagnostics/")
+    }
+    return " · ".join(f"{name.partition('/')[2]} {_entry(entry)}" for name, entry in shown.items())
+
+
+def _entry(entry: Mapping[str, Any]) -> str:
+    if "digest" not in entry:
+        return f"version {entry.get('version')}"
+    return f"of package {entry.get('package')} {entry.get('version')}, source sha256 {entry['digest']}"
+
+
+def _conformance(record: RunRecord) -> str:
+    """Of a method of another package; our own are held by this package's tests."""
+    found = record.conformance
+    if found is None or found.state == "own":
+        return ""
+    where = f" on {found.architecture}" if found.architecture else ""
+    return f"{found.state}{where}{': ' if found.failures else ''}{'; '.join(found.failures)}"
+
+
+def _said(term: str, records: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> Iterator[Entry]:
+    """The entry of those runs alone that `read` says something of, if any."""
+    values = tuple(value for value in each(term, records, read).values if value.text)
+    if values:
+        yield Entry(term, values)
+
+
+def _resumed(record: RunRecord) -> str:
+    epoch = record.provenance.get("resumed_from") or 0
+    return f"resumed after epoch {epoch}" if epoch > 0 else ""
+
+
+def _adopted(record: RunRecord) -> str:
+    """Of a run that was not trained here: its files and what was merely stated."""
+    origin = record.provenance.get("origin")
+    return words(origin) if origin else ""
+
+
+def _eval_batch(record: RunRecord) -> str:
+    """Which test samples were measured: how many, and the range of their indices; never the whole list."""
+    indices = record.provenance.get("eval_indices")
+    if not indices:
+        return NOT_RECORDED
+    least, largest = min(indices), max(indices)
+    if len(indices) == 1:
+        return f"1 sample, index {least}"
+    every = len(set(indices)) == largest - least + 1
+    return f"{num(len(indices))} samples, indices {'' if every else 'between '}{least} {'to' if every else 'and'} {largest}"

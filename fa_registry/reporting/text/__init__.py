@@ -1,0 +1,1 @@
+"""From contexts to text: filters, escaping, the environment and its sandbox."""

@@ -1,0 +1,240 @@
+"""How numbers and foreign text are written. Every filter refuses what is not finite: a page never shows `nan`."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from decimal import ROUND_FLOOR, Decimal
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from markupsafe import Markup
+
+from fa_registry.protocol.shipped import edition_words as edition_words
+from fa_registry.records import Reading
+from fa_registry.reporting.values import Estimate, Number
+
+MINUS = "\u2212"
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# Unicode "Cf" holds the bidirectional overrides with which a run's name could rewrite the line it stands in.
+UNITS = ("pct", "pp", "cos")  # kinds whose numbers all have the same decimals
+HIDDEN_CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
+MARKDOWN_INLINE = re.compile(r"([\\`*_\[\]|~])")
+# What opens a heading, a list item or a rule at the start of a line; `80.0 %` and `−1.0` do not, and stay readable.
+MARKDOWN_BLOCK = re.compile(r"^(#|=|[+-](?=[\s-]|$)|\d{1,9}(?=[.)](?:\s|$)))")
+
+
+def finite(value: Any) -> float:
+    """The number itself. Raises ValueError for nan and infinities, TypeError for anything that is no number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"expected a number, found {type(value).__name__}; a missing one is written with the na filter")
+    if not math.isfinite(value):
+        raise ValueError(f"expected a finite number, found {value!r}; use Reading.of, which says N/A and why")
+    return value
+
+
+def num(value: float, digits: int = 3) -> str:
+    """`digits` significant digits without an exponent where that is readable: 0.934, 12.5, 1,437."""
+    number = finite(value)
+    if isinstance(number, int):
+        return f"{number:,}".replace("-", MINUS)
+    if number == 0:
+        return "0"
+    if not 1e-3 <= abs(number) < 1e5:
+        return sci(number, digits)
+    places = max(0, digits - 1 - math.floor(math.log10(abs(number))))
+    return f"{number:,.{places}f}".replace("-", MINUS)
+
+
+def sci(value: float, digits: int = 3) -> str:
+    """Scientific notation: 1.23×10⁻⁷."""
+    number = finite(value)
+    if number == 0:
+        return "0"
+    mantissa, exponent = f"{number:.{digits - 1}e}".split("e")
+    return f"{mantissa}×10{str(int(exponent)).translate(SUPERSCRIPTS)}".replace("-", MINUS)
+
+
+def pct(value: float, digits: int = 1) -> str:
+    """A fraction as per cent: 0.934 → 93.4 %."""
+    return f"{finite(value) * 100:.{digits}f}\u00a0%".replace("-", MINUS)
+
+
+def pp(value: float) -> str:
+    """A difference in percentage points, always with its sign."""
+    return f"{finite(value):+.1f}\u00a0pp".replace("-", MINUS)
+
+
+def exact(value: float) -> str:
+    """A number of which the last digits matter, such as a cosine near 1: 0.999999."""
+    return num(value, 6)
+
+
+def at_least(value: float) -> str:
+    """A lower bound to six decimals, rounded down, so that it stays one: .99999999999987 → 0.999999."""
+    return f"{Decimal(repr(finite(value))).quantize(Decimal('0.000001'), ROUND_FLOOR)}".replace("-", MINUS)
+
+
+def cos(value: float) -> str:
+    """A cosine: three decimals, always; what rounds to zero has no sign."""
+    return f"{finite(value):z.3f}".replace("-", MINUS)
+
+
+def compact(value: float) -> str:
+    """A number a person chose, such as a threshold or an axis tick: 50, 0.02, 10⁻⁷."""
+    number = finite(value)
+    if number == 0 or 1e-3 < abs(number) < 1e4:
+        return f"{number:g}".replace("-", MINUS)
+    mantissa, exponent = f"{number:e}".split("e")
+    power = f"10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+    return (power if float(mantissa) == 1 else f"{float(mantissa):g}×{power}").replace("-", MINUS)
+
+
+def ci(interval: tuple[float, float], digits: int = 1) -> str:
+    """An interval of fractions as per cent: 91.2 % to 94.0 %."""
+    low, high = interval
+    if finite(low) > finite(high):
+        raise ValueError(f"expected low ≤ high, found {interval!r}")
+    return f"{pct(low, digits)} to {pct(high, digits)}"
+
+
+def between(interval: tuple[float, float], kind: str) -> str:
+    """An interval in the unit of its quantity: +9.1 pp to +14.0 pp. kind: the filter that writes its ends."""
+    low, high = interval
+    if finite(low) > finite(high):
+        raise ValueError(f"expected low ≤ high, found {interval!r}")
+    ends, power = one_power(KINDS[kind], (low, high))
+    return f"({ends[0]} to {ends[1]}){power}" if power else f"{KINDS[kind](low)} to {KINDS[kind](high)}"
+
+
+def na(reading: Reading) -> str:
+    """What stands where a number is missing: `not finite` (it was computed) or `N/A` (it was not)."""
+    if reading.value is not None:
+        raise ValueError(f"{reading} has a value; write it with num, sci or pct")
+    return "not finite" if reading.not_finite else "N/A"
+
+
+def number(shown: Number) -> str:
+    """A number by its own kind, or what stands for it where it is missing."""
+    return reading(shown.reading, shown.kind)
+
+
+def reading(value: Reading, kind: str) -> str:
+    """A reading by the filter called `kind`, or what stands for it where it is missing."""
+    return na(value) if value.value is None else KINDS[kind](value.value)
+
+
+def spread(estimate: Estimate) -> str:
+    """Mean ± standard deviation, in one unit: 93.4 ± 0.8 %; geometric: 1,812 ×/÷ 1.13. One value has the mean alone."""
+    mean = number(estimate.mean)
+    if estimate.mean.reading.value is None or estimate.std.value is None:
+        return mean
+    if estimate.average == "geometric":
+        factor = num(estimate.std.value)
+        shown = (
+            "<\u00a01.01" if factor == "1.00" and estimate.std.value > 1 else factor
+        )  # 1.00 says that all seeds agree
+        return f"{mean}\u00a0×/÷\u00a0{shown}"
+    return plus_minus(estimate.mean.reading.value, estimate.std.value, estimate.kind)
+
+
+def counted(estimate: Estimate, deviation: bool = True) -> str:
+    """An estimate as a line of text has it: `93.4 ± 0.8 %`, `1,812 (2 of 3)` where a seed has no value."""
+    shown = spread(estimate) if deviation else number(estimate.mean)
+    return f"{shown} ({estimate.n} of {estimate.of})" if 0 < estimate.n < estimate.of else shown
+
+
+def cell(shown: Any) -> str:
+    """A tables.Cell: its number, and its deviation in the same style where it has one."""
+    found, beside = shown.number, shown.deviation
+    if not beside or found.reading.value is None or beside.reading.value is None:
+        return number(found) + (f"\u00a0±\u00a0{number(beside)}" if beside else "")
+    return plus_minus(found.reading.value, beside.reading.value, found.kind)
+
+
+def plus_minus(mean: float, deviation: float, kind: str) -> str:
+    """A mean and its deviation in one style: one unit, one power of ten, the decimals of the mean."""
+    write = KINDS[kind]
+    if kind in UNITS:
+        bare, _, unit = write(mean).partition("\u00a0")
+        return (
+            f"{bare}\u00a0±\u00a0{write(deviation).lstrip('+')}" if unit else f"{bare}\u00a0±\u00a0{write(deviation)}"
+        )
+    (first, second), power = one_power(write, (mean, deviation))
+    if not power:
+        first = write(mean)
+        places = len(first.partition(".")[2])
+        second = f"{finite(deviation):,.{places}f}"
+        if deviation > 0 and float(second.replace(",", "")) == 0:
+            second = f"<\u00a0{10**-places:.{places}f}"  # `± 0.00` would say that all seeds agree
+    both = f"{first}\u00a0±\u00a0{second}"
+    return f"({both}){power}" if power else both
+
+
+def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[tuple[str, ...], str]:
+    """Numbers before one power of ten, ×10⁵, that of the largest; no power where none of them is written with one."""
+    written = [write(value) for value in values]
+    powers = [text.partition("×10")[2] for text in written]
+    if not any(powers):
+        return tuple(written), ""
+    exponent = math.floor(math.log10(max(map(abs, values))))
+    scaled = (f"{value / 10.0**exponent:.2f}".replace("-", MINUS) for value in values)
+    return tuple(scaled), f"×10{str(exponent).translate(SUPERSCRIPTS)}"
+
+
+def short(run_id: str) -> str:
+    """A run id as people read it."""
+    return visible(run_id[:8])
+
+
+def brief(text: str, most: int = 160) -> str:
+    """Foreign text for a heading: cut where it would fill the screen; the whole of it stands in a title or further down."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def visible(text: str) -> str:
+    """Foreign text with its control and direction-changing characters shown as ⟨U+202E⟩, tabs and line ends kept."""
+    if text.replace("\u00a0", "").isprintable():  # true of nothing that is hidden, and of nearly every text there is
+        return text
+    return "".join(
+        f"⟨U+{ord(char):04X}⟩" if unicodedata.category(char) in HIDDEN_CATEGORIES and char not in "\n\t" else char
+        for char in text
+    )
+
+
+@lru_cache(maxsize=8192)  # the same words stand in every form of an audit
+def markdown_text(text: str) -> Markup:
+    """Foreign text for a Markdown page, on one line: nothing in it is a tag, a mark, a link or a block."""
+    line = re.sub(r"[ \t\n]+", " ", visible(text)).strip(" ")
+    line = MARKDOWN_INLINE.sub(r"\\\1", line)
+    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("://", ":\\//")
+    return Markup(MARKDOWN_BLOCK.sub(_escaped_block, line))
+
+
+def verbatim(text: str) -> Markup:
+    """A person's own Markdown, as they wrote it. For Markdown templates alone: on an HTML page nothing is verbatim."""
+    return Markup(text)
+
+
+def fence(text: str) -> Markup:
+    """Foreign text as a Markdown code block whose fence is longer than any run of back-ticks inside."""
+    body = visible(text).replace("<!--", "<! --")  # a comment in here must not pass for the marker of a human's blank
+    longest = max((len(run) for run in re.findall(r"`+", body)), default=0)
+    ticks = "`" * max(3, longest + 1)
+    return Markup(f"{ticks}\n{body.rstrip()}\n{ticks}")
+
+
+def _escaped_block(match: re.Match[str]) -> str:
+    mark = match.group(1)
+    return f"{mark}\\" if mark.isdigit() else f"\\{mark}"
+
+
+KINDS: Mapping[str, Callable[[float], str]] = MappingProxyType(
+    {"num": num, "sci": sci, "pct": pct, "pp": pp, "cos": cos, "exact": exact, "compact": compact}
+)
+
+
+# How many fresh draws of the feedback reach a Γ: its rank p-value, (1 + draws that reach it)/(draws + 1), read backwards.

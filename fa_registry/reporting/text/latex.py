@@ -1,0 +1,264 @@
+"""How a LaTeX page is written: foreign text as itself, in characters that pdflatex knows, and tables that fit the paper."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TypeVar
+
+from markupsafe import Markup
+
+from fa_registry.reporting.text.filters import visible
+
+T = TypeVar("T")
+PLAIN = re.compile(r"[A-Za-z0-9 .:;()/=!]*")  # most words: TeX writes these as they are
+LONG = 20  # a word of more letters may have to be broken: digests, paths, options of a command
+STEP = 8  # of a long word without any sign: after so many letters
+BREAKS = "/._-=:,+()[]{}&?"
+BREAK = r"\allowbreak{}"
+ACCENTS: Mapping[str, str] = MappingProxyType(  # combining mark → the command that puts it on a letter; in math mode
+    {
+        "\u0300": (r"\`", r"\grave"),
+        "\u0301": (r"\'", r"\acute"),
+        "\u0302": (r"\^", r"\hat"),
+        "\u0303": (r"\~", r"\tilde"),
+        "\u0304": (r"\=", r"\bar"),
+        "\u0306": (r"\u", r"\breve"),
+        "\u0307": (r"\.", r"\dot"),
+        "\u0308": (r"\"", r"\ddot"),
+        "\u030a": (r"\r", r"\mathring"),
+        "\u030b": (r"\H", ""),
+        "\u030c": (r"\v", r"\check"),
+        "\u0327": (r"\c", ""),
+        "\u0328": (r"\k", ""),
+    }
+)
+RAISED: Mapping[str, str] = MappingProxyType(
+    dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺⁽⁾ⁿⁱᵀᵏˡ", [*"0123456789-+()ni", r"\top", "k", "l"], strict=True))
+)
+LOWERED: Mapping[str, str] = MappingProxyType(dict(zip("₀₁₂₃₄₅₆₇₈₉₋₊₍₎ₗₖₙₜᵢⱼₓ", "0123456789-+()lkntijx", strict=True)))
+TOKEN = re.compile(
+    rf"(?P<raised>[{''.join(RAISED)}]+)|(?P<lowered>[{''.join(LOWERED)}]+)"
+    rf"|(?P<accented>.[{''.join(ACCENTS)}])|(?P<joined>--+|,,+)|(?P<char>.)",
+    re.DOTALL,
+)
+
+
+def latex_text(text: str) -> Markup:
+    """Foreign text for a LaTeX page, on one line: no command, comment or paragraph in it; long words can be broken.
+
+    A character without a LaTeX command is shown by its number, ⟨U+4E2D⟩, so that every text compiles.
+    """
+    line = re.sub(r"[ \t\n]+", " ", visible(text)).strip(" ")
+    return Markup(_encoded(line))
+
+
+def latex_block(text: str) -> Markup:
+    """Several lines of foreign text, each a paragraph of its own, their indentation kept; for a flushleft surrounding."""
+    lines = [line.rstrip() for line in visible(text).replace("\t", "    ").strip("\n").split("\n")]
+    return Markup("\n".join(f"{_indented(line)}\\par" for line in lines))
+
+
+def latex_comment(text: str) -> Markup:
+    """Foreign text for the rest of a line that begins with %: as it is, to be searched for; TeX reads nothing there."""
+    return Markup(re.sub(r"[ \t\n]+", " ", visible(text)).strip(" "))
+
+
+def parts(items: Sequence[T], most: int) -> tuple[tuple[tuple[int, T], ...], ...]:
+    """The items with their places, at most so many together: a table that is too wide for paper is set in parts."""
+    placed = tuple(enumerate(items))
+    return tuple(placed[start : start + most] for start in range(0, len(placed), most))
+
+
+def _indented(line: str) -> str:
+    bare = line.lstrip(" ")
+    # \leavevmode: without it TeX drops the spaces at the beginning of a paragraph, and an empty line altogether
+    return r"\leavevmode\hangindent=1.5em\relax " + "~" * (len(line) - len(bare)) + _encoded(bare)
+
+
+@lru_cache(maxsize=8192)  # the same words stand in every form of an audit
+def _encoded(text: str) -> str:
+    return " ".join(_word(word) for word in unicodedata.normalize("NFC", text).split(" "))
+
+
+def _word(word: str) -> str:
+    """One word; a long one with places where a line may end, an even piece of letters and digits at a time."""
+    if len(word) <= LONG:
+        return _symbols(word)
+    pieces = re.findall(rf"[^{re.escape(BREAKS)}]{{1,{STEP}}}[{re.escape(BREAKS)}]*|[{re.escape(BREAKS)}]+", word)
+    return BREAK.join(_symbols(piece) for piece in pieces)
+
+
+def _symbols(text: str) -> str:
+    if PLAIN.fullmatch(text):
+        return text
+    return "".join(_symbol(match) for match in TOKEN.finditer(unicodedata.normalize("NFC", text)))
+
+
+def _symbol(match: re.Match[str]) -> str:
+    text = match.group()
+    if match["raised"]:
+        return rf"\ensuremath{{^{{{''.join(RAISED[char] for char in text)}}}}}"
+    if match["lowered"]:
+        return rf"\ensuremath{{_{{{''.join(LOWERED[char] for char in text)}}}}}"
+    if match["joined"]:  # TeX would make a dash of --, also in the options of a command, and a quotation mark of ,,
+        return "{}".join(text)
+    return _accented(*text) if match["accented"] else _char(text)
+
+
+def _char(char: str) -> str:
+    for table in (SPECIAL, TEXT):
+        if char in table:
+            return table[char]
+    if char in MATH:
+        return rf"\ensuremath{{{MATH[char]}}}"
+    if " " <= char <= "~":
+        return char
+    parts = unicodedata.normalize("NFD", char)
+    if len(parts) == 2 and parts[1] in ACCENTS:
+        return _accented(*parts)
+    return _symbols(f"⟨U+{ord(char):04X}⟩")
+
+
+def _accented(letter: str, mark: str) -> str:
+    """A letter under its accent: é, or in formulas V̄."""
+    text, math = ACCENTS[mark]
+    if letter.isascii() and letter.isalpha():
+        return rf"{text}{{{letter}}}"
+    if letter in MATH and math:
+        return rf"\ensuremath{{{math}{{{MATH[letter]}}}}}"
+    return _char(letter) + _symbols(f"⟨U+{ord(mark):04X}⟩")
+
+
+# Which LaTeX command writes which character: what pdflatex with T1 fonts would refuse, misread or join into another sign.
+
+
+SPECIAL: Mapping[str, str] = MappingProxyType(
+    {
+        "\\": r"\textbackslash{}",
+        "{": r"\{",
+        "}": r"\}",
+        "$": r"\$",
+        "&": r"\&",
+        "#": r"\#",
+        "%": r"\%",
+        "_": r"\_",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': r"\textquotedbl{}",
+        "'": r"\textquotesingle{}",
+        "`": r"\textasciigrave{}",
+    }
+)
+TEXT: Mapping[str, str] = MappingProxyType(
+    {
+        "\u00a0": "~",
+        "·": r"\textperiodcentered{}",
+        "…": r"\dots{}",
+        "–": r"\textendash{}",
+        "—": r"\textemdash{}",
+        "‘": r"\textquoteleft{}",
+        "’": r"\textquoteright{}",
+        "“": r"\textquotedblleft{}",
+        "”": r"\textquotedblright{}",
+        "§": r"\S{}",
+        "°": r"\textdegree{}",
+        "©": r"\textcopyright{}",
+        "µ": r"\textmu{}",
+        "ø": r"\o{}",
+        "Ø": r"\O{}",
+        "æ": r"\ae{}",
+        "Æ": r"\AE{}",
+        "å": r"\aa{}",
+        "Å": r"\AA{}",
+        "œ": r"\oe{}",
+        "Œ": r"\OE{}",
+        "ß": r"\ss{}",
+        "ł": r"\l{}",
+        "Ł": r"\L{}",
+        "đ": r"\dj{}",
+        "ı": r"\i{}",
+    }
+)
+VARIANTS = {"ε": "varepsilon", "ϵ": "epsilon", "φ": "varphi", "ϕ": "phi"}
+
+
+def _greek(letter: str) -> str:
+    """\\gamma, \\Gamma, by the letter's name in Unicode, which spells lambda without its b."""
+    name = unicodedata.name(letter).rpartition(" ")[2].replace("LAMDA", "LAMBDA")
+    return "\\" + VARIANTS.get(letter, name.title() if letter.isupper() else name.lower())
+
+
+SIGNS = {
+    "−": "-",
+    "±": r"\pm",
+    "×": r"\times",
+    "÷": r"\div",
+    "⋅": r"\cdot",
+    "∘": r"\circ",
+    "∗": r"\ast",
+    "✕": r"\times",
+    "⊙": r"\odot",
+    "⊗": r"\otimes",
+    "≤": r"\le",
+    "≥": r"\ge",
+    "≠": r"\ne",
+    "≈": r"\approx",
+    "≡": r"\equiv",
+    "∼": r"\sim",
+    "∝": r"\propto",
+    "≪": r"\ll",
+    "≫": r"\gg",
+    "→": r"\rightarrow",
+    "←": r"\leftarrow",
+    "↔": r"\leftrightarrow",
+    "↑": r"\uparrow",
+    "↓": r"\downarrow",
+    "⇒": r"\Rightarrow",
+    "↦": r"\mapsto",
+    "‖": r"\|",
+    "∥": r"\|",
+    "⟨": r"\langle",
+    "⟩": r"\rangle",
+    "⌊": r"\lfloor",
+    "⌋": r"\rfloor",
+    "⌈": r"\lceil",
+    "⌉": r"\rceil",
+    "∂": r"\partial",
+    "∇": r"\nabla",
+    "∑": r"\sum",
+    "∏": r"\prod",
+    "∫": r"\int",
+    "√": r"\surd",
+    "∞": r"\infty",
+    "∈": r"\in",
+    "∉": r"\notin",
+    "⊂": r"\subset",
+    "∪": r"\cup",
+    "∩": r"\cap",
+    "∅": r"\emptyset",
+    "∀": r"\forall",
+    "∃": r"\exists",
+    "¬": r"\neg",
+    "∧": r"\wedge",
+    "∨": r"\vee",
+    "ℓ": r"\ell",
+    "ℝ": r"\mathbf{R}",
+    "†": r"\dagger",
+    "✔": r"\surd",
+    "✓": r"\surd",
+    "✘": r"\times",
+    "½": r"\frac{1}{2}",
+    "¼": r"\frac{1}{4}",
+    "•": r"\bullet",
+    "′": r"{}'",
+}
+MATH: Mapping[str, str] = MappingProxyType(
+    {**{letter: _greek(letter) for letter in "αβγδεϵζηθικλμνξπρστυφϕχψωΓΔΘΛΞΠΣΥΦΨΩ"}, **SIGNS}
+)

@@ -1,0 +1,520 @@
+"""The small records that template contexts are made of. A number always travels with the runs it was read from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from fa_registry.records import EditionReference, Reading, Verdict, Waiver
+from fa_registry.reporting.naming import label_parts
+
+T = TypeVar("T")
+
+
+def documented(help: str, unit: str) -> Any:
+    """A dataclass field that says what it holds and in which unit."""
+    return field(metadata={"help": help, "unit": unit})
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number to print. kind: the filter that writes it (num, sci, pct or pp). run_ids: where it was read."""
+
+    reading: Reading
+    kind: str
+    run_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SeedValue:
+    seed: int
+    number: Number
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One quantity over seeds. n: the values behind mean, std (ddof 1) and the 95 % t interval low..high.
+
+    of: all seeds. marks: the footnotes that say why values are missing. average: which mean it is, arithmetic or geometric;
+    std of a geometric one is a factor.
+    """
+
+    kind: str
+    values: tuple[SeedValue, ...]
+    n: int
+    mean: Number
+    std: Reading
+    low: Reading
+    high: Reading
+    marks: tuple[int, ...] = ()
+    average: str = "arithmetic"
+
+    @property
+    def of(self) -> int:
+        return len({value.seed for value in self.values})
+
+    @property
+    def remark(self) -> str:
+        """What to keep in mind of an interval of fractions that holds what no fraction can be; empty where it does not."""
+        ends = (self.low.value, self.high.value)
+        if self.kind != "pct" or None in ends or (ends[0] >= 0 and ends[1] <= 1):
+            return ""
+        return "it reaches beyond 0 % to 100 %, which Student's t does not know: too few seeds for their spread"
+
+
+@dataclass(frozen=True)
+class Listed(Generic[T]):
+    """The first of many: a page prints those `shown` and says how many are `left`. total: all of them."""
+
+    shown: tuple[T, ...]
+    total: int
+
+    @classmethod
+    def first(cls, most: int, items: Sequence[T]) -> Listed[T]:
+        return cls(tuple(items[:most]), len(items))
+
+    @property
+    def left(self) -> int:
+        return self.total - len(self.shown)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One named quantity, in words, with its estimate over the seeds."""
+
+    name: str
+    words: str
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class Claim:
+    """kind: may (may be claimed), not (must be walked back), open (nothing may be said) or note (what one of them means).
+
+    key: which of the claims that there are, the same whatever figures stand in its text.
+    """
+
+    kind: str
+    text: str
+    run_ids: tuple[str, ...]
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class EntryValue:
+    """run_ids: the runs it holds for; empty where it holds for all."""
+
+    text: str
+    run_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Entry:
+    term: str
+    values: tuple[EntryValue, ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure: PNG data URI, its text for those who cannot see it, and its numbers (a subsample where it says so)."""
+
+    title: str
+    alt: str
+    caption: str
+    uri: str
+    epochs: tuple[int, ...]
+    rows: tuple[tuple[str, int, tuple[Number, ...]], ...]
+
+
+@dataclass(frozen=True)
+class PlateLine:
+    """label: what tells it from the other lines of its method, e.g. `site 2`; numbers: one a column."""
+
+    label: str
+    numbers: tuple[Number, ...]
+
+
+@dataclass(frozen=True)
+class PlateGroup:
+    """A method's lines. run_ids: where its numbers were read."""
+
+    name: str
+    run_ids: tuple[str, ...]
+    lines: tuple[PlateLine, ...]
+
+
+@dataclass(frozen=True)
+class Plate:
+    """A figure whose numbers are not by seed and epoch: PNG data URI, its text for those who cannot see it, its numbers.
+
+    table: what they are, and which part of the figure's where it is not all; columns: the heads over the numbers.
+    """
+
+    title: str
+    alt: str
+    caption: str
+    uri: str
+    table: str
+    columns: tuple[str, ...]
+    groups: tuple[PlateGroup, ...]
+
+
+@dataclass(frozen=True)
+class SettingFigures:
+    """pictures: trajectories; plates: what is not by epoch. full: false where the page had no room for all plates."""
+
+    setting: str
+    pictures: tuple[Picture, ...]
+    plates: tuple[Plate, ...] = ()
+    full: bool = True
+
+
+@dataclass(frozen=True)
+class Blank:
+    """What only a person can fill. key: its marker in the Markdown form; text: what is there now."""
+
+    key: str
+    title: str
+    prompt: str
+    text: str
+
+
+# The rows of the pages' tables: runs, findings, waivers, and the editions side by side.
+
+
+@dataclass(frozen=True)
+class SeedRow:
+    """One run in the headline quantities. h_norm, g_norm: at the last site; g_norm: of the mean cross entropy."""
+
+    method: str
+    seed: int
+    run_id: str
+    name: str
+    status: str
+    verdict: Verdict
+    integrity: str
+    accuracy: Number
+    frozen: Number
+    margin: Number
+    h_norm: Number
+    g_norm: Number
+    growth: Number
+    stability: Number
+    gamma: Number
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a rule says of a column of the audit table, where it does not pass. seeds: of which it says so."""
+
+    rule: str
+    outcome: str
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """One line of the audit table: a method in a setting. href: its form, empty for a control.
+
+    judged: column → what does not pass there.
+    """
+
+    method: str
+    control: bool
+    verdict: Verdict
+    seeds: tuple[SeedRow, ...]
+    accuracy: Estimate
+    frozen: Estimate
+    margin: Estimate
+    h_norm: Estimate
+    g_norm: Estimate
+    growth: Estimate
+    stability: Estimate
+    gamma: Estimate
+    href: str
+    judged: Mapping[str, Judged] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The method without its options."""
+        return label_parts(self.method)[0]
+
+    @property
+    def options(self) -> str:
+        """`name=value, name=value`; empty where there are none."""
+        return label_parts(self.method)[1]
+
+
+@dataclass(frozen=True)
+class SettingRows:
+    setting: str
+    rows: tuple[AuditRow, ...]
+
+
+@dataclass(frozen=True)
+class Footnote:
+    mark: int
+    reason: str
+    run_ids: Listed[str]
+
+
+@dataclass(frozen=True)
+class SettingTable:
+    """A part of the audit table that stands alone. number: from 1; footnotes: why its numbers are missing."""
+
+    number: int
+    setting: str
+    rows: tuple[AuditRow, ...]
+    footnotes: tuple[Footnote, ...]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a rule says of some seeds in the same words; a finding over seeds says it of all of them at once.
+
+    site, epoch: in words, empty where there is none; epoch is the one of first fire. interval: of `observed`.
+    level: of the interval, `95 %`. detail: traceback of a rule that crashed, or who waived the finding, when and why.
+    """
+
+    seeds: tuple[int, ...]
+    run_ids: tuple[str, ...]
+    sentence: str
+    observed: Number
+    interval: tuple[float, float] | None
+    site: str
+    epoch: str
+    reference_run_ids: tuple[str, ...]
+    detail: str
+    level: str = "95 %"
+
+
+@dataclass(frozen=True)
+class FindingRow:
+    """One rule's judgement of one method in one setting, with what it says of each seed that it judges alike.
+
+    limit: what is required, without the unit where the report knows it apart.
+    """
+
+    rule: str
+    title: str
+    outcome: str
+    state: str
+    gating: bool
+    required: str
+    method: str
+    setting: str
+    said: tuple[Said, ...]
+    limit: str
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(seed for one in self.said for seed in one.seeds)
+
+
+@dataclass(frozen=True)
+class WaiverRow:
+    """scope: whom it is for, in words. applied: findings it waived, as `rule method, seed`; none where it is expired."""
+
+    waiver: Waiver
+    scope: str
+    applied: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where editions do not judge alike. subject: scale, reference, depth, …; clauses: what each edition says, in words."""
+
+    subject: str
+    clauses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ComparedRow:
+    """One method in one setting, judged by every edition, the leading one first. why: where their outcomes differ."""
+
+    method: str
+    setting: str
+    href: str
+    verdicts: tuple[Verdict, ...]
+    why: tuple[Difference, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    editions: tuple[EditionReference, ...]
+    rows: Listed[ComparedRow]
+
+
+@dataclass(frozen=True)
+class EditionChange:
+    """One point in which an edition differs from the shipped one it is based on. rule: empty for the edition's own fields."""
+
+    rule: str
+    field: str
+    shipped: str
+    this: str
+
+
+@dataclass(frozen=True)
+class ChangedEdition:
+    """An edition that is not a shipped one as it is: why, in words, and every point in which it differs."""
+
+    edition: EditionReference
+    words: str
+    rows: Listed[EditionChange]
+
+
+@dataclass(frozen=True)
+class JudgedBy:
+    """What one edition says of a method in a setting: of all seeds together, and rule by rule."""
+
+    edition: EditionReference
+    verdict: Verdict
+    findings: tuple[FindingRow, ...]
+
+
+@dataclass(frozen=True)
+class Link:
+    """href: the HTML form, markdown: its Markdown twin, both relative to the index."""
+
+    text: str
+    setting: str
+    verdict: Verdict
+    href: str
+    markdown: str
+
+    @property
+    def name(self) -> str:
+        """The method without its options."""
+        return label_parts(self.text)[0]
+
+    @property
+    def latex(self) -> str:
+        """Its LaTeX twin."""
+        return f"{self.markdown.removesuffix('.md')}.tex"
+
+
+@dataclass(frozen=True)
+class Count:
+    """outcome: what is counted; links: who, left: how many more there are."""
+
+    outcome: str
+    count: int
+    links: tuple[Link, ...] = ()
+
+    @property
+    def left(self) -> int:
+        return self.count - len(self.links)
+
+
+@dataclass(frozen=True)
+class IntegrityRow:
+    run_id: str
+    name: str
+    state: str
+    details: tuple[str, ...]
+
+
+# The tables of a form: numbers by site and seed, each cell with the word of the finding that speaks of it.
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number, the deviation beside it if it is a mean, and the word of the finding that speaks about just this one.
+
+    outcome: of that finding.
+    """
+
+    number: Number
+    word: str = ""
+    outcome: str = ""
+    deviation: Number | None = None
+
+
+@dataclass(frozen=True)
+class SiteRow:
+    site: int
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class SiteTable:
+    """Sites down, columns across. columns: (name, run id). notes: why cells are N/A."""
+
+    caption: str
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[SiteRow, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CardLine:
+    """What a reader must know of a diagnostic, from its card."""
+
+    symbol: str
+    line: str
+    cannot_tell: str
+
+
+@dataclass(frozen=True)
+class SeedCells:
+    seed: int
+    run_id: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class QuantityRows:
+    """One quantity: a line a seed, a cell a site. symbol, words: what it is."""
+
+    quantity: str
+    symbol: str
+    words: str
+    seeds: tuple[SeedCells, ...]
+
+
+@dataclass(frozen=True)
+class QuantityTable:
+    """Quantities down, sites across. cards: of the diagnostics that measure them. measured: how, in the words of the runs.
+
+    notes: why cells are N/A.
+    """
+
+    title: str
+    sites: tuple[int, ...]
+    quantities: tuple[QuantityRows, ...]
+    cards: tuple[CardLine, ...]
+    measured: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ScalarRow:
+    """name: as it is logged; cells: one a seed."""
+
+    name: str
+    symbol: str
+    words: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class ScalarTable:
+    """Numbers that a run has one of: a line a quantity, a column a seed (seed, run id). The rest: as above."""
+
+    title: str
+    seeds: tuple[tuple[int, str], ...]
+    rows: tuple[ScalarRow, ...]
+    cards: tuple[CardLine, ...]
+    measured: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FirstFire:
+    """epochs: in words, one a seed."""
+
+    rule: str
+    title: str
+    epochs: tuple[str, ...]

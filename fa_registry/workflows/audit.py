@@ -1,0 +1,385 @@
+"""The audit verb: pull runs, recompute, judge, render, log."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fa_registry import architectures, datasets, diagnostics, jsonio, methods
+from fa_registry.errors import InvalidFields, UnknownName
+from fa_registry.protocol.engine import judge_all, second_opinions
+from fa_registry.protocol.reproduction import FILE, load_reference, reproduction
+from fa_registry.protocol.rules import Edition
+from fa_registry.protocol.shipped import edition_words, verdict_mark
+from fa_registry.protocol.verdict import exit_code
+from fa_registry.protocol.waivers import load_waivers, unknown_rules, without_runs
+from fa_registry.records import (
+    SCHEMA,
+    AuditReport,
+    EditionReference,
+    Exclusion,
+    Reference,
+    RunAudit,
+    RunRecord,
+    Verdict,
+    Waiver,
+)
+from fa_registry.reporting.pages.form import in_place_of_a_form, standing_alone
+from fa_registry.reporting.pages.notes import Notes, not_judged_words
+from fa_registry.reporting.render import render_report, template_problems
+from fa_registry.studies.study import find
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import Point, Tracker
+from fa_registry.tracking.writer import process_tag
+from fa_registry.training.redraw import AUTO, asked_steps
+from fa_registry.workflows.conformance import with_conformance
+from fa_registry.workflows.editions import checked_request, signature
+from fa_registry.workflows.evidence import Gathered, gather_all, replay_remark
+from fa_registry.workflows.selection import Selection, exclusion, looks_of, not_judged, select, with_unaudited
+from fa_registry.workflows.stores import launched_run, open_tracker
+
+WAIVERS = "waivers.toml"
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """report, where it was written, the id of the audit's own run, and the exit code of design.md §6."""
+
+    report: AuditReport
+    pages: tuple[Path, ...]
+    audit_run_id: str
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class AuditRequest:
+    """What to audit and how. Exactly one of study, experiment, run_ids. out: folder of the pages.
+
+    edition, or several editions: see editions.chosen_editions; thresholds: of the leading one. waivers: a file; without one
+    waivers.toml of the current folder, if it is there. jobs: processes that measure, see gathering.gather_all.
+    replay: how many steps of every run are taken again, see training.redraw.asked_steps.
+    adopt: the run that `mlflow run` started becomes the audit's own run (not where it is already the study's).
+    early_is_incomplete: whether a run that --stop-on ended makes the audit incomplete (not where it was just asked for).
+    """
+
+    study: str = ""
+    experiment: str = ""
+    run_ids: tuple[str, ...] = ()
+    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    edition: str = ""
+    editions: tuple[str, ...] = ()
+    thresholds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    waivers: str = ""
+    trust_logged: bool = False
+    jobs: str | int = 0
+    replay: str | int = AUTO
+    out: str = "reports"
+    store: str = ""
+    templates: str = ""
+    data_root: str = ""
+    adopt: bool = True
+    early_is_incomplete: bool = True
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the runs are judged by: the editions, the leading one first, the waivers, and the study's published figures."""
+
+    editions: tuple[Edition, ...]
+    waivers: tuple[Waiver, ...] = ()
+    processes: int = 0
+    replay: str | int = AUTO
+    reference: Reference | None = None
+
+    @property
+    def remarks(self) -> Iterator[str]:
+        """What has no effect although somebody wrote it down."""
+        for one in self.waivers:
+            if one.expired:
+                yield (
+                    f"The waiver of {one.rule} for {one.run or one.method} by {one.author} expired on {one.expiry} "
+                    f"and does not apply. Its reason was: {one.reason}"
+                )
+        yield from unknown_rules(self.waivers, self.editions)
+
+
+def run_audit(request: AuditRequest) -> AuditResult:
+    """Audit the selected runs, write the pages to `out` and log them as one audit run beside the runs."""
+    terms = _checked(request)
+    tracker = open_tracker(request.store, create=False)
+    adopted = launched_run() if request.adopt else ""
+    selection = select(tracker, request.study, request.experiment, request.run_ids, request.overrides)
+    report, tampered = build_report(tracker, selection, terms, request)
+    report = with_unaudited(tracker, report, selection.runs)
+    out = Path(request.out)
+    pages = tuple(render_report(report, out, Path(request.templates) if request.templates else None))
+    beside = tracker.beside(selection.runs[0].experiment)  # the audit stands in its runs' experiment
+    audit_run_id = log_audit(beside, report, pages, out, selection, adopted)
+    verdicts = [run.verdict for run in report.runs if run.verdict.outcome != "control"]
+    gaps = [one for one in report.excluded if request.early_is_incomplete or one.kind != "ended early"]
+    return AuditResult(report, pages, audit_run_id, exit_code(verdicts, tampered or bool(gaps) or not verdicts))
+
+
+def _checked(request: AuditRequest) -> Terms:
+    """Refuse what cannot end well before anything is measured or opened; every wrong field is named."""
+    problems: list[str] = []
+    if request.templates:
+        problems += template_problems(Path(request.templates))
+    editions, processes = checked_request(request, request.editions, problems)
+    waivers = _waivers(request.waivers, problems)
+    reference = study_reference(request.study, problems)
+    replay: str | int = AUTO
+    try:
+        replay = asked_steps(request.replay)
+    except ValueError as error:
+        problems.append(f"replay: {error}")
+    if problems:
+        raise InvalidFields("audit", problems)
+    return Terms(editions, waivers, processes, replay, reference)
+
+
+def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
+    """The waivers of the file, or of the current folder's; what is wrong with them is added to `problems`."""
+    found = file or (WAIVERS if Path(WAIVERS).is_file() else "")
+    try:
+        return load_waivers(Path(found), datetime.date.today()) if found else ()
+    except InvalidFields as error:
+        problems += [f"waivers {found}: {problem}" for problem in error.problems]
+        return ()
+
+
+def build_report(
+    tracker: Tracker, selection: Selection, terms: Terms, request: AuditRequest
+) -> tuple[AuditReport, bool]:
+    """The report, and whether any run failed its integrity check: it is not judged, whatever its figures say."""
+    gathered = gather_all(
+        tracker, selection.runs, request.trust_logged, request.data_root, terms.processes, terms.replay
+    )
+    records = [with_conformance(one.record) for one in gathered if one.record and not not_judged(one.record)]
+    broken = [_excluded(tracker, one) for one in gathered if one.record is None or not_judged(one.record)]
+    leading, *others = terms.editions
+    looks = looks_of(records, selection.runs).number
+    report = AuditReport(
+        title=f"Audit of study {selection.study}" if selection.study else f"Audit of {selection.words}",
+        selection=selection.words,
+        edition=leading.reference,
+        runs=judge_all(records, leading, terms.waivers, looks),
+        excluded=(*selection.excluded, *broken),
+        remarks=(*selection.remarks, *replay_remark(gathered), *terms.remarks, *without_runs(terms.waivers, records)),
+        cards=cards(records),
+        opinions=second_opinions(records, others, terms.waivers, looks),
+        waivers=terms.waivers,
+        choice=selection.choice,
+    )
+    if terms.reference:
+        report = dataclasses.replace(report, reproduction=reproduction(terms.reference, report))
+    return report, any(one.kind == "integrity" for one in report.excluded)
+
+
+def _excluded(tracker: Tracker, gathered: Gathered) -> Exclusion:
+    if gathered.record:
+        return not_judged(gathered.record)
+    kind = "integrity" if gathered.tampered else "broken"
+    return exclusion(tracker, gathered.run, gathered.reason, gathered.failure, kind=kind)
+
+
+def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
+    """The cards of all diagnostics, and of every method, data set and architecture that occurs and is installed here."""
+    used = {("methods", record.spec.method) for record in records}
+    used |= {("datasets", record.spec.dataset) for record in records}
+    used |= {("architectures", record.spec.architecture) for record in records}
+    used |= {("diagnostics", name) for name in diagnostics.CATALOG.names()}
+    catalogs = {
+        "methods": methods.CATALOG,
+        "architectures": architectures.CATALOG,
+        "diagnostics": diagnostics.CATALOG,
+    }
+    found = {}
+    for family, name in sorted(used):
+        try:
+            member = datasets.get(name) if family == "datasets" else catalogs[family].get(name)
+        except UnknownName:
+            continue  # logged figures can be judged where their plugin is not
+        found[f"{family}/{name}"] = json.loads(jsonio.canonical(member.card))
+    return found
+
+
+# Writing an audit down: a run of its own with the pages, and what it found on every run it audited and on its study.
+
+
+NO_DIGEST = "not known by which rules: an older release set this tag"
+HAS_DIGEST = re.compile(r".*\.[0-9a-f]{8}(\.modified)?").fullmatch
+RULE = "\n\n---\n\n"  # in a study's note, between what its newest audit found and what the study asks
+
+
+def log_audit(
+    tracker: Tracker, report: AuditReport, pages: Sequence[Path], out: Path, selection: Selection, adopted: str
+) -> str:
+    """One audit run with the pages as artifacts (or the run `adopted`).
+
+    Every audited run gets its verdicts, first fires, margin, note and form, one that could not be judged gets told so; the
+    study's own run gets a note.
+    """
+    tags = {
+        schema.TAG_KIND: "audit",
+        schema.TAG_SCHEMA: str(SCHEMA),
+        schema.TAG_STATUS: "running",
+        schema.TAG_PROCESS: process_tag(),
+        schema.TAG_STUDY: selection.study,
+        schema.TAG_EDITION: edition_words(report.edition),
+        schema.TAG_AUDIT: jsonio.digest_of(report),
+    }
+    run_id = tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
+    status, state = "failed", "FAILED"
+    try:
+        _upload(tracker, run_id, pages, out)
+        notes = Notes(report)
+        found = notes.of_audit(tracker.link(run_id, ""), tracker.table())
+        tracker.log(run_id, tags={schema.TAG_NOTE: found})
+        _tell_runs(tracker, report, notes, run_id, selection)
+        _tell_excluded(tracker, report, notes, run_id)
+        _attach_forms(tracker, notes, out)
+        _tell_studies(tracker, selection, {schema.TAG_NOTE: found, schema.TAG_REPORT: run_id})
+        status, state = "complete", "FINISHED"
+    finally:
+        tracker.log(run_id, tags={schema.TAG_STATUS: status})
+        tracker.finish(run_id, state)
+    return run_id
+
+
+def _upload(tracker: Tracker, run_id: str, pages: Sequence[Path], out: Path) -> None:
+    """The pages alone: `out` may hold other files of the user's."""
+    with tempfile.TemporaryDirectory(prefix="fa_registry-audit-") as folder:
+        for page in pages:
+            copy = Path(folder) / page.relative_to(out)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(page, copy)
+        tracker.upload(run_id, Path(folder))
+
+
+def _tell_runs(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str, selection: Selection) -> None:
+    before = {run.run_id: run for run in selection.runs}
+    whole = tracker.link(audit_id, "index.html")
+    looks = looks_of([run.record for run in report.runs], selection.runs).tags
+    for place, run in enumerate(report.runs):
+        run_id = run.record.run_id
+        form = tracker.link(run_id, schema.FORM) if run_id in notes.forms else ""
+        tags = {**verdict_tags(report, place, before[run_id].tags), **fire_tags(run, report, before[run_id].tags)}
+        tags |= {schema.TAG_NOTE: notes.of_run(run, form, whole), schema.TAG_REPORT: audit_id}
+        tags |= {schema.TAG_LOOKS: looks[run_id]} if run_id in looks else {}
+        margin = notes.margin(run)
+        # another audit has mostly found the same, and a metric costs the store as much as all tags
+        known = margin is None or margin == before[run_id].metrics.get(schema.MARGIN)
+        tracker.log(run_id, [] if known else [Point(schema.MARGIN, margin, _last_epoch(run))], tags)
+
+
+def _tell_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:
+    """A run that could not be judged must not go on showing the verdict of an older audit.
+
+    A run at work, or one that may be, is left to whoever trains it: its note and tags are still being written. So is
+    TAG_REPORT, which names the audit that judged.
+    """
+    whole = tracker.link(audit_id, "index.html")
+    for one in report.excluded:
+        tags = tracker.get(one.run_id).tags if one.run_id else {}
+        sealed = one.kind == "integrity" and schema.TAG_ARTIFACTS in tags  # whatever its status tag was made to say
+        if sealed or tags.get(schema.TAG_STATUS) in schema.ENDED_STATUSES:
+            said = not_judged_words(one)
+            verdicts = {name: said for name in tags if name.startswith(schema.TAG_VERDICT)}
+            note = notes.of_excluded(one, whole)
+            tracker.log(one.run_id, tags={**verdicts, schema.TAG_VERDICT: said, schema.TAG_NOTE: note})
+            if tracker.artifact(one.run_id, schema.FORM):
+                _attach(tracker, [one.run_id], in_place_of_a_form(note))
+
+
+def _last_epoch(run: RunAudit) -> int:
+    return max((len(line) for line in run.record.trajectory.values()), default=1) - 1
+
+
+def _attach_forms(tracker: Tracker, notes: Notes, out: Path) -> None:
+    """To each run a copy of its group's form, so that it shows among the run's own artifacts (docs/decisions/0026)."""
+    for group, link in notes.sources.forms:
+        page = standing_alone((out / link.href).read_text(encoding="utf-8"))
+        _attach(tracker, [run.record.run_id for run in group.runs], page)
+
+
+def _attach(tracker: Tracker, run_ids: Sequence[str], page: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="fa_registry-form-") as folder:
+        copy = Path(folder) / schema.FORM
+        copy.parent.mkdir()
+        copy.write_text(page, encoding="utf-8")
+        for run_id in run_ids:
+            tracker.upload(run_id, Path(folder))
+
+
+def _tell_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]) -> None:
+    """The study's own runs under which audited runs were trained; what their notes said before stays below the rule."""
+    if not selection.study:
+        return
+    parents = {run.tags.get(schema.TAG_PARENT) for run in selection.runs}
+    for study in tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: selection.study}):
+        if study.run_id in parents:
+            asks = study.tags.get(schema.TAG_NOTE, "").rpartition(RULE)[2]
+            tracker.log(study.run_id, tags={**tags, schema.TAG_NOTE: f"{tags[schema.TAG_NOTE].rstrip()}{RULE}{asks}"})
+
+
+def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> dict[str, str]:
+    """fa.verdict, the leading edition's word on the report's run at `place`, and fa.verdict.<edition>.<digest> by every edition.
+
+    before: the run's tags; those of older releases name no digest, and whose verdict they hold cannot be known any more.
+    """
+    leading = report.runs[place].verdict
+    said: list[tuple[EditionReference, Verdict]] = [
+        (report.edition, leading),
+        *((one.edition, one.judgements[place].verdict) for one in report.opinions),
+    ]
+    old = {name: NO_DIGEST for name in before if name.startswith(f"{schema.TAG_VERDICT}.") and not HAS_DIGEST(name)}
+    tags = {schema.verdict_tag(edition): verdict.label for edition, verdict in said}
+    return old | tags | {schema.TAG_VERDICT: marked(leading, report.edition)}
+
+
+def marked(verdict: Verdict, edition: EditionReference) -> str:
+    """A verdict where it stands without its edition: `PASS`, or `PASS (mine 1a2b3c4d)` by one that is not shipped."""
+    mark = verdict_mark(edition)
+    return f"{verdict.label} ({mark})" if mark else verdict.label
+
+
+def fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str]) -> dict[str, str]:
+    """fa.first_fire.<rule> by the leading edition. before: the run's tags, which may tell of other rules of the same names."""
+    by = signature(report.edition)
+    tags = {schema.TAG_FIRST_FIRE_BY: by}
+    for finding in run.findings:
+        name = schema.first_fire_tag(finding.rule)
+        if finding.first_fire is not None:
+            tags[name] = str(finding.first_fire)
+        elif name in before and before.get(schema.TAG_FIRST_FIRE_BY) != by:
+            tags[name] = f"none by {by}"
+    return tags
+
+
+# Where an audited study's published figures are: in the reference.toml beside its study.toml, if it has one.
+
+
+def study_reference(study: str, problems: list[str]) -> Reference | None:
+    """The reference of a study by name or path; None without a study or a file. What is wrong is added to `problems`."""
+    if not study:
+        return None
+    try:
+        folder = find(study).parent
+    except UnknownName:  # whoever selects the runs says so, with the nearest name
+        return None
+    if not (folder / FILE).is_file():
+        return None
+    try:
+        return load_reference(folder.resolve())
+    except InvalidFields as error:
+        problems += error.problems
+        return None

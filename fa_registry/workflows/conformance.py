@@ -1,0 +1,186 @@
+"""Is a method of another package what its card says? Measured before it trains, sealed with its runs, measured again by an audit.
+
+Methods of our own are held by this package's own tests. What is sealed is a statement of whoever wrote the store: an audit
+measures for itself, and keeps what it measured in memory alone, since a file beside the store is the store owner's too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fa_registry import architectures, jsonio, methods, provenance
+from fa_registry.errors import InvalidFields, UnknownName
+from fa_registry.records import Check, Conformance, Integrity, RunRecord, RunSpec
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.training.code import Code, changes, code_of, described
+from fa_registry.workflows.stores import registry_folder
+
+
+def stated_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
+    """What training seals of the spec's method: measured once for each source, then read from the folder beside the store.
+
+    Empty for a method of our own. A method that fails is trained all the same, with a word on standard error.
+    """
+    if methods.CATALOG.location(spec.method).own:
+        return {}
+    key = _key(spec)
+    path = registry_folder(store) / "conformance" / f"{jsonio.digest_of(key)}.json"
+    found = _read(path)
+    if found is None:
+        found = _measured(jsonio.canonical(key))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(jsonio.pretty(found), encoding="utf-8")
+    if found.state == "failed":
+        print(f"method {spec.method} fails its conformance, so that no audit will pass its runs:", file=sys.stderr)
+        for line in found.failures:
+            print(f"  {line}", file=sys.stderr)
+    return jsonio.encode(found)
+
+
+def with_conformance(record: RunRecord) -> RunRecord:
+    """The record with what this audit itself finds of its method; what is sealed counts only where it cannot be measured."""
+    return dataclasses.replace(record, conformance=_conformance(record))
+
+
+def _conformance(record: RunRecord) -> Conformance:
+    spec = record.spec
+    entry = (sealed_code(record.provenance) or {}).get(f"methods/{spec.method}", {})
+    try:
+        own = methods.CATALOG.location(spec.method).own
+        if own and "digest" not in entry:
+            return Conformance("own")
+        if not own and _key(spec)["method"] == entry.get("digest"):
+            return _measured(jsonio.canonical(_key(spec)))
+    except UnknownName:
+        return _stated(record, "its package is not installed here")
+    return _stated(record, "the code that trained it is not the one installed here")
+
+
+def _stated(record: RunRecord, why: str) -> Conformance:
+    """By the run's own files: a failure that they admit is one, a success that they claim is a statement."""
+    try:
+        found = jsonio.decode(Conformance, record.provenance.get("conformance") or {"state": "unchecked"})
+    except InvalidFields:
+        return Conformance("unchecked", (why,))
+    if found.state == "failed":
+        return found
+    return Conformance("stated" if found.state == "passed" else "unchecked", (why,), found.architecture)
+
+
+def _key(spec: RunSpec) -> dict[str, Any]:
+    """All that a check's outcome depends on: the method's source and options, the architecture's code, the suite's release."""
+    architecture = architectures.CATALOG.get(spec.architecture)
+    return {
+        "name": spec.method,
+        "method": methods.CATALOG.code(spec.method, methods.CATALOG.get(spec.method).card).get("digest"),
+        "options": dict(spec.method_options),
+        "architecture": spec.architecture,
+        "architecture_code": architectures.CATALOG.code(spec.architecture, architecture.card),
+        "suite": provenance.versions().get("fa_registry"),
+    }
+
+
+@cache  # in memory: an audit of a hundred runs measures each source once
+def _measured(key: str) -> Conformance:
+    """Every property of the method, on the run's own architecture alone: on all of them it takes minutes."""
+    from fa_registry.testing.cases import cannot_build  # the suite is loaded for a method of another package alone
+    from fa_registry.testing.suite import check_method
+
+    wanted = json.loads(key)
+    name, architecture = wanted["name"], wanted["architecture"]
+    if hindrance := cannot_build(architectures.CATALOG.get(architecture)):
+        return Conformance(
+            "unchecked", (f"{architecture} cannot be built as small as the suite needs it: {hindrance}",)
+        )
+    print(f"method {name}: measuring its conformance on {architecture}, once for this source", file=sys.stderr)
+    results = check_method(name, [architecture], options=wanted["options"])
+    failures = tuple(f"{result.property}: {result.detail}" for result in results if result.outcome == "fail")
+    return Conformance("failed" if failures else "passed", failures, architecture)
+
+
+def _read(path: Path) -> Conformance | None:
+    """None where nothing was measured yet, or the file is torn: it is measured again then."""
+    try:
+        return jsonio.decode(Conformance, json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, json.JSONDecodeError, InvalidFields):
+        return None
+
+
+# Which code trained a run: asked before a run is called complete, and before an audit believes one of its figures.
+
+
+SUBJECT = "code"
+
+
+def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, ...]:
+    """What differs between the code that trained `run` and the code that would train it today; empty where it is the same.
+
+    The tag answers for nearly all runs without opening a file. It decides only what is trained again: an audit reads the seal.
+    """
+    today = code_of(spec)
+    tag = run.tags.get(schema.TAG_CODE)
+    if tag is None:
+        return changes(None, today)
+    if tag == jsonio.digest_of(today):
+        return ()
+    path = tracker.artifact(run.run_id, schema.PROVENANCE)
+    return changes(sealed_code(json.loads(path.read_text(encoding="utf-8"))) if path else None, today)
+
+
+def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
+    """The code that a run's provenance.json names; None in one of an older release."""
+    code = provenance.get("code")
+    if not isinstance(code, Mapping):
+        return None
+    return {name: entry for name, entry in code.items() if isinstance(entry, Mapping)}
+
+
+def tell(found: Mapping[str, Sequence[str]], kept: bool) -> None:
+    """Say on standard error which runs other code has trained, what changed, and what becomes of them. found: by run name."""
+    if not found:
+        return
+    many = len(found) > 1
+    count = f"{len(found)} runs were" if many else f"{next(iter(found))} was"
+    become = (
+        f"{'are' if many else 'is'} kept (--keep-trained); an audit cannot recompute {'them' if many else 'it'}"
+        if kept
+        else f"{'are' if many else 'is'} trained again (--keep-trained keeps {'them' if many else 'it'})"
+    )
+    print(f"{count} trained by other code and {become}:", file=sys.stderr)
+    for line in dict.fromkeys(line for lines in found.values() for line in lines):
+        print(f"  {line}", file=sys.stderr)
+
+
+def code_check(record: RunRecord) -> Check:
+    """Whether today's code is what trained the run. Where it is not, or is not installed, no figure can be recomputed."""
+    sealed = sealed_code(record.provenance)
+    try:
+        found = changes(sealed, code_of(record.spec))
+    except UnknownName as error:
+        return Check(SUBJECT, "not possible", f"{str(error).splitlines()[0]}{_wanted(sealed)}")
+    if found:
+        return Check(SUBJECT, "not possible", f"trained by other code than is installed: {'; '.join(found)}")
+    if sealed is None:
+        words = (
+            "no code was recorded by the release that trained it; its members are taken for version 1, as today's are"
+        )
+        return Check(SUBJECT, "agrees", words)
+    return Check(SUBJECT, "agrees", "method, architecture, data set and diagnostics are those it was trained by")
+
+
+def _wanted(sealed: Code | None) -> str:
+    """Which packages the run names that no member of ours is in."""
+    entries = {described(entry) for entry in (sealed or {}).values() if "digest" in entry}
+    return f"; the run names {', '.join(sorted(entries))}" if entries else ""
+
+
+def with_other_code(record: RunRecord, check: Check) -> RunRecord:
+    """The record as it was logged: nothing of it can be measured again by the code that is here."""
+    return dataclasses.replace(record, integrity=Integrity("unverifiable", (check.detail,), (check,)))

@@ -1,0 +1,515 @@
+"""The promote verb: a judged run's final weights become a version of a registered model, its verdict travelling with it."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import tempfile
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fa_registry import jsonio, methods
+from fa_registry.errors import IntegrityError, InvalidFields, UsageError
+from fa_registry.protocol.engine import judge_all
+from fa_registry.protocol.grouping import seeds_key
+from fa_registry.protocol.rules import load_edition
+from fa_registry.protocol.shipped import DIGEST, FOREIGN, SHIPPED, edition_words, standing
+from fa_registry.records import AuditReport, EditionReference, Reading, RunRecord, RunSpec
+from fa_registry.reporting.pages.tables import words
+from fa_registry.reporting.text.filters import fence, markdown_text, reading
+from fa_registry.tracking import models, schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.models import ModelRegistry, RegisteredVersion
+from fa_registry.tracking.reader import read_record
+from fa_registry.training import model_folder
+from fa_registry.training.model_folder import Despite, ModelCard, Opinion
+from fa_registry.workflows.audit import marked
+from fa_registry.workflows.editions import load_or_name, signature
+from fa_registry.workflows.evidence import gather
+from fa_registry.workflows.reports import recorded_report
+from fa_registry.workflows.same_weights import compared
+from fa_registry.workflows.selection import whole_id
+from fa_registry.workflows.stores import open_tracker
+
+FOLDER = "promoted"  # of the run's artifacts; the files of every version lie in a folder of their own below it
+FILES = {model_folder.NETWORK: schema.FINAL, model_folder.FEEDBACK: schema.FEEDBACK, model_folder.SPEC: schema.SPEC}
+
+
+@dataclass(frozen=True)
+class PromoteRequest:
+    """What to promote. run: an id or its beginning. name: of the registered model; aliases: beside the verdict's own.
+
+    edition: whose verdict decides; empty for the leading one of the newest audit. despite: why, where that verdict is a FAIL.
+    author: of `despite`; empty for the user's login name.
+    """
+
+    run: str
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    edition: str = ""
+    despite: str | None = None
+    author: str = ""
+    store: str = ""
+    data_root: str = ""
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """promoted: False where the version was there already. aliases: those that were set now. reference: for load_model.
+
+    verdict, edition: those that decided. verdicts: of every edition of the audit, by its words.
+    """
+
+    name: str
+    version: str
+    reference: str
+    run_id: str
+    verdict: str
+    edition: str
+    promoted: bool
+    verdicts: Mapping[str, str] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
+    despite: str = ""
+
+
+# What the newest audit said of one run, read back from the audit's own report and checked against its recorded digest.
+
+
+def opinions(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple[Opinion, ...]]:
+    """The id of the newest audit of `run`, and what each of its editions says; `edition` first (else the audit's leading one).
+
+    Raises UsageError with the command to type where the run was never audited, by other editions alone, or before its files
+    became what they are; IntegrityError where the audit's report, or the run, is not what was recorded.
+    """
+    audit_run_id = run.tags.get(schema.TAG_REPORT, "")
+    if not audit_run_id:
+        raise UsageError(f"run {run.run_id} ({run.name}) was never audited; judge it first: {_audit(run, edition)}")
+    report = recorded_report(tracker, audit_run_id, _audit(run, edition))
+    place = next((at for at, one in enumerate(report.runs) if one.record.run_id == run.run_id), None)
+    if place is None:
+        raise IntegrityError(
+            f"run {run.run_id}: the tag {schema.TAG_REPORT} names audit {audit_run_id}, which did not judge it"
+        )
+    if report.runs[place].record.digests != read_record(tracker, run).digests:
+        raise UsageError(
+            f"run {run.run_id}: audit {audit_run_id} judged other files than it has now; judge it again: {_audit(run, edition)}"
+        )
+    said = [Opinion(report.edition, report.runs[place].verdict, report.runs[place].findings)]
+    for other in report.opinions:
+        judgement = other.judgements[place]
+        said.append(Opinion(other.edition, judgement.verdict, judgement.findings))
+    deciding = _deciding(run, [one.edition for one in said], edition)
+    for one in said:
+        _check_limits(run, one)
+        _check_verdict(run, one, report, place)
+    return audit_run_id, tuple(sorted(said, key=lambda one: one.edition != deciding))  # sorted keeps the others' order
+
+
+def _audit(run: StoredRun, edition: str) -> str:
+    """The command that judges the run, with its frozen control and its other seeds where it is of a study."""
+    study = run.tags.get(schema.TAG_STUDY, "")
+    chosen = f"--study {study}" if study else f"--run {run.run_id}"
+    return f"`fa-registry audit {chosen}" + (f" --edition {edition}`" if edition else "`")
+
+
+def _check_verdict(run: StoredRun, opinion: Opinion, report: AuditReport, place: int) -> None:
+    """Raise IntegrityError where a shipped edition, asked again about the report's own figures, says something else of the run."""
+    if standing(opinion.edition) != SHIPPED:
+        return
+    limits = {name: float(limit) for name, limit in opinion.edition.overrides.items()}
+    looks = {
+        seeds_key(one.record.spec): max([finding.look for finding in one.findings], default=1) for one in report.runs
+    }
+    records = [one.record for one in report.runs]
+    again = judge_all(records, load_edition(opinion.edition.name, limits), report.waivers, looks)[place].verdict
+    if again != opinion.verdict:
+        raise IntegrityError(
+            f"run {run.run_id}: its newest audit says {opinion.verdict.label} by edition {signature(opinion.edition)}, and its own "
+            f"figures are {again.label} by it"
+        )
+
+
+def _deciding(run: StoredRun, judged_by: list[EditionReference], edition: str) -> EditionReference:
+    """Which edition's verdict decides. One with changed thresholds is not the edition: it can be told, it cannot decide.
+
+    Nor can one that has a shipped edition's name and another digest: an audit's report can be changed in the store.
+    """
+    wanted = _reference(edition) if edition else None
+    whole = [one for one in judged_by if not one.overrides and standing(one) != FOREIGN]
+    found = next((one for one in whole if _is(one, wanted)), None)
+    if found is None:
+        names = ", ".join(signature(one) for one in judged_by)
+        raise UsageError(
+            f"run {run.run_id} ({run.name}): expected a verdict by edition {signature(wanted) if wanted else 'as published'}, "
+            f"its newest audit judged by {names}; judge it first: {_audit(run, edition)}"
+        )
+    return found
+
+
+def _is(one: EditionReference, wanted: EditionReference | None) -> bool:
+    """Of the same name and rules; of any where none is wanted."""
+    return wanted is None or (one.name, one.digest) == (wanted.name, wanted.digest)
+
+
+def _reference(edition: str) -> EditionReference:
+    problems: list[str] = []
+    loaded = load_or_name(edition, problems)
+    if loaded is None:
+        raise InvalidFields("promote", problems)
+    return loaded.reference
+
+
+def _check_limits(run: StoredRun, opinion: Opinion) -> None:
+    """Raise IntegrityError where a shipped edition's verdict rests on limits that it does not have."""
+    if standing(opinion.edition) != SHIPPED:
+        return
+    asked = load_edition(
+        opinion.edition.name, {name: float(limit) for name, limit in opinion.edition.overrides.items()}
+    )
+    limits = {rule.code: [condition.threshold for condition in rule.conditions] for rule in asked.rules}
+    wrong = [
+        f"{one.rule} at {one.threshold:g}"
+        for one in opinion.findings
+        if one.threshold is not None and one.threshold not in limits.get(one.rule, ())
+    ]
+    if wrong:
+        raise IntegrityError(
+            f"run {run.run_id}: its newest audit names edition {signature(opinion.edition)} and judged by other limits: "
+            f"{', '.join(wrong)}"
+        )
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A run that may be promoted: as it is, as it was judged, and why all the same."""
+
+    record: RunRecord
+    opinions: tuple[Opinion, ...]
+    audit_run_id: str
+    despite: Despite | None
+
+    @property
+    def deciding(self) -> Opinion:
+        return self.opinions[0]
+
+    @property
+    def verdict_tags(self) -> dict[str, str]:
+        return {schema.verdict_tag(one.edition): one.verdict.label for one in self.opinions}
+
+    @property
+    def key(self) -> str:
+        """Equal for the same run with the same verdicts and reason: promoting it twice makes one version."""
+        weights = [self.record.digests.get(name, "") for name in FILES.values()]
+        edition = [self.deciding.edition.name, self.deciding.edition.digest]
+        return jsonio.digest_of([self.record.run_id, weights, edition, self.verdict_tags, self.despite])
+
+
+def run_promote(request: PromoteRequest) -> Promotion:
+    """Register the run's final weights with card, feedback and specification; nothing is written before all is checked.
+
+    Every figure of the run is measured again, as `verify` does. Raises InvalidFields, UsageError (not finished, not audited, a
+    FAIL without a reason), IntegrityError (a file or a figure is not what was recorded), StoreError.
+    """
+    check_words(request.name, request.aliases, request.despite)
+    tracker = open_tracker(request.store, create=False)
+    case = _case(request, tracker)
+    name = request.name or model_name(case.record.spec, case.record.setting)
+    registry = ModelRegistry(tracker.uri)
+    present = next((one for one in registry.versions(name) if one.tags.get(models.TAG_PROMOTION) == case.key), None)
+    version = present or _register(tracker, registry, case, name)
+    # a version that was there keeps its place: a newer one may have taken the verdict's alias
+    aliases = tuple(dict.fromkeys([*([] if present else [verdict_alias(case.deciding)]), *request.aliases]))
+    for alias in aliases:
+        registry.set_alias(version, alias)
+    return Promotion(
+        name=name,
+        version=version.version,
+        reference=version.reference,
+        run_id=case.record.run_id,
+        verdict=case.deciding.verdict.label,
+        edition=edition_words(case.deciding.edition),
+        promoted=present is None,
+        verdicts={edition_words(one.edition): one.verdict.label for one in case.opinions},
+        aliases=aliases,
+        despite=case.despite.reason if case.despite else "",
+    )
+
+
+def _case(request: PromoteRequest, tracker: Tracker) -> _Case:
+    """The run with all that decides, the cheap refusals before it is measured again."""
+    run = tracker.get(whole_id(tracker, request.run))
+    check_finished(run)
+    audit_run_id, said = opinions(tracker, run, request.edition)
+    check_aliases(request.aliases, said[0])
+    despite = justified(run, said[0], request.despite, request.author)
+    record = verified(tracker, run, request.data_root)
+    return _Case(record, said, audit_run_id, despite)
+
+
+def _register(tracker: Tracker, registry: ModelRegistry, case: _Case, name: str) -> RegisteredVersion:
+    """Upload the version's files as artifacts of the run, where a server lets a version point to, and register them."""
+    path = f"{FOLDER}/{case.key[:16]}"
+    with tempfile.TemporaryDirectory(prefix="fa_registry-promote-") as upload:
+        folder = Path(upload) / path
+        card = _card(case, _copied(tracker, case.record, folder))
+        text = model_card_text(card, name)
+        (folder / model_folder.CARD).write_text(jsonio.pretty(card), encoding="utf-8")
+        (folder / model_folder.CARD_TEXT).write_bytes(text.encode("utf-8", errors="backslashreplace"))
+        tags = {models.TAG_CARD: jsonio.file_digest(folder / model_folder.CARD), **_tags(case, card)}
+        tracker.upload(case.record.run_id, Path(upload))
+    return registry.register(name, case.record.run_id, path, tags, text)
+
+
+def _copied(tracker: Tracker, record: RunRecord, folder: Path) -> dict[str, str]:
+    """Copy the run's files into `folder`; their digests, which are the recorded ones, else IntegrityError."""
+    found = {
+        name: tracker.artifact(record.run_id, artifact)
+        for name, artifact in FILES.items()
+        if artifact in record.digests  # a file that was never recorded is nobody's evidence
+    }
+    missing = [FILES[name] for name, path in found.items() if path is None]
+    if missing:
+        raise IntegrityError(f"run {record.run_id}: {', '.join(missing)} missing")
+    digests = model_folder.fill_folder(folder, found)
+    changed = [FILES[name] for name, digest in digests.items() if digest != record.digests[FILES[name]]]
+    if changed:
+        raise IntegrityError(f"run {record.run_id}: {', '.join(changed)}: not the file that was recorded")
+    return digests
+
+
+def _card(case: _Case, digests: dict[str, str]) -> ModelCard:
+    record = case.record
+    method = methods.CATALOG.get(record.spec.method).card
+    return ModelCard(
+        method=record.spec.label,
+        setting=record.setting,
+        control=record.spec.control,
+        run_id=record.run_id,
+        run_name=record.name,
+        identity=record.spec.identity,
+        accuracy=record.measurements.scalars.get("accuracy", Reading(None, "not measured")),
+        opinions=case.opinions,
+        audit_run_id=case.audit_run_id,
+        integrity=record.integrity,
+        digests=digests,
+        despite=case.despite,
+        feedback=record.feedback,
+        provenance=record.provenance,
+        citation=method.citation,
+        bibtex=method.bibtex,
+    )
+
+
+def _tags(case: _Case, card: ModelCard) -> dict[str, str]:
+    said = {
+        **case.verdict_tags,
+        schema.TAG_VERDICT: marked(case.deciding.verdict, case.deciding.edition),
+        models.TAG_EDITION: f"{edition_words(case.deciding.edition)}, sha256 {case.deciding.edition.digest}",
+        models.TAG_RUN: card.run_id,
+        schema.TAG_REPORT: card.audit_run_id,
+        schema.TAG_SPEC: card.identity,
+        models.TAG_METHOD: case.record.spec.method_label,
+        schema.TAG_SETTING: card.setting,
+        models.TAG_INTEGRITY: card.integrity.state,
+        models.TAG_WEIGHTS: card.digests[model_folder.NETWORK],
+        models.TAG_FEEDBACK: card.digests.get(model_folder.FEEDBACK, ""),
+        models.TAG_CONTROL: "" if card.control == "none" else card.control,
+        models.TAG_DESPITE: card.despite.reason if card.despite else "",
+        models.TAG_AUTHOR: card.despite.author if card.despite else "",
+        models.TAG_PROMOTION: case.key,
+    }
+    return {tag: value for tag, value in said.items() if value}
+
+
+# Whether a run may be promoted, and as what: everything that refuses a promotion before anything is written.
+
+
+NAME = re.compile(
+    r"[A-Za-z0-9][\w.+=() -]{0,199}", re.ASCII
+)  # MLflow refuses / and :, its queries cannot escape a quote
+ALIAS = re.compile(r"[\w-]{1,200}", re.ASCII)
+RESERVED = re.compile(r"latest|v\d+", re.IGNORECASE)  # by MLflow
+VERDICT_ALIASES = ("pass", "warn", "fail", "incomplete", "control")
+NEEDS_REASON = ("fail", "incomplete")  # missing evidence is never a pass
+SPEAKS_AGAINST = ("fail", "error", "not_applicable")
+MAX_REASON = 1000  # characters, so that a description that begins with it holds the verdict too
+
+
+def check_words(name: str, aliases: Sequence[str], despite: str | None) -> None:
+    """Raise InvalidFields for whatever was typed that no run could make right, all at once."""
+    problems = []
+    if name and not NAME.fullmatch(name):
+        problems.append(
+            f"name: expected at most 200 letters, digits, blanks and _.+=()-, a letter or digit first, found {name!r}"
+        )
+    for alias in aliases:
+        if not ALIAS.fullmatch(alias) or RESERVED.fullmatch(alias):
+            problems.append(f"alias: expected letters, digits, _ and -, and neither latest nor v3, found {alias!r}")
+    if despite is not None and not despite.strip():
+        problems.append("despite: expected a reason, found none")
+    if despite and len(despite) > MAX_REASON:
+        problems.append(f"despite: expected at most {MAX_REASON} characters, found {len(despite)}")
+    if problems:
+        raise InvalidFields("promote", problems)
+
+
+def check_finished(run: StoredRun) -> None:
+    """Raise UsageError unless the run was trained to its end."""
+    status = run.tags.get(schema.TAG_STATUS, "not set")
+    if run.tags.get(schema.TAG_KIND) != "run":
+        raise UsageError(f"run {run.run_id} ({run.name}) is no training run: it has no weights to promote")
+    if status not in schema.FINISHED_STATUSES:
+        raise UsageError(
+            f"run {run.run_id} ({run.name}): {schema.TAG_STATUS}: expected {' or '.join(schema.FINISHED_STATUSES)}, "
+            f"found {status}; only a run that was trained to its end is promoted"
+        )
+
+
+def verified(tracker: Tracker, run: StoredRun, data_root: str) -> RunRecord:
+    """The run's record, measured again; IntegrityError where a file is not the recorded one or a figure comes out otherwise.
+
+    Figures that this machine cannot give again (a GPU's, on one without) are let pass: the card says `unverifiable`.
+    """
+    (record,) = compared(tracker, [gather(tracker, run, data_root=Path(data_root) if data_root else None)])
+    if record.status not in schema.FINISHED_STATUSES:
+        raise IntegrityError(f"run {run.run_id} ({run.name}): its sealed files say {record.status}")
+    if record.integrity.state == "mismatch":
+        raise IntegrityError(f"run {run.run_id} ({run.name}): {'; '.join(record.integrity.details)}")
+    return record
+
+
+def justified(run: StoredRun, opinion: Opinion, reason: str | None, author: str) -> Despite | None:
+    """The reason to keep; UsageError where one is needed and not given, or given and not needed."""
+    verdict = opinion.verdict
+    if reason is None:
+        if verdict.outcome in NEEDS_REASON:
+            by = edition_words(opinion.edition)
+            against = [one for one in opinion.findings if one.gating and one.outcome in SPEAKS_AGAINST]
+            raise UsageError(
+                f"run {run.run_id} ({run.name}) is {verdict.label} by edition {by} and is not promoted; "
+                'if it shall be all the same, say why: --despite "reason", which is kept with the model'
+                + "".join(f"\n  - {finding.sentence}" for finding in against)
+            )
+        return None
+    if verdict.outcome not in NEEDS_REASON:
+        raise UsageError(
+            f"run {run.run_id} ({run.name}) is {verdict.label}: there is nothing to promote it despite of; leave --despite out"
+        )
+    return Despite(reason.strip(), author or _user())
+
+
+def check_aliases(aliases: Sequence[str], deciding: Opinion) -> None:
+    """Raise InvalidFields for an alias that names another verdict than the model's, or one that no shipped edition gave."""
+    verdict, own = deciding.verdict, standing(deciding.edition) != SHIPPED
+    lies = [
+        alias for alias in aliases if alias.lower() in VERDICT_ALIASES and (own or alias.lower() != verdict.outcome)
+    ]
+    if lies:
+        by = f" by {edition_words(deciding.edition)}" if own else ""
+        problems = [f"alias: {alias!r} is a verdict, and this run is {verdict.label}{by}" for alias in lies]
+        raise InvalidFields("promote", problems)
+
+
+def verdict_alias(deciding: Opinion) -> str:
+    """The alias that a verdict gives: its outcome, `pass`, by a shipped edition; else `pass-lenient-1a2b3c4d`."""
+    outcome, edition = deciding.verdict.outcome, deciding.edition
+    if standing(edition) == SHIPPED:
+        return outcome
+    name = re.sub(r"[^a-z0-9_]+", "-", _ascii(edition.name)).strip("-")[:100]
+    return "-".join(part for part in (outcome, name, edition.digest[:DIGEST]) if part)
+
+
+def model_name(spec: RunSpec, setting: str) -> str:
+    """`dfa-pen-0.01--resmlp-256x4-digits-30-epochs`: from the labels of method and setting, valid for MLflow and in a shell."""
+    return f"{_slug(spec.method_label)}--{_slug(setting)}"[:200].rstrip("-.")
+
+
+def _slug(label: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", _ascii(label)).strip("-.")
+
+
+def _ascii(label: str) -> str:
+    return unicodedata.normalize("NFKD", label).encode("ascii", "ignore").decode().lower()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as error:  # a container's uid may have no name
+        raise UsageError("despite: this user has no name; say who decides with --author NAME") from error
+
+
+# The card of a promoted model in Markdown, from its record: whatever came from outside is escaped.
+
+
+PROVENANCE = (
+    "commit",
+    "dirty",
+    "versions",
+    "hardware",
+    "threads",
+    "dataset_digest",
+    "parameters",
+    "epochs_run",
+    "origin",
+)
+
+
+def model_card_text(card: ModelCard, name: str) -> str:
+    """The card of a version of the registered model `name`. The reason of a promotion despite the verdict stands first."""
+    lines = [*_head(card), "", *_facts(card, name)]
+    for opinion in card.opinions:
+        lines += ["", *_opinion(opinion)]
+    lines += ["", "## Files (SHA-256)", "", *(f"- {name}: {digest}" for name, digest in card.digests.items())]
+    known = {name: card.provenance[name] for name in PROVENANCE if name in card.provenance}
+    lines += ["", "## Provenance", "", *_mapping(known)]
+    if card.feedback:
+        lines += ["", "## Feedback", "", *_mapping(card.feedback)]
+    lines += ["", "## Citation", "", markdown_text(card.citation or "none recorded")]
+    return "\n".join([*lines, *(["", fence(card.bibtex)] if card.bibtex else [])]) + "\n"
+
+
+def _head(card: ModelCard) -> Iterator[str]:
+    deciding = card.opinions[0]
+    label = markdown_text(deciding.verdict.label)
+    if card.despite:
+        author, reason = markdown_text(card.despite.author), markdown_text(card.despite.reason)
+        yield f"**Promoted despite {label}** by {author}: {reason}"
+        yield ""
+    control = f"**{markdown_text(card.control)} control** · " if card.control != "none" else ""
+    edition = markdown_text(f"{edition_words(deciding.edition)}, sha256 {deciding.edition.digest[:DIGEST]}")
+    yield f"{control}**{label}** by edition {edition} · {markdown_text(card.method)} · {markdown_text(card.setting)}"
+    if others := "; ".join(f"{one.verdict.label} by {edition_words(one.edition)}" for one in card.opinions[1:]):
+        yield ""
+        yield f"Other editions: {markdown_text(others)}"
+
+
+def _facts(card: ModelCard, name: str) -> Iterator[str]:
+    details = "; ".join(card.integrity.details)
+    reason = f": {markdown_text(card.accuracy.reason)}" if card.accuracy.reason else ""
+    yield f"- test accuracy: {reading(card.accuracy, 'pct')}{reason} (run {markdown_text(card.run_id)})"
+    yield f"- run: {markdown_text(card.run_name)}; audit run {markdown_text(card.audit_run_id)}"
+    yield f"- figures {markdown_text(card.integrity.state)}: {markdown_text(details)}"
+    yield f"- specification: {card.identity}"
+    yield f'- to load it: fa\\_registry.load\\_model("models:/{markdown_text(name)}/VERSION")'
+
+
+def _opinion(opinion: Opinion) -> Iterator[str]:
+    modified = " (modified)" if opinion.edition.overrides else ""
+    yield f"## {markdown_text(opinion.verdict.label)} by {markdown_text(edition_words(opinion.edition))}{modified}"
+    yield ""
+    yield f"Edition sha256 {opinion.edition.digest}"
+    yield ""
+    for finding in opinion.findings:
+        gates = "" if finding.gating else ", does not gate"
+        yield f"- {markdown_text(finding.outcome)}{gates}: {markdown_text(finding.sentence)}"
+    if not opinion.findings:
+        yield "- No rule judged this run."
+
+
+def _mapping(values: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in values.items():
+        yield f"- {markdown_text(name)}: {markdown_text(words(value))}"

@@ -1,0 +1,154 @@
+"""The report verb: an audit's pages again, from a file, or from what the store keeps of a study's newest audit."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from fa_registry import jsonio
+from fa_registry.errors import IntegrityError, InvalidFields, UsageError
+from fa_registry.records import SCHEMA, AuditReport
+from fa_registry.reporting.diff import AuditDiff, audit_diff
+from fa_registry.reporting.render import render_report
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import Tracker
+
+REPORT = "audit.json"
+USUAL = f"reports/{REPORT}"
+
+
+def run_report(
+    file: str = "", study: str = "", out: str = "reports", templates: str = "", store: str = ""
+) -> list[Path]:
+    """Render the pages of `file`, or of the newest audit of `study`, into `out`; the paths written.
+
+    Without either it is the file that `audit` writes by default. templates: see render_report.
+    Raises UsageError where both are given, where there is no such file, and where the study was never audited.
+    """
+    if file and study:
+        raise UsageError("report one of REPORT or --study; found both")
+    report = _newest(store, study) if study else load_report(_existing(file or USUAL))
+    return render_report(report, Path(out), Path(templates) if templates else None)
+
+
+def _newest(store: str, study: str) -> AuditReport:
+    from fa_registry.workflows.stores import open_tracker  # MLflow, which a file needs not: seconds
+
+    return newest_report(open_tracker(store, create=False), study)
+
+
+def newest_report(tracker: Tracker, study: str) -> AuditReport:
+    """What the newest complete audit of a study recorded."""
+    audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STUDY: study, schema.TAG_STATUS: "complete"})
+    if not audits:
+        raise UsageError(
+            f"study {study}: no audit of it in {tracker.uri}; `fa-registry audit --study {study}` makes one"
+        )
+    return recorded_report(tracker, audits[0].run_id, f"`fa-registry audit --study {study}`")
+
+
+def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditReport:
+    """The report of an audit's own run; IntegrityError where it is missing, or not the one that was recorded.
+
+    again: the command that audits again, to be told where the report is gone.
+    """
+    audit = tracker.get(audit_run_id)
+    path = tracker.artifact(audit_run_id, REPORT)
+    if path is None:
+        raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing; audit again: {again}")
+    report = load_report(path)
+    # of the text and not of the report: a field that a later release adds has no part in what was recorded
+    found = jsonio.digest_of(json.loads(path.read_text(encoding="utf-8")))
+    if audit.tags.get(schema.TAG_AUDIT) != found:
+        raise IntegrityError(
+            f"audit {audit_run_id}: expected a report with digest {audit.tags.get(schema.TAG_AUDIT, 'none')}, found {found}"
+        )
+    return report
+
+
+def _existing(file: str) -> Path:
+    if not Path(file).is_file():
+        raise UsageError(f"{file}: no such file; `fa-registry audit` writes one, and --study takes it from the store")
+    return Path(file)
+
+
+# An audit.json read back. Alone in its file: what shows an old report needs neither torch nor MLflow.
+
+
+def load_report(path: Path) -> AuditReport:
+    """An audit.json as an AuditReport. InvalidFields when it is not one, UsageError when it is one of another schema."""
+    subject = f"report {path}"
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused)
+    except (OSError, ValueError) as error:  # a file that is no text, no JSON, or holds NaN
+        raise InvalidFields(subject, [f"file: cannot be read as JSON: {error}"]) from error
+    schema_found = raw.get("schema") if isinstance(raw, Mapping) else None
+    if isinstance(schema_found, int) and schema_found != SCHEMA:
+        raise UsageError(f"{subject}: expected schema {SCHEMA}, found {schema_found}; {_other_schema(schema_found)}")
+    report = jsonio.decode(AuditReport, raw, f"report {path.name}")
+    problems = list(_incomplete(report))
+    if schema_found != SCHEMA:
+        problems.append(f"schema: expected {SCHEMA}, found nothing")
+    if problems:
+        raise InvalidFields(subject, problems)
+    return report
+
+
+def _incomplete(report: AuditReport) -> Iterator[str]:
+    """What the records hold each, and not together: a run twice, or an opinion that is not of exactly the report's runs."""
+    ids = [run.record.run_id for run in report.runs]
+    for twice, times in sorted(Counter(ids).items()):
+        if times > 1:
+            yield f"runs: expected every run once, found {twice} {times} times"
+    for place, opinion in enumerate(report.opinions):
+        judged = [one.run_id for one in opinion.judgements]
+        if judged != ids:
+            at = next((at for at, (one, other) in enumerate(zip(judged, ids, strict=False)) if one != other), None)
+            found = f"{len(judged)} of {len(ids)}" if at is None else f"{judged[at]} where {ids[at]} belongs"
+            yield f"opinions[{place}].judgements: expected the report's runs in their order, found {found}"
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
+
+
+def _other_schema(found: int) -> str:
+    if found < SCHEMA:
+        return "an older release wrote it: audit its runs again with this one, or read it with that one"
+    return "a newer release wrote it: update fa_registry"
+
+
+# The diff verb: what changed between two audits.
+
+
+DIFFERENT = 1  # as the exit code of diff(1)
+
+
+def run_diff(a: str, b: str) -> AuditDiff:
+    """Compare two audits, each an audit.json or the folder of its pages. Raises InvalidFields that names both if both are bad."""
+    problems: list[str] = []
+    reports = [_report(name, field, problems) for name, field in ((a, "AUDIT_A"), (b, "AUDIT_B"))]
+    if problems:
+        raise InvalidFields("diff", problems)
+    return audit_diff(*reports)
+
+
+def exit_code(found: AuditDiff) -> int:
+    return 0 if found.same else DIFFERENT
+
+
+def _report(name: str, field: str, problems: list[str]) -> AuditReport | None:
+    """The report of a file or a folder; none where `problems` says why."""
+    path = Path(name) / "audit.json" if Path(name).is_dir() else Path(name)
+    if not path.is_file():
+        problems.append(f"{field}: expected an audit.json or the folder of one, found no file {path}")
+        return None
+    try:
+        return load_report(path)
+    except InvalidFields as error:
+        problems += [f"{field} {path.name}: {problem}" for problem in error.problems]
+    except UsageError as error:
+        problems.append(f"{field}: {error}")
+    return None

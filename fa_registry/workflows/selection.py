@@ -1,0 +1,409 @@
+"""Which runs an audit looks at: by study, by experiment, by id. What cannot be judged is listed with its reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fa_registry import jsonio
+from fa_registry.errors import IntegrityError, NothingSelected, RegistryError, UsageError
+from fa_registry.protocol.cases import COUNTED
+from fa_registry.protocol.grouping import seeds_key
+from fa_registry.protocol.integrity import with_checks
+from fa_registry.records import AuditReport, Choice, Exclusion, Integrity, Measurements, OtherRun, RunRecord, RunSpec
+from fa_registry.studies.study import Study, load_study
+from fa_registry.tracking import schema
+from fa_registry.tracking.attempts import runs_by_spec
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.reader import read_record
+from fa_registry.training.loop import has_diverged
+from fa_registry.training.naming import run_name, setting_label
+
+FULL_ID = 32  # hexadecimal characters
+
+
+@dataclass(frozen=True)
+class Selection:
+    """runs: finished runs to judge, in the study's order. words: how they were chosen. edition, choice: the study's, if any."""
+
+    runs: tuple[StoredRun, ...]
+    excluded: tuple[Exclusion, ...]
+    words: str
+    remarks: tuple[str, ...] = ()
+    edition: str = ""
+    study: str = ""
+    choice: Choice | None = None
+
+
+def select(
+    tracker: Tracker,
+    study: str = "",
+    experiment: str = "",
+    run_ids: Sequence[str] = (),
+    overrides: Mapping[str, Any] | None = None,
+) -> Selection:
+    """Exactly one of study, experiment and run_ids; NothingSelected when no finished run is among them."""
+    given = [name for name, value in (("--study", study), ("--experiment", experiment), ("--run", run_ids)) if value]
+    if len(given) != 1:
+        raise UsageError(f"choose runs by one of --study, --experiment or --run; found {', '.join(given) or 'none'}")
+    if study:
+        selection = _by_study(tracker, study, overrides or {})
+    elif experiment:
+        selection = _sorted_out(
+            tracker, tracker.search({schema.TAG_KIND: "run"}, experiment), f"every run of experiment {experiment}"
+        )
+    else:
+        selection = _sorted_out(
+            tracker, [tracker.get(whole_id(tracker, run_id)) for run_id in run_ids], f"{len(run_ids)} runs by id"
+        )
+    if not selection.runs:
+        raise NothingSelected(
+            f"no finished run among {selection.words} in {tracker.uri}"
+            + "".join(f"\n  - {one.name}: {one.reason}" for one in selection.excluded[:5])
+        )
+    return selection
+
+
+def whole_id(tracker: Tracker, start: str) -> str:
+    """The full id of a run by its first characters, as tables and reports print them."""
+    if len(start) >= FULL_ID:
+        return start
+    found = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}, start=start)]
+    if len(found) != 1:
+        shown = f": {', '.join(found[:5])}" if found else ""
+        raise UsageError(f"run {start!r}: {len(found)} runs begin so{shown}; give more characters of the id")
+    return found[0]
+
+
+def _by_study(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> Selection:
+    """The newest finished run of every spec of the study as it is now; older and other runs are counted, not hidden."""
+    study, remarks = _as_trained(tracker, name, overrides)
+    tagged = tracker.search({schema.TAG_STUDY: study.name, schema.TAG_KIND: "run"})
+    by_identity: dict[str, list[StoredRun]] = {}
+    for run in tagged:
+        by_identity.setdefault(run.tags[schema.TAG_SPEC], []).append(run)
+    elsewhere = runs_by_spec(tracker, [spec.identity for spec in study.specs if spec.identity not in by_identity])
+    chosen, excluded, superseded = [], [], 0
+    for spec in study.specs:
+        attempts = by_identity.pop(spec.identity, None) or elsewhere[spec.identity]
+        finished = [run for run in attempts if _is_finished(run)]
+        if finished:
+            chosen.append(finished[0])
+            superseded += len(finished) - 1
+            excluded += [half_written(tracker, run, spec) for run in attempts if is_hidden(run)]
+        else:
+            excluded.append(_unfinished(tracker, spec, attempts))
+    others = sum(len(runs) for runs in by_identity.values())
+    if superseded:
+        remarks.append(f"{superseded} older runs of the same specifications exist; the newest of each was audited.")
+    if others:
+        remarks.append(
+            f"{others} runs carry the tag of study {study.name} with other specifications than those asked for; not audited."
+        )
+    choice = Choice(study.name, _asked(study, overrides), others, superseded)
+    return Selection(
+        tuple(chosen), tuple(excluded), _words(study, overrides), tuple(remarks), study.edition, study.name, choice
+    )
+
+
+def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
+    """What was asked for instead of the file's own. The device is not: it says where a run trains, not which runs there are."""
+    listed = [str(seed) for seed in overrides.get("seeds") or ()]
+    given = {"seeds": ", ".join(listed), "epochs": overrides.get("epochs"), **study.twin.overrides}
+    return {name: str(value) for name, value in given.items() if value}
+
+
+def _words(study: Study, overrides: Mapping[str, Any]) -> str:
+    replaced = [
+        f"{name} {value}" for name, value in _asked(study, overrides).items() if name not in study.twin.overrides
+    ]
+    which = ", ".join([" ".join([study.name, study.twin.words]).strip(), *replaced])
+    return f"study {which} ({len(study.specs)} specifications)"
+
+
+def _as_trained(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> tuple[Study, list[str]]:
+    """The study as asked for. Where nothing of it is finished but a twin was trained, the twin trained last, with a remark."""
+    study = load_study(name, overrides)
+    asked = study.twin.words or overrides.get("epochs")
+    trained = [] if asked else tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: study.name})
+    twin = next((run.tags[schema.TAG_TWIN] for run in trained if schema.TAG_TWIN in run.tags), "")
+    if not twin:
+        return study, []
+    attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
+    if any(_is_finished(run) for runs in attempts.values() for run in runs):
+        return study, []
+    found = load_study(name, {**overrides, **json.loads(twin)})
+    return found, [
+        f"No run of study {study.name} as it is written is finished here; audited is its twin {found.twin.words}."
+    ]
+
+
+def _sorted_out(tracker: Tracker, runs: Sequence[StoredRun], words: str) -> Selection:
+    finished = tuple(run for run in runs if _is_finished(run))
+    excluded = tuple(half_written(tracker, run) for run in runs if not _is_finished(run))
+    return Selection(finished[::-1], excluded, words)
+
+
+def _is_finished(run: StoredRun) -> bool:
+    return run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES
+
+
+def _unfinished(tracker: Tracker, spec: RunSpec, attempts: Sequence[StoredRun]) -> Exclusion:
+    return half_written(tracker, attempts[0], spec) if attempts else never_trained(spec)
+
+
+# Runs that cannot be judged, with whose seed each would have been: its method's form must not be silent about it.
+
+
+ENDED_EARLY = "ended early"
+INTEGRITY_FAILURE = "integrity failure"
+
+
+def exclusion(
+    tracker: Tracker, run: StoredRun, reason: str, failure: str = "", spec: RunSpec | None = None, kind: str = "broken"
+) -> Exclusion:
+    """A stored run that cannot be judged. spec: where the caller knows it; else it is read from the run's own file.
+
+    kind: one of records.EXCLUSION_KINDS.
+    """
+    tags = run.tags
+    named = tags.get(schema.TAG_METHOD, ""), tags.get(schema.TAG_SETTING, "")
+    return Exclusion(run.run_id, run.name, reason, failure, *named, spec or own_spec(tracker, run), kind)
+
+
+def not_judged(record: RunRecord) -> Exclusion | None:
+    """A run whose files could be read, and that gets no verdict all the same; None where it may be judged.
+
+    Its figures, its tables or its weights are not what is sealed; or it was not trained to its end.
+    """
+    if record.integrity.state == "mismatch":
+        reason = f"{INTEGRITY_FAILURE}: {'; '.join(record.integrity.details)}"
+        return _of_record(record, "integrity", reason, record.integrity)
+    if record.status not in schema.FINISHED_STATUSES:
+        return _of_record(record, "ended early", ended_early(record), record.integrity)
+    return None
+
+
+def ended_early(record: RunRecord, stopped_on: str = "") -> str:
+    """Why a run ended before its last epoch. stopped_on: what its tag says, for a run whose provenance has no word of it."""
+    rules, _, epoch = (record.provenance.get("ended_by") or stopped_on).partition(" at epoch ")
+    if not rules:
+        return f"{ENDED_EARLY}: {record.status.replace('_', ' ')}, not trained to epoch {record.spec.epochs}"
+    return f"{ENDED_EARLY} at epoch {epoch or '?'} because {rules.replace('+', ' and ')} fired (--stop-on)"
+
+
+def _of_record(record: RunRecord, kind: str, reason: str, integrity: Integrity) -> Exclusion:
+    named = record.spec.method_label, record.setting
+    return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, kind, integrity)
+
+
+def never_trained(spec: RunSpec) -> Exclusion:
+    """A specification that was asked for and has no run."""
+    named = spec.method_label, setting_label(spec)
+    return Exclusion("", run_name(spec), "no run of this specification yet", "", *named, spec, "not trained")
+
+
+def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) -> Exclusion:
+    """A run whose tag says that it did not finish. What is sealed decides: a tag may have been changed to hide the run.
+
+    A broken run comes with the traceback that it left, if it left one.
+    """
+    status = run.tags.get(schema.TAG_STATUS, "not set")
+    if schema.TAG_ARTIFACTS in run.tags:  # set when the files are sealed, in one call with the status
+        try:
+            record = read_record(tracker, run)
+        except IntegrityError as error:
+            return exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", spec=spec, kind="integrity")
+        if record.status in schema.FINISHED_STATUSES:
+            told = f"tag {schema.TAG_STATUS} is {status!r}, its sealed files say {record.status}"
+            held = with_checks(dataclasses.replace(record.integrity, checks=()), record.integrity.checks)
+            return _of_record(record, "integrity", f"{INTEGRITY_FAILURE}: {told}", held)
+        reason = ended_early(record, run.tags.get(schema.TAG_STOPPED_ON, ""))
+        return _of_record(record, "ended early", reason, record.integrity)
+    path = tracker.artifact(run.run_id, schema.FAILURE)
+    failure = path.read_text(encoding="utf-8") if path else ""
+    return exclusion(tracker, run, f"half-written: {schema.TAG_STATUS} is {status}", failure, spec)
+
+
+def is_hidden(run: StoredRun) -> bool:
+    """Whether a run is sealed, though its tag says that it never came so far."""
+    told = (*schema.FINISHED_STATUSES, schema.STOPPED_EARLY)
+    return schema.TAG_ARTIFACTS in run.tags and run.tags.get(schema.TAG_STATUS) not in told
+
+
+def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
+    """What the run's spec.json says; None where it is missing, unreadable, or not the one that the run's tag names.
+
+    Why the run cannot be judged is told elsewhere: here a broken file only means that its tags are all that is known.
+    """
+    try:
+        path = tracker.artifact(run.run_id, schema.SPEC)
+        held = json.loads(path.read_text(encoding="utf-8")) if path else None
+        spec = None if held is None else jsonio.decode(RunSpec, held, schema.SPEC)
+    except (RegistryError, OSError, ValueError):  # no store, no file, no JSON, no specification
+        return None
+    return spec if spec and spec.identity == run.tags.get(schema.TAG_SPEC) else None
+
+
+# Which sets of a method's seeds were judged before: every further set is a further look, and its interval is drawn wider.
+#
+# Whoever audits, adds seeds, audits again, and stops when the margin clears, clears by luck in 8 % of cases where the page says
+# 2.5. So an audit leaves on each of its runs which sets of seeds have been judged, and the next one reads it there: that costs no
+# further question to the store. A set that was judged before keeps its place: to audit the same seeds again is no new look. One
+# seed has no interval and is no look.
+
+
+MOST_LOOKS = 200  # of which a tag has room: 13 characters each, of the 5,000 that MLflow takes
+
+
+@dataclass(frozen=True)
+class Looks:
+    """number: group → the how-many-th look this audit is. tags: run id → what its TAG_LOOKS becomes."""
+
+    number: Mapping[str, int]
+    tags: Mapping[str, str]
+
+
+def looks_of(records: Sequence[RunRecord], stored: Iterable[StoredRun]) -> Looks:
+    """The look that judging these records is, by what earlier audits left on the runs. stored: the same runs, with their tags.
+
+    A group is what the seeds of one method in one setting share (grouping.seeds_key). A control is no look of its own.
+    """
+    before = {run.run_id: run.tags.get(schema.TAG_LOOKS, "").split() for run in stored}
+    groups: dict[str, list[RunRecord]] = {}
+    for record in records:
+        if record.spec.control == "none" and record.status in COUNTED:
+            groups.setdefault(seeds_key(record.spec), []).append(record)
+    number, tags = {}, {}
+    for key, members in groups.items():
+        seeds = {record.spec.seed for record in members}
+        if len(seeds) > 1:
+            earlier = [before.get(record.run_id, []) for record in members]
+            number[key], history = _look(_name(seeds), earlier)
+            tags |= {record.run_id: " ".join(history[:MOST_LOOKS]) for record in members}
+    return Looks(number, tags)
+
+
+def _look(judged: str, earlier: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
+    """The number of this look, and the history that goes on: all sets that any of the runs was judged in, then this one."""
+    history = list(dict.fromkeys(one for sets in sorted(earlier, key=len, reverse=True) for one in sets))
+    if judged not in history:
+        history.append(judged)
+    return history.index(judged) + 1, history
+
+
+def _name(seeds: Iterable[int]) -> str:
+    """A set of seeds in 13 characters or so: how many, and the beginning of their SHA-256."""
+    ordered = sorted(seeds)
+    return f"{len(ordered)}:{hashlib.sha256(repr(ordered).encode()).hexdigest()[:8]}"
+
+
+# Which runs of the store an audit leaves out although they are other seeds, or other trials, of what it judges.
+#
+# Whoever picks seeds picks them by what an audit looks at: a study file, an experiment, run ids. So the whole store is
+# asked, deleted runs too, and a run counts as one of a group where its parameters or its spec.json say so: its tags are
+# the first thing that can be edited. Asked is once or twice a setting, not once a run (docs/decisions/0034).
+
+
+COMPARED = ("architecture", "dataset", "epochs")  # parameters that all runs of a setting share
+FREE = ("cfg/seed", "cfg/weights")  # parameters in which the runs of one group differ
+
+
+def with_unaudited(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun]) -> AuditReport:
+    """The report with what the store holds besides; judged: the runs that it was asked for."""
+    choice = report.choice or Choice("")
+    return replace(report, choice=replace(choice, unaudited=tuple(_unaudited(tracker, report, judged))))
+
+
+def _unaudited(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun]) -> Iterator[OtherRun]:
+    """Runs of the judged groups, controls included, that are neither judged nor listed as excluded; by seed, newest first."""
+    known = {run.record.run_id for run in report.runs} | {one.run_id for one in report.excluded}
+    groups = _Groups([run.record.spec for run in report.runs])
+    started = {run.run_id: run.started for run in judged}
+    newest: dict[str, int] = {}
+    for run in report.runs:
+        identity = run.record.spec.identity
+        newest[identity] = max(newest.get(identity, 0), started.get(run.record.run_id, 0))
+    found = [run for run in candidates(tracker, groups.specs) if run.run_id not in known]
+    members = [(run, spec) for run in found if (spec := groups.spec_of(tracker, run))]
+    for run, spec in sorted(members, key=lambda pair: (pair[1].label, pair[1].seed, -pair[0].started)):
+        status, finished = _ended(tracker, run, spec)
+        newer = spec.identity in newest and run.started > newest[spec.identity]
+        yield OtherRun(run.run_id, spec, setting_label(spec), status, finished, run.deleted, newer)
+
+
+def candidates(tracker: Tracker, specs: Iterable[RunSpec]) -> list[StoredRun]:
+    """Every run of the store that its parameters or its tags place in the setting of one of the specs."""
+    settings = {spec.setting.identity: spec for spec in specs}.values()
+    found: dict[str, StoredRun] = {}
+    for params in _distinct({f"cfg/{name}": str(getattr(spec, name)) for name in COMPARED} for spec in settings):
+        found |= {run.run_id: run for run in tracker.search_everywhere(params, {})}
+    for label in dict.fromkeys(setting_label(spec) for spec in settings):
+        if "'" not in label:  # for which MLflow's queries have no escape; the parameters have told
+            found |= {run.run_id: run for run in tracker.search_everywhere({}, {schema.TAG_SETTING: label})}
+    return list(found.values())
+
+
+def _distinct(mappings: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    return list({tuple(one.items()): one for one in mappings}.values())
+
+
+class _Groups:
+    """The groups of some specs, each the seeds of one method in one setting, to be recognised in the store."""
+
+    def __init__(self, specs: Sequence[RunSpec]):
+        self.specs = specs
+        self._identities = {spec.seeds for spec in specs}
+        self._by_params = {_shared(schema.params(spec)): spec for spec in specs}
+
+    def spec_of(self, tracker: Tracker, run: StoredRun) -> RunSpec | None:
+        """The run's specification where it is of one of the groups, by its spec.json or else by its parameters.
+
+        A run at work has no spec.json yet, and one whose files were changed or removed may have none any more.
+        """
+        held = _spec_file(tracker, run)
+        if held and held.seeds in self._identities:
+            return held
+        alike = self._by_params.get(_shared(run.params))
+        seed = run.params.get("cfg/seed", "")
+        if alike is None or not seed.lstrip("-").isdecimal():
+            return None
+        return replace(alike, seed=int(seed), weights=run.params.get("cfg/weights", ""))
+
+
+def _shared(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The specification's parameters without those in which seeds differ; an adopted run is no seed of one trained here."""
+    kept = {name: value for name, value in params.items() if name.startswith("cfg/") and name not in FREE}
+    return tuple(sorted({**kept, "adopted": str("cfg/weights" in params)}.items()))
+
+
+def _spec_file(tracker: Tracker, run: StoredRun) -> RunSpec | None:
+    """What its spec.json says, whatever its tag names; None where there is none that can be read."""
+    return _read(tracker, run, schema.SPEC, RunSpec)
+
+
+def _ended(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, bool]:
+    """The run's status, and whether it was trained to its end: by its tag, or by the files it left whatever the tag says."""
+    status = run.tags.get(schema.TAG_STATUS, "not set")
+    if status in schema.FINISHED_STATUSES:
+        return status, True
+    provenance = _read(tracker, run, schema.PROVENANCE, dict) or {}
+    last = _read(tracker, run, schema.MEASUREMENTS, Measurements)
+    whole = provenance.get("epochs_run") == spec.epochs or (last is not None and has_diverged(last))
+    if provenance and last is not None and whole:
+        return f"trained to its end by its files, {status} by its tag", True
+    return status, False
+
+
+def _read(tracker: Tracker, run: StoredRun, name: str, kind: type):
+    """An artifact of the run; None where it cannot be read: what is missing is no evidence here."""
+    try:
+        path = tracker.artifact(run.run_id, name)
+        held = json.loads(path.read_text(encoding="utf-8")) if path else None
+        return None if held is None else held if kind is dict else jsonio.decode(kind, held, name)
+    except (RegistryError, OSError, ValueError):
+        return None

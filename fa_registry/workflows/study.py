@@ -1,0 +1,292 @@
+"""The study verb: expand, skip what is complete, train the rest."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from fa_registry import datasets, jsonio
+from fa_registry.errors import InvalidFields, UnknownName
+from fa_registry.protocol.rules import Edition
+from fa_registry.records import SCHEMA, RunSpec
+from fa_registry.reporting.text.filters import markdown_text
+from fa_registry.studies.executors.local import JobEvent, run_jobs, stop_on_signal
+from fa_registry.studies.executors.side_by_side import run_side_by_side
+from fa_registry.studies.study import Study, load_study
+from fa_registry.terminal_loss import is_regression
+from fa_registry.tracking import schema
+from fa_registry.tracking.attempts import runs_by_spec
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.writer import process_tag
+from fa_registry.training.devices import pinned_threads, usable_cores
+from fa_registry.training.naming import run_name, setting_label
+from fa_registry.training.specs import whole_number
+from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
+from fa_registry.workflows.data import make_ready
+from fa_registry.workflows.editions import load_or_name
+from fa_registry.workflows.progress import Progress
+from fa_registry.workflows.stores import launched_run, open_tracker
+from fa_registry.workflows.training import (
+    TrainingJob,
+    close_zombies,
+    newest_finished,
+    run_training,
+    training_steps,
+    training_words,
+)
+from fa_registry.workflows.watching import UNWATCHED, Watch, checked_watch
+
+SIDE_BY_SIDE = 8  # runs on one GPU at a time
+
+
+@dataclass
+class StudyResult:
+    """What happened to every spec of a study: run ids already there and trained now, errors by run name.
+
+    stopped_early: run ids of those that a rule of --stop-on ended, now or before. stopped: names of those that a person stopped.
+    other_code: name of each run that was there by other code than today's → what changed; kept, or trained again.
+    """
+
+    study: str
+    present: list[str] = field(default_factory=list)
+    trained: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    stopped: list[str] = field(default_factory=list)
+    stopped_early: list[str] = field(default_factory=list)
+    other_code: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> int:
+        """How many runs are as they were to be."""
+        return len(self.present) + len(self.trained) + len(self.stopped_early)
+
+    @property
+    def exit_code(self) -> int:
+        return 130 if self.stopped else 1 if self.failed else 0
+
+
+def run_study(
+    name: str,
+    overrides: Mapping[str, Any],
+    store: str = "",
+    experiment: str = "",
+    jobs: str | int = 0,
+    force: bool = False,
+    checkpoint_every: int = 0,
+    data_root: str = "",
+    edition: str = "",
+    stop_on: str = "",
+    keep_trained: bool = False,
+) -> StudyResult:
+    """Train every run of the study that the store does not hold yet. jobs 0: one process a core (one in all on a GPU).
+
+    edition: the rules that watch the runs instead of the study's. stop_on: which of them end a run, `D1,D2`.
+    keep_trained: runs that other code has trained stay; else they are trained again.
+    """
+    study, processes, watch = checked_study(name, overrides, jobs, edition, stop_on)
+    tracker, adopted = open_tracker(store, experiment), launched_run()
+    close_zombies(tracker, {schema.TAG_KIND: "study"})
+    result, todo = _already_there(study, tracker, watch, force, keep_trained)
+    make_ready({spec.dataset for spec in todo}, data_root)
+    if adopted:
+        tracker.adopt(adopted, f"study {study.name}", _study_tags(study), {})
+    if not todo:
+        return _nothing_to_train(study, result, tracker, adopted)
+    parent = adopted or tracker.create(f"study {study.name}", _study_tags(study), {})
+    template = TrainingJob(
+        todo[0],
+        tracker.uri,
+        experiment_id=tracker.experiment_id,
+        study=study.name,
+        parent=parent,
+        checkpoint_every=checkpoint_every,
+        data_root=data_root,
+        watch=watch,
+    )
+    try:
+        _train_all([_job(template, spec) for spec in todo], study, result, processes)
+    finally:
+        _close(tracker, parent, study, result)
+    return result
+
+
+def _job(template: TrainingJob, spec: RunSpec) -> TrainingJob:
+    return replace(template, spec=spec, conformance=stated_conformance(spec, template.store))
+
+
+def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResult) -> None:
+    """End the study's own run, and those of its runs that a killed worker could not end."""
+    broken = bool(result.failed or result.stopped) or result.ended < len(study.specs)
+    for spec in study.specs if result.failed else ():
+        close_zombies(tracker, {schema.TAG_SPEC: spec.identity})
+    tracker.log(parent, tags={schema.TAG_STATUS: "failed" if broken else "complete"})
+    tracker.finish(parent, "FAILED" if broken else "FINISHED")
+
+
+def _already_there(
+    study: Study, tracker: MlflowTracker, watch: Watch, force: bool, keep_trained: bool = False
+) -> tuple[StudyResult, list[RunSpec]]:
+    """The runs that the store holds, and the specs it does not hold yet."""
+    result, todo = StudyResult(study.name), []
+    attempts = {} if force else runs_by_spec(tracker, [spec.identity for spec in study.specs])
+    for spec in study.specs:
+        run = newest_finished(attempts.get(spec.identity, ()), spec, watch)
+        changed = code_changes(tracker, run, spec) if run else ()
+        if changed:
+            result.other_code[run_name(spec)] = changed
+        if run is None or (changed and not keep_trained):
+            todo.append(spec)
+        elif run.tags[schema.TAG_STATUS] == schema.STOPPED_EARLY:
+            result.stopped_early.append(run.run_id)
+        else:
+            result.present.append(run.run_id)
+    tell(result.other_code, keep_trained)
+    return result, todo
+
+
+def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker, adopted: str) -> StudyResult:
+    early = len(result.stopped_early)
+    state = f"complete or stopped early as asked ({early})" if early else "complete"
+    message = f"study {study.name}: all {len(study.specs)} runs are {state}, nothing to train (--force trains again)"
+    print(message, file=sys.stderr)
+    if adopted:
+        tracker.log(adopted, tags={schema.TAG_STATUS: "complete"})
+    elif study.twin.words and not tracker.search(_marks(study)):
+        _close(tracker, tracker.create(f"study {study.name}", _study_tags(study), {}), study, result)
+    return result
+
+
+def _marks(study: Study) -> dict[str, str]:
+    """The tags by which an audit of the study finds out that it was this twin of it that was trained."""
+    kind = {schema.TAG_KIND: "study", schema.TAG_STUDY: study.name}
+    return kind | ({schema.TAG_TWIN: jsonio.canonical(study.twin.overrides)} if study.twin.words else {})
+
+
+def checked_study(
+    name: str, overrides: Mapping[str, Any], jobs: str | int, edition: str, stop_on: str
+) -> tuple[Study, int, Watch]:
+    """The study, the number of processes and what to look out for; everything that is wrong is named at once."""
+    problems: list[str] = []
+    processes, study, watch = 0, None, UNWATCHED
+    try:
+        processes = whole_number(jobs, least=0)
+    except ValueError as error:
+        problems.append(f"jobs: {error}")
+    try:
+        study = load_study(name, overrides)
+        # an edition that does not exist must show before hours of training, not after
+        watch = checked_watch(edition or study.edition, stop_on, problems)
+        own = load_or_name(study.edition, problems) if edition else watch.edition
+        problems += without_frozen(study, own) if own else []
+    except InvalidFields as error:
+        problems += error.problems
+    except UnknownName as error:
+        problems.append(f"study {name}: {error}")
+    if problems or study is None:
+        raise InvalidFields(f"study {name}", problems)
+    return study, processes, watch
+
+
+def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, processes: int) -> None:
+    processes = processes or default_processes([job.spec for job in jobs])
+    names = [run_name(job.spec) for job in jobs]
+    title = f"study {study.name}: {len(jobs)} of {len(study.specs)} runs to train, {processes} at a time"
+    with Progress(title, names, training_words) as progress, stop_on_signal() as stop:
+
+        def hear(event: JobEvent) -> None:
+            progress.show(event)
+            if event.kind == "done":
+                early = event.value.status == schema.STOPPED_EARLY
+                (result.stopped_early if early else result.trained).append(event.value.run_id)
+            elif event.kind == "failed":
+                result.failed[names[event.index]] = event.value
+            elif event.kind == "stopped":
+                result.stopped.append(names[event.index])
+
+        if on_gpu(job.spec for job in jobs):
+            with pinned_threads(jobs[0].threads):
+                run_side_by_side(jobs, training_steps, processes, stop, hear)
+        else:
+            run_jobs(jobs, run_training, processes, stop, hear)
+
+
+def _study_tags(study: Study) -> dict[str, str]:
+    return {
+        **_marks(study),
+        schema.TAG_SCHEMA: str(SCHEMA),
+        schema.TAG_STATUS: "running",
+        schema.TAG_PROCESS: process_tag(),
+        schema.TAG_NOTE: study_note(study),
+    }
+
+
+def default_processes(specs: Sequence[RunSpec]) -> int:
+    """One process a core; on a GPU as many runs side by side in one process."""
+    return SIDE_BY_SIDE if on_gpu(specs) else usable_cores()
+
+
+def on_gpu(specs: Iterable[RunSpec]) -> bool:
+    return any(spec.device_class == "cuda" for spec in specs)
+
+
+# Whether a study trains what its edition compares its runs with: a setting without its frozen control is refused.
+
+
+SKIPPED = "skipped"  # without_reference of a rule that an edition itself leaves out where there is no control
+
+
+def without_frozen(study: Study, edition: Edition) -> list[str]:
+    """One problem a setting with classes whose runs lack the frozen control that a rule of `edition` needs."""
+    rules = [
+        rule.code for rule in edition.rules if rule.reference and rule.gating and rule.without_reference != SKIPPED
+    ]
+    if not rules:
+        return []
+    problems = []
+    for specs in study.settings.values():
+        frozen = {spec.seed for spec in specs if spec.control == "frozen"}
+        missing = sorted({spec.seed for spec in specs} - frozen)
+        if missing and _has_classes(specs[0]):
+            problems.append(
+                f"controls.frozen: setting {setting_label(specs[0])}: expected a frozen control for {_seeds(missing)}, found none; "
+                f"{', '.join(rules)} of edition {edition.name} cannot be judged without"
+            )
+    return problems
+
+
+def _has_classes(spec: RunSpec) -> bool:
+    """Read off the labels of a synthetic set. Every set that is read from a source has classes."""
+    dataset = datasets.get(spec.dataset)
+    if dataset.card.sha256 or dataset.card.files:
+        return True
+    return not is_regression(dataset.load(torch.device("cpu"), None, spec.seed).train_labels)
+
+
+def _seeds(seeds: list[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+
+
+# The note of a study's own run in MLflow.
+
+
+def study_note(study: Study) -> str:
+    """What the study asks and of which runs, in Markdown. An audit writes what it found above this."""
+    labels = dict.fromkeys(spec.label for spec in study.specs)
+    seeds = sorted({spec.seed for spec in study.specs})
+    sizes = [counted(len(study.specs), "run"), counted(len(study.settings), "setting"), counted(len(seeds), "seed")]
+    asked = [
+        f"**{markdown_text(study.title)}**",
+        f"{', '.join(sizes)} ({', '.join(map(str, seeds))}); edition {markdown_text(study.edition)}",
+        f"Methods and controls: {', '.join(markdown_text(label) for label in labels)}",
+    ]
+    if study.cost:
+        asked.append(f"Cost: {markdown_text(study.cost)}")
+    return "\n\n".join(asked)
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,306 @@
+"""Training one spec into the store: the job that `train` runs here and `study` runs many of."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fa_registry import jsonio
+from fa_registry.errors import Interrupted, InvalidFields, RegistryError
+from fa_registry.records import RunSpec
+from fa_registry.studies.executors.local import JobEvent, run_jobs, stop_on_signal
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.writer import RunWriter
+from fa_registry.training.code import FIRST, code_of
+from fa_registry.training.devices import pinned_threads
+from fa_registry.training.loop import EpochRow, Outcome, in_one_go, training
+from fa_registry.training.naming import run_name
+from fa_registry.training.resume import ResumeFile
+from fa_registry.training.specs import parse_spec
+from fa_registry.training.task import prepare
+from fa_registry.training.trainer import Trainer
+from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
+from fa_registry.workflows.data import make_ready
+from fa_registry.workflows.editions import study_edition
+from fa_registry.workflows.progress import Progress, joined
+from fa_registry.workflows.stores import launched_run, open_tracker, registry_folder
+from fa_registry.workflows.watching import UNWATCHED, Monitor, Watch, checked_watch, fired_words
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """One run to train. store: tracking URI. adopt: id of a run that `mlflow run` already started for it.
+
+    watch: the rules to look out for while it trains, and those that end it. conformance: of its method, to be sealed with it.
+    """
+
+    spec: RunSpec
+    store: str
+    experiment: str = schema.EXPERIMENT
+    experiment_id: str = ""
+    study: str = ""
+    parent: str = ""
+    adopt: str = ""
+    threads: int = 1
+    checkpoint_every: int = 0
+    data_root: str = ""
+    watch: Watch = UNWATCHED
+    conformance: Mapping[str, Any] = field(default_factory=dict)
+
+
+def headline(outcome: Outcome) -> dict[str, float]:
+    """The figures people look at first; those without a value are left out."""
+    names = ("accuracy", "growth_max", "h_L", "g_L", "gamma_deep_mean", "costate_cosine_mean")
+    known = {name: outcome.final.scalars[name].value for name in names if name in outcome.final.scalars}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """fired: rule → the epoch at which it first fired. ended_by: what a run that was stopped early was stopped for."""
+
+    run_id: str
+    status: str
+    epochs: int
+    resumed_from: int
+    headline: dict[str, float]
+    fired: Mapping[str, int] = field(default_factory=dict)
+    ended_by: str = ""
+
+
+def run_training(job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]) -> TrainingResult:
+    """Train `job` into the store: `training_steps` in one go, on the job's number of threads."""
+    with pinned_threads(job.threads):
+        return in_one_go(training_steps(job, stop, report))
+
+
+def training_steps(
+    job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]
+) -> Generator[None, None, TrainingResult]:
+    """Train `job` into the store. `report` hears (epoch, epochs, note, rule → epoch of first fire) after every epoch.
+
+    Yields while a GPU works on an epoch. Stopped between epochs, it leaves a resume file and raises Interrupted; the same job
+    then goes on from there.
+    """
+    tracker = MlflowTracker(job.store, job.experiment, job.experiment_id)
+    close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})
+    watch = job.watch.of(job.spec.control)
+    resume = ResumeFile(resume_folder(job.store), _resume_name(job.spec, watch))
+    root = Path(job.data_root) if job.data_root else None
+    task = prepare(job.spec, torch.device(job.spec.device_class), root)
+    trainer = Trainer(task)
+    rows = resume.read_into(trainer)
+    writer = RunWriter(tracker, task, job.study, job.parent, job.adopt, job.checkpoint_every, None, job.conformance)
+    try:
+        writer.start(prepare(job.spec, task.device, root).network if rows else task.network)
+        writer.restore(rows)
+        monitor = Monitor(watch, writer.tag, rows)
+        listener = _Listener(writer, resume, monitor, report)
+        outcome = yield from training(trainer, listener, stop, rows[-1] if rows else None, lambda: monitor.ended_by)
+        writer.first_steps(trainer.early)
+        writer.complete(outcome)
+    except Interrupted as error:
+        resume.write(trainer, writer.rows)  # between epochs: weights, generators and rows belong together
+        writer.interrupt(str(error))
+        raise
+    except (KeyboardInterrupt, GeneratorExit):
+        writer.interrupt("interrupted inside an epoch")  # half an epoch is no state to go on from
+        raise
+    except BaseException as error:
+        writer.fail(error)
+        raise
+    resume.remove()
+    resumed_from = len(rows) - 1 if rows else 0
+    figures, fired = headline(outcome), dict(monitor.fired)
+    return TrainingResult(writer.run_id, outcome.status, outcome.epochs, resumed_from, figures, fired, outcome.ended_by)
+
+
+def _resume_name(spec: RunSpec, watch: Watch) -> str:
+    """A run that a rule may end has a resume file of its own: the other's state may lie beyond its end.
+
+    So has one of other code than version 1 of ours: half a run of a method before it was edited is no half of one after.
+    """
+    changed = {name: entry for name, entry in code_of(spec).items() if entry != FIRST and "diagnostics/" not in name}
+    parts = [jsonio.digest_of(part)[:16] for part in (watch.wish, changed) if part]
+    return "-".join([spec.identity, *parts])
+
+
+class _Listener:
+    """Hears every epoch: writes it down, judges it, saves a resume file when one is due, reports progress."""
+
+    def __init__(self, writer: RunWriter, resume: ResumeFile, monitor: Monitor, report: Callable[[Any], None]):
+        self._writer, self._resume, self._monitor, self._report = writer, resume, monitor, report
+
+    def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
+        self._writer.on_epoch(row, trainer)
+        self._monitor.hear(row)
+        if self._resume.due():
+            self._resume.write(trainer, self._writer.rows)
+        self._report((row.epoch, trainer.task.spec.epochs, _note(row), dict(self._monitor.fired)))
+
+
+def _note(row: EpochRow) -> str:
+    """What a progress bar shows of an epoch: the accuracy, or the loss where there are no classes."""
+    for name in ("accuracy", "loss_train"):
+        reading = row.measurements.scalars.get(name)
+        if reading is not None and reading.value is not None:
+            return f"{name.removesuffix('_train')} {reading.value:.3f}"
+    return ""
+
+
+def finished_run(tracker: Tracker, spec: RunSpec, watch: Watch = UNWATCHED) -> StoredRun | None:
+    """The run of this spec that makes training it needless, if there is one: see `newest_finished`."""
+    return newest_finished(tracker.search({schema.TAG_SPEC: spec.identity}), spec, watch)
+
+
+def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: Watch = UNWATCHED) -> StoredRun | None:
+    """Of a spec's runs, newest first: the first complete (or diverged: it would diverge again) one.
+
+    Where there is none, one that was stopped early by the very same wish: it would be stopped there again.
+    """
+    for run in runs:
+        if run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES:
+            return run
+    wish = watch.of(spec.control).wish
+    for run in runs if wish else ():
+        if (run.tags.get(schema.TAG_STATUS), run.tags.get(schema.TAG_STOP_ON)) == (schema.STOPPED_EARLY, wish):
+            return run
+    return None
+
+
+def close_zombies(tracker: Tracker, tags: Mapping[str, str]) -> None:
+    """End runs with these tags that say running although the process that wrote them is gone from this machine."""
+    for run in tracker.search({**tags, schema.TAG_STATUS: "running"}):
+        host, _, process = run.tags.get(schema.TAG_PROCESS, "").partition(":")
+        if host == platform.node() and process.isdigit() and not _is_alive(int(process)):
+            tracker.log(run.run_id, tags={schema.TAG_STATUS: "failed"})
+            tracker.finish(run.run_id, "KILLED")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def resume_folder(store: str) -> Path:
+    return registry_folder(store) / "resume"
+
+
+def training_words(result: TrainingResult) -> str:
+    """How training ended: status, figures, and which rules fired on the way."""
+    resumed = f", resumed after epoch {result.resumed_from}" if result.resumed_from else ""
+    figures = ", ".join(f"{name} {value:.4g}" for name, value in result.headline.items())
+    status = f"stopped early, {result.ended_by}" if result.ended_by else result.status
+    return joined(f"{status}{resumed}: {figures}", fired_words(result.fired))
+
+
+# The train verb: one configuration, here, with its progress.
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run that is in the store. result: None where it was there before. ended_by: why it was stopped early, if it was.
+
+    other_code: what changed since the run that was there before was trained, a line a member; it was kept, or trained again.
+    """
+
+    run_id: str
+    status: str
+    ended_by: str = ""
+    result: TrainingResult | None = None
+    other_code: tuple[str, ...] = ()
+
+
+def run_train(
+    fields: Mapping[str, Any],
+    store: str = "",
+    experiment: str = "",
+    force: bool = False,
+    study: str = "",
+    threads: int = 1,
+    checkpoint_every: int = 0,
+    data_root: str = "",
+    edition: str = "",
+    stop_on: str = "",
+    keep_trained: bool = False,
+) -> Trained:
+    """Train one spec, unless the store already holds a finished run of it, trained by today's code or kept all the same.
+
+    edition: the rules it is watched by. stop_on: which of them end it, `D1,D2`.
+    Raises InvalidFields before anything is written, RegistryError with the traceback when training breaks.
+    """
+    spec, watch = _checked(fields, edition or study_edition(study), stop_on)
+    tracker = open_tracker(store, experiment)
+    present = None if force else finished_run(tracker, spec, watch)
+    changed = code_changes(tracker, present, spec) if present else ()
+    tell({run_name(spec): changed} if changed else {}, keep_trained)
+    if present and (keep_trained or not changed):
+        return _as_it_is(present, changed)
+    make_ready([spec.dataset], data_root)
+    job = TrainingJob(
+        spec,
+        tracker.uri,
+        experiment_id=tracker.experiment_id,
+        study=study,
+        adopt=launched_run(),
+        threads=threads,
+        checkpoint_every=checkpoint_every,
+        data_root=data_root,
+        watch=watch,
+        conformance=stated_conformance(spec, tracker.uri),
+    )
+    end = _run_here(job, run_name(spec))
+    if end.kind == "stopped":
+        raise Interrupted(end.value or "stopped before it began")
+    if end.kind == "failed":
+        raise RegistryError(end.value)
+    return Trained(end.value.run_id, end.value.status, end.value.ended_by, end.value, changed)
+
+
+def _as_it_is(run: StoredRun, changed: tuple[str, ...]) -> Trained:
+    status, ended_by = run.tags[schema.TAG_STATUS], run.tags.get(schema.TAG_STOPPED_ON, "")
+    return Trained(run.run_id, status, ended_by, other_code=changed)
+
+
+def _checked(fields: Mapping[str, Any], edition: str, stop_on: str) -> tuple[RunSpec, Watch]:
+    """What to train and what to look out for; everything that is wrong in either is named at once."""
+    problems: list[str] = []
+    spec = None
+    try:
+        spec = parse_spec(fields)
+    except InvalidFields as error:
+        problems += error.problems
+    watch = checked_watch(edition, stop_on, problems)
+    if spec and watch.wish and not watch.of(spec.control).wish:
+        problems.append(f"stop_on: the {spec.control} control is never judged, so no rule ends it; found {stop_on}")
+    if problems or spec is None:
+        raise InvalidFields("run specification", problems)
+    return spec, watch
+
+
+def _run_here(job: TrainingJob, name: str) -> JobEvent:
+    """Run the job in this process under a progress bar; returns how it ended."""
+    ends: list[JobEvent] = []
+    title = f"training {job.spec.epochs} epochs on {job.spec.device_class}"
+    with Progress(title, [name], training_words) as progress, stop_on_signal() as stop:
+
+        def hear(event: JobEvent) -> None:
+            progress.show(event)
+            if event.kind != "progress":
+                ends.append(event)
+
+        run_jobs([job], run_training, 1, stop, hear)
+    return ends[0]

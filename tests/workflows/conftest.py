@@ -1,0 +1,85 @@
+"""The command line in this process, in an empty working folder, on runs that take a fraction of a second."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fa_registry.cli import main
+from tests.workflows.adoption import SPEC, Elsewhere, trained_elsewhere
+
+STUDY = """
+name = "tiny"
+title = "Three methods, one seed"
+edition = "2026-05"
+cost = "a second"
+
+[recipe]
+epochs = 2
+
+[[grid]]
+methods = ["bp", "fa", "dfa"]
+architectures = ["resmlp"]
+datasets = ["digits"]
+seeds = [1]
+architecture_options = { d_hidden = 16, num_blocks = 2 }
+"""
+
+TRAIN = (
+    "train",
+    "--method",
+    "dfa",
+    "--seed",
+    "7",
+    "--epochs",
+    "1",
+    "--set",
+    "architecture.d_hidden=16",
+    "--set",
+    "architecture.num_blocks=2",
+    "--device",
+    "cpu",
+)
+
+
+@pytest.fixture
+def registry(workplace: Path):
+    """Call the command line: registry('audit', '--study', …) → click's result; the tiny study lies in tiny/study.toml."""
+    folder = workplace / "tiny"
+    folder.mkdir()
+    (folder / "study.toml").write_text(STUDY, encoding="utf-8")
+
+    def call(*arguments: str):
+        return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+    return call
+
+
+@pytest.fixture
+def trained(registry):
+    """The registry with the tiny study trained."""
+    result = registry("study", "tiny", "--jobs", "1", "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    return registry
+
+
+@pytest.fixture(scope="session")
+def elsewhere(tmp_path_factory) -> Elsewhere:
+    """A checkpoint that no store knows."""
+    return trained_elsewhere(tmp_path_factory.mktemp("elsewhere"))
+
+
+@pytest.fixture
+def adopt(registry):
+    """Adopt a file by the tiny specification; returns (run id, what was printed)."""
+
+    def call(weights: str, *more: str):
+        result = registry("adopt", weights, *SPEC, *more, "--json")
+        assert result.exit_code == 0, result.output
+        printed = json.loads(result.stdout)
+        return printed["run_id"], printed
+
+    return call

@@ -1,0 +1,280 @@
+"""The audit verb on real small runs: exit codes, missing and tampered files, what is written back to the store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fa_registry import diagnostics
+from fa_registry.cli import main
+from fa_registry.errors import StoreError
+from fa_registry.tracking import schema
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.training.recompute import NO_FEEDBACK
+from fa_registry.workflows.selection import select
+from tests.builders import verdict_tag
+
+AUDIT = ("audit", "--study", "tiny", "--device", "cpu")
+
+
+def audited(registry, *more):
+    result = registry(*AUDIT, "--json", *more)
+    return result.exit_code, json.loads(result.stdout)
+
+
+def run_of(method):
+    (run,) = MlflowTracker().search({schema.TAG_KIND: "run", "fa.method": method})
+    return run
+
+
+def spoil(method, name, change):
+    """Change one artifact of the method's run."""
+    path = MlflowTracker().artifact(run_of(method).run_id, name)
+    change(path)
+
+
+def entry(report, method):
+    return next(
+        run
+        for run in report["report"]["runs"]
+        if run["record"]["spec"]["method"] == method and run["record"]["spec"]["control"] == "none"
+    )
+
+
+def test_every_figure_is_recomputed_and_judged_against_the_frozen_control(trained):
+    code, result = audited(trained)
+    runs = result["report"]["runs"]
+    assert {run["record"]["integrity"]["state"] for run in runs} == {"verified"}
+    frozen = next(run for run in runs if run["record"]["spec"]["control"] == "frozen")
+    assert frozen["verdict"]["label"] == "CONTROL"
+    for run in runs:
+        if run is not frozen:
+            assert run["frozen_run_id"] == frozen["record"]["run_id"]
+    labels = [run["verdict"]["outcome"] for run in runs if run is not frozen]
+    assert code == (1 if "fail" in labels else 0)
+
+
+def test_verdict_note_and_report_are_written_back_without_reopening_the_run(trained):
+    _, result = audited(trained)
+    run = run_of("dfa")
+    assert run.state == "FINISHED"
+    assert run.tags[verdict_tag("2026-05")] == entry(result, "dfa")["verdict"]["label"]
+    assert run.tags[schema.TAG_REPORT] == result["audit_run_id"]
+    assert run.tags[verdict_tag("2026-05")] in run.tags[schema.TAG_NOTE]
+    tracker = MlflowTracker()
+    assert tracker.artifact(result["audit_run_id"], "index.html")
+    assert tracker.artifact(result["audit_run_id"], "audit.json")
+
+
+def test_the_forms_say_what_each_diagnostic_cannot_tell(trained):
+    _, result = audited(trained)
+    cards = result["report"]["cards"]
+    shown = {name for name in diagnostics.CATALOG.names() if f"diagnostics/{name}" in cards}
+    assert shown == set(diagnostics.CATALOG.names())
+    form = next(Path(page) for page in result["pages"] if "dfa" in page and page.endswith(".md"))
+    assert diagnostics.CATALOG.get("nudge").card.cannot_tell.split(";")[0] in form.read_text(encoding="utf-8")
+
+
+def test_a_lost_feedback_file_makes_gamma_na_and_leaves_the_verdict(trained):
+    before = entry(audited(trained)[1], "dfa")["verdict"]
+    spoil("dfa", schema.FEEDBACK, lambda path: path.unlink())
+    for trust in ((), ("--trust-logged",)):
+        _, result = audited(trained, *trust)
+        run = entry(result, "dfa")
+        assert run["verdict"] == before
+        assert set(map(str, run["record"]["measurements"]["sites"]["gamma"])) == {str({"na": NO_FEEDBACK})}
+        assert run["record"]["measurements"]["scalars"]["gamma_deep_mean"] == {"na": NO_FEEDBACK}
+        assert run["record"]["integrity"]["state"] == "unverifiable"
+
+
+@pytest.mark.parametrize("name", [schema.FINAL, schema.FEEDBACK, schema.FEEDBACK_CARD, schema.MEASUREMENTS])
+def test_a_file_that_was_changed_is_an_integrity_failure(trained, name):
+    def flip_last_byte(path):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(bytes(content))
+
+    spoil("dfa", name, flip_last_byte)
+    code, result = audited(trained)
+    assert code == 3
+    (excluded,) = result["report"]["excluded"]
+    assert "integrity failure" in excluded["reason"] and "SHA-256" in excluded["reason"]
+
+
+def test_a_feedback_file_of_another_run_is_an_integrity_failure(trained):
+    other = MlflowTracker().artifact(run_of("fa").run_id, schema.FEEDBACK).read_bytes()
+    spoil("dfa", schema.FEEDBACK, lambda path: path.write_bytes(other))
+    assert audited(trained)[0] == 3
+    code, result = audited(trained, "--trust-logged")  # trusted are the figures, not the files behind them
+    assert code == 3 and "SHA-256" in result["report"]["excluded"][0]["reason"]
+
+
+def test_a_run_is_named_by_the_first_characters_of_its_id(trained):
+    run_id = run_of("dfa").run_id
+    result = trained("audit", "--run", run_id[:8], "--out", "one", "--json")
+    assert [run["record"]["run_id"] for run in json.loads(result.stdout)["report"]["runs"]] == [run_id]
+    refused = trained("audit", "--run", "zz", "--out", "one")
+    assert refused.exit_code == 2 and "run 'zz': 0 runs begin so; give more characters of the id" in refused.stderr
+
+
+def test_without_the_frozen_control_nothing_passes(trained):
+    ids = [run_of(method).run_id for method in ("bp", "fa", "dfa")]
+    result = trained("audit", *(part for run_id in ids for part in ("--run", run_id)), "--json")
+    report = json.loads(result.stdout)["report"]
+    assert result.exit_code == 3
+    assert all(run["verdict"]["label"].startswith("INCOMPLETE") for run in report["runs"])
+
+
+def test_a_study_that_is_half_trained_is_incomplete_and_says_what_is_missing(trained, workplace):
+    path = workplace / "tiny" / "study.toml"
+    path.write_text(path.read_text().replace("seeds = [1]", "seeds = [1, 2]"))
+    code, result = audited(trained)
+    assert code == 3
+    assert {one["reason"] for one in result["report"]["excluded"]} == {"no run of this specification yet"}
+
+
+def test_a_half_written_run_is_refused_visibly(trained):
+    run_id = run_of("dfa").run_id
+    MlflowTracker().log(run_id, tags={schema.TAG_STATUS: "running"})
+    MlflowTracker()._client.delete_tag(run_id, schema.TAG_ARTIFACTS)  # not sealed yet: nothing can be hidden in it
+    code, result = audited(trained)
+    assert code == 3
+    assert [one["reason"] for one in result["report"]["excluded"]] == ["half-written: fa.status is running"]
+
+
+def test_a_diverged_run_is_audited_as_such(registry, workplace):
+    path = workplace / "tiny" / "study.toml"
+    path.write_text(path.read_text().replace("epochs = 2", "epochs = 2\nlearning_rate = 1e30"))
+    registry("study", "tiny", "--device", "cpu", "--jobs", "1")
+    _, result = audited(registry)
+    label = entry(result, "dfa")["verdict"]["label"]
+    assert label.startswith("DIVERGED") and "D1" in label
+
+
+def test_runs_of_an_older_specification_are_counted_not_hidden(trained):
+    trained("study", "tiny", "--device", "cpu", "--epochs", "1", "--jobs", "1")
+    _, result = audited(trained)
+    assert len(result["report"]["runs"]) == 4
+    assert any(
+        remark.startswith("4 runs carry the tag of study tiny with other specifications")
+        for remark in result["report"]["remarks"]
+    )
+
+
+def test_seeds_picked_by_hand_are_named_and_are_no_whole_study(trained, workplace):
+    path = workplace / "tiny" / "study.toml"
+    path.write_text(path.read_text().replace("seeds = [1]", "seeds = [1, 2]"))
+    trained("study", "tiny", "--device", "cpu", "--jobs", "1")
+    whole = audited(trained)[1]["report"]["choice"]
+    assert whole == {"study": "tiny", "asked": {}, "others": 0, "superseded": 0, "unaudited": []}
+    result = trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--seeds", "1", "--json")
+    report = json.loads(result.stdout)["report"]
+    assert report["selection"] == "study tiny, seeds 1 (4 specifications)"
+    choice = report["choice"]
+    left_out = {(one["spec"]["method"], one["spec"]["seed"]) for one in choice.pop("unaudited")}
+    assert left_out == {("bp", 2), ("fa", 2), ("dfa", 2)}
+    assert choice == {"study": "tiny", "asked": {"seeds": "1"}, "others": 4, "superseded": 0}
+    (form,) = (workplace / "reports" / "forms").glob("dfa-*.md")
+    assert (
+        "**violated**: seeds 1: --seeds 1 was asked for, and the store holds what is not in this report: seed 2 of dfa"
+        in form.read_text(encoding="utf-8")
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (AUDIT, "no finished run among study tiny"),
+        (("audit",), "choose runs by one of --study, --experiment or --run; found none"),
+        (("audit", "--study", "tiny", "--run", "x"), "found --study, --run"),
+        (("audit", "--study", "tinny"), "unknown study 'tinny'"),
+        (("audit", "--run", "nowhere"), "run 'nowhere': 0 runs begin so"),
+        (("audit", "--experiment", "nowhere"), "no experiment 'nowhere'"),
+    ],
+)
+def test_an_audit_of_nothing_is_a_usage_error(registry, workplace, arguments, message):
+    result = registry(*arguments)
+    assert result.exit_code == 2 and message in result.stderr
+    assert not (workplace / "reports").exists()
+
+
+def test_asking_for_an_unknown_experiment_creates_none(registry):
+    registry("audit", "--experiment", "nowhere")
+    with pytest.raises(StoreError, match="known: Default$"):
+        select(MlflowTracker(), experiment="nowhere")
+
+
+def test_exit_zero_is_for_notebooks(trained):
+    assert trained(*AUDIT, "--exit-zero").exit_code == 0
+
+
+def test_an_experiment_can_be_audited_whole(trained):
+    result = trained("audit", "--experiment", "fa_registry", "--json")
+    assert len(json.loads(result.stdout)["report"]["runs"]) == 4
+
+
+def test_a_run_that_claims_another_specification_is_an_integrity_failure(trained):
+    tracker = MlflowTracker()
+    tracker.log(run_of("dfa").run_id, tags={schema.TAG_SPEC: run_of("fa").tags[schema.TAG_SPEC]})
+    code, result = audited(trained)
+    assert code == 3
+    assert any("names another specification" in one["reason"] for one in result["report"]["excluded"])
+
+
+def test_the_traceback_of_a_broken_run_reaches_the_page(trained, workplace, monkeypatch):
+    def broken(*arguments, **named):
+        raise RuntimeError("the machine is on fire <b>")
+
+    monkeypatch.setattr("fa_registry.workflows.training.training", broken)
+    assert trained("train", "--method", "dfa", "--seed", "5", "--epochs", "1", "--device", "cpu").exit_code == 1
+    result = trained("audit", "--experiment", "fa_registry", "--json")
+    assert result.exit_code == 3
+    (excluded,) = json.loads(result.stdout)["report"]["excluded"]
+    assert "the machine is on fire" in excluded["failure"]
+    assert "the machine is on fire &lt;b&gt;" in (workplace / "reports" / "index.html").read_text()
+
+
+def test_an_audit_stands_in_the_experiment_of_its_runs(registry):
+    registry("study", "tiny", "--jobs", "1", "--device", "cpu", "--experiment", "elsewhere")
+    _, result = audited(registry)
+    audit = MlflowTracker().get(result["audit_run_id"])
+    assert (audit.experiment, audit.tags[schema.TAG_STATUS], audit.state) == ("elsewhere", "complete", "FINISHED")
+
+
+def test_an_audit_that_cannot_be_logged_leaves_no_run_running(trained, monkeypatch):
+    monkeypatch.setattr(MlflowTracker, "upload", lambda *arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        trained(*AUDIT)
+    (audit,) = MlflowTracker().search({schema.TAG_KIND: "audit"})
+    assert (audit.state, audit.tags[schema.TAG_STATUS]) == ("FAILED", "failed")
+
+
+def test_a_wrong_request_is_refused_before_anything_is_measured(trained, workplace):
+    (workplace / "taken").write_text("a file")
+    result = trained(*AUDIT, "--out", "taken", "--templates", "none", "--edition", "2099-01")
+    assert result.exit_code == 2
+    for words in ("out: taken is a file", "templates: there is no folder none", "unknown edition '2099-01'"):
+        assert words in result.stderr
+
+
+def test_reading_makes_no_store(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for verb in (("audit", "--study", "digits"), ("verify", "--study", "digits"), ("show", "abc")):
+        result = CliRunner().invoke(main, verb)
+        assert result.exit_code == 2 and "there is none yet" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("accuracy", ["0.99"])
+def test_a_report_that_was_edited_is_not_the_recorded_one(trained, workplace, accuracy):
+    trained(*AUDIT)
+    path = workplace / "reports" / "audit.json"
+    report = json.loads(path.read_text())
+    report["runs"][0]["record"]["measurements"]["scalars"]["accuracy"] = float(accuracy)
+    path.write_text(json.dumps(report))
+    result = trained("verify", "reports/audit.json", "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)[0]["integrity"]["state"] == "mismatch"

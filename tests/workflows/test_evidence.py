@@ -1,0 +1,86 @@
+"""gather: every figure measured again from the run's files, those of the initial and feedback weights included."""
+
+from __future__ import annotations
+
+import pytest
+
+from fa_registry import diagnostics
+from fa_registry.errors import IntegrityError
+from fa_registry.tracking import schema
+from fa_registry.tracking.memory import MemoryTracker
+from fa_registry.training.recompute import NO_FEEDBACK
+from fa_registry.workflows.evidence import gather
+from tests.tracking.conftest import write_run
+
+NO_INITIAL = "the run's initial weights were not saved"
+
+
+@pytest.fixture
+def written(tmp_path):
+    """(tracker, run, final measurements) of a small dfa run."""
+    tracker = MemoryTracker(tmp_path)
+    writer, _, outcome = write_run(tracker)
+    return tracker, tracker.get(writer.run_id), outcome.final
+
+
+def of_initial(table) -> dict:
+    return {name: reading for name, reading in table.items() if name.startswith("feature_drift")} | {
+        "blocks_trained": table["blocks_trained"]
+    }
+
+
+def test_every_figure_is_verified_bit_by_bit(written):
+    tracker, run, final = written
+    record = gather(tracker, run)
+    assert record.integrity.state == "verified" and "bit-equal" in record.integrity.details[0]
+    assert record.measurements == final
+    assert {"rho", "nudge", "stability", "gamma_null_p", "gamma_block_input"} <= set(record.measurements.sites)
+    assert record.measurements.scalars["blocks_trained"].value == 2
+
+
+def test_without_the_initial_weights_what_needs_them_cannot_be_verified(written):
+    tracker, run, final = written
+    tracker.artifact(run.run_id, schema.INITIAL).unlink()
+    record = gather(tracker, run)
+    assert record.integrity.state == "unverifiable"
+    assert {reading.reason for reading in of_initial(record.measurements.scalars).values()} == {NO_INITIAL}
+    assert record.measurements.sites == final.sites
+
+
+def test_changed_initial_weights_are_an_integrity_error(written):
+    tracker, run, _ = written
+    path = tracker.artifact(run.run_id, schema.INITIAL)
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(IntegrityError, match=f"run {run.run_id}: init.safetensors: expected SHA-256"):
+        gather(tracker, run)
+
+
+@pytest.mark.parametrize("trust_logged", [False, True])
+def test_without_the_feedback_every_figure_of_a_credit_is_na_and_no_other(written, trust_logged):
+    tracker, run, final = written
+    tracker.artifact(run.run_id, schema.FEEDBACK).unlink()
+    record = gather(tracker, run, trust_logged)
+    assert record.integrity.state == "unverifiable"
+    cards = [diagnostics.CATALOG.get(name).card for name in diagnostics.CATALOG.names()]
+    lost = {quantity for card in cards for quantity in card.needs_credit}
+    for name, row in final.sites.items():
+        found = record.measurements.sites[name]
+        if name not in lost:
+            assert found == row, name
+        elif name not in ("bridge_residual", "costate_cosine") or trust_logged:
+            assert {reading.reason for reading in found} == {NO_FEEDBACK}, name
+    for name, reading in final.scalars.items():
+        assert record.measurements.scalars[name] == reading or name in lost, name
+
+
+def test_a_diagnostic_that_crashes_while_auditing_leaves_the_rest_of_the_audit(written, monkeypatch):
+    tracker, run, final = written
+
+    def broken(self, observation):
+        raise ZeroDivisionError("no such luck")
+
+    monkeypatch.setattr(type(diagnostics.CATALOG.get("rho")), "measure", broken)
+    record = gather(tracker, run)
+    assert "no such luck" in record.measurements.failures["rho"]
+    assert record.integrity.state == "unverifiable"
+    assert "rho" not in record.measurements.sites and record.measurements.sites["nudge"] == final.sites["nudge"]

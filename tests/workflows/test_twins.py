@@ -1,0 +1,77 @@
+"""A study's twin in the store: trained under the study's name, found by its audit, never mixed with the study itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fa_registry.tracking import schema
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.workflows.selection import select
+from fa_registry.workflows.study import run_study
+
+TWIN = {"data": "digits_centred", "scale": "0.5", "device": "cpu"}
+
+
+@pytest.fixture
+def twin_trained(registry):
+    result = registry("study", "tiny", "--data", "digits_centred", "--scale", "0.5", "--jobs", "1", "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    return registry
+
+
+def test_the_audit_of_the_study_finds_the_twin_and_says_so(twin_trained):
+    selection = select(MlflowTracker(), study="tiny", overrides={"device": "cpu"})
+    assert len(selection.runs) == 4 and not selection.excluded
+    assert selection.words == "study tiny --data digits_centred --scale 0.5 (4 specifications)"
+    assert selection.remarks == (
+        "No run of study tiny as it is written is finished here; audited is its twin --data digits_centred --scale 0.5.",
+    )
+    result = twin_trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--json")
+    assert result.exit_code in (0, 1), result.output
+    assert "--scale 0.5" in result.stdout
+
+
+def test_runs_of_the_study_itself_come_first_and_the_twin_can_still_be_asked_for(twin_trained):
+    twin_trained("study", "tiny", "--jobs", "1", "--device", "cpu")
+    tracker = MlflowTracker()
+    itself = select(tracker, study="tiny", overrides={"device": "cpu"})
+    twin = select(tracker, study="tiny", overrides=TWIN)
+    assert len(itself.runs) == len(twin.runs) == 4
+    assert not {run.run_id for run in itself.runs} & {run.run_id for run in twin.runs}
+    assert itself.words == "study tiny (4 specifications)"
+    assert [remark for remark in itself.remarks if "4 runs carry the tag of study tiny" in remark]
+
+
+def test_the_twin_trained_last_is_audited(twin_trained):
+    twin_trained("study", "tiny", "--scale", "1.5", "--jobs", "1", "--device", "cpu")
+    selection = select(MlflowTracker(), study="tiny", overrides={"device": "cpu"})
+    assert selection.words == "study tiny --scale 1.5 (4 specifications)"
+
+
+def test_asking_for_other_epochs_is_not_asking_for_the_twin(twin_trained):
+    result = twin_trained("audit", "--study", "tiny", "--epochs", "9", "--device", "cpu")
+    assert result.exit_code == 2 and "no finished run among study tiny, epochs 9 (4 specifications)" in result.stderr
+
+
+def test_the_studys_own_run_says_which_twin_it_is(twin_trained):
+    (parent,) = MlflowTracker().search({schema.TAG_KIND: "study"})
+    assert json.loads(parent.tags[schema.TAG_TWIN]) == {"data": "digits_centred", "scale": 0.5}
+    assert parent.tags[schema.TAG_STATUS] == "complete"
+
+
+def test_a_twin_whose_runs_another_study_trained_is_found_too(twin_trained, workplace):
+    text = (workplace / "tiny" / "study.toml").read_text().replace('name = "tiny"', 'name = "other"')
+    (workplace / "other.toml").write_text(text)
+    again = run_study("other.toml", TWIN, jobs=1)
+    assert len(again.present) == 4 and not again.trained
+    selection = select(MlflowTracker(), study="other.toml", overrides={"device": "cpu"})
+    assert len(selection.runs) == 4
+    run_study("other.toml", TWIN, jobs=1)
+    assert len(MlflowTracker().search({schema.TAG_KIND: "study", schema.TAG_STUDY: "other"})) == 1
+
+
+def test_verify_takes_a_twin_too(twin_trained):
+    result = twin_trained("verify", "--study", "tiny", "--data", "digits_centred", "--scale", "0.5", "--device", "cpu")
+    assert result.exit_code == 0, result.output

@@ -1,0 +1,158 @@
+"""verify: of runs, and of an old report against the store as it is now."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from fa_registry import jsonio
+from fa_registry.tracking import schema
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.reader import read_record
+from fa_registry.training.checkpoint import load_tensors, save_tensors
+from fa_registry.workflows import evidence
+from tests.workflows.test_audit import AUDIT, run_of, spoil
+
+VERIFY = ("verify", "--study", "tiny", "--device", "cpu", "--json")
+
+
+def states(result):
+    runs = [one for one in json.loads(result.stdout) if one["run_id"]]
+    return {one["name"].split(" ")[0]: one["integrity"]["state"] for one in runs}
+
+
+def details(result, method):
+    """What verify found of the method's run, in one text."""
+    (one,) = [one for one in json.loads(result.stdout) if one["name"].startswith(f"{method} ")]
+    return "; ".join(one["integrity"]["details"])
+
+
+def replace_feedback(method, tensors, sealed):
+    """Put other tensors in the place of the run's feedback; `sealed`: with every digest forged to fit."""
+    tracker, run = MlflowTracker(), run_of(method)
+    path = tracker.artifact(run.run_id, schema.FEEDBACK)
+    found = save_tensors(path, tensors)
+    if sealed:
+        proof = tracker.artifact(run.run_id, schema.PROVENANCE)
+        provenance = json.loads(proof.read_text())
+        provenance["digests"][schema.FEEDBACK] = found
+        proof.write_text(json.dumps(provenance))
+        whole = {**provenance["digests"], schema.PROVENANCE: jsonio.file_digest(proof)}
+        tracker.log(run.run_id, tags={schema.TAG_ARTIFACTS: jsonio.digest_of(whole)})
+
+
+def feedback_of(method):
+    return load_tensors(MlflowTracker().artifact(run_of(method).run_id, schema.FEEDBACK))
+
+
+def test_untouched_runs_are_verified_bit_equal(trained):
+    result = trained(*VERIFY)
+    assert result.exit_code == 0
+    assert states(result) == dict.fromkeys(["bp", "fa", "dfa", "frozen"], "verified")
+    assert all("bit-equal" in one["integrity"]["details"][0] for one in json.loads(result.stdout))
+
+
+def test_a_changed_checkpoint_is_a_mismatch_of_that_run_alone(trained):
+    spoil("fa", schema.FINAL, lambda path: path.write_bytes(path.read_bytes() + b" "))
+    result = trained(*VERIFY)
+    assert result.exit_code == 3
+    assert states(result) == {"bp": "verified", "fa": "mismatch", "dfa": "verified", "frozen": "verified"}
+
+
+def test_a_lost_feedback_is_unverifiable(trained):
+    spoil("fa", schema.FEEDBACK, lambda path: path.unlink())
+    assert states(trained(*VERIFY))["fa"] == "unverifiable"
+
+
+def test_jobs_reach_what_measures(trained, monkeypatch):
+    """That several processes give the same figures is tested with the audit, which measures by the same function."""
+    asked = []
+    monkeypatch.setattr(evidence, "_run", lambda jobs, work, processes, stop: asked.append((work, processes)) or [])
+    trained(*VERIFY, "--jobs", "2")
+    assert asked == [(evidence._gather_there, 2)]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_feedback_of_another_shape_gives_a_reason_and_no_number(trained, sealed):
+    replace_feedback("dfa", {name: value[:, :7] for name, value in feedback_of("dfa").items()}, sealed)
+    result = trained(*VERIFY)
+    assert result.exit_code == 3
+    assert states(result) == {"bp": "verified", "fa": "verified", "dfa": "mismatch", "frozen": "verified"}
+    expected = "does not fit: " if sealed else "the file was changed after it was recorded"
+    assert expected in details(result, "dfa") and "gamma" not in details(result, "dfa")
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_the_feedback_of_another_run_never_stands_in(trained, sealed):
+    """Even with every digest forged: its Γ is another, and both numbers are shown."""
+    other = {name: torch.roll(value, 1, 0) for name, value in feedback_of("dfa").items()}
+    replace_feedback("dfa", other, sealed)
+    result = trained(*VERIFY)
+    assert states(result)["dfa"] == "mismatch" and list(states(result).values()).count("verified") == 3
+    words = details(result, "dfa")
+    if not sealed:
+        assert "expected SHA-256" in words and "gamma" not in words
+        return
+    logged = read_record(MlflowTracker(), run_of("dfa")).measurements.sites["gamma"][0].value
+    assert f"gamma[0]: logged {logged!r}, recomputed " in words
+    table = trained(*VERIFY[:-1]).stdout
+    assert "mismatch" in table and f"{logged!r}" in table.replace("\n", "")
+
+
+def test_what_breaks_one_run_is_that_runs_alone(trained, monkeypatch):
+    genuine, broken = evidence.gather, run_of("fa").run_id
+
+    def gather(tracker, run, *more):
+        if run.run_id == broken:
+            raise MemoryError("no room for it")
+        return genuine(tracker, run, *more)
+
+    monkeypatch.setattr(evidence, "gather", gather)
+    result = trained(*VERIFY)
+    assert result.exit_code == 3
+    assert states(result) == {"bp": "verified", "fa": "unverifiable", "dfa": "verified", "frozen": "verified"}
+    assert "MemoryError: no room for it" in details(result, "fa")
+
+
+def test_jobs_that_are_no_number_are_refused(trained):
+    result = trained(*VERIFY, "--jobs", "all")
+    assert result.exit_code == 2 and "jobs: expected a whole number, found 'all'" in result.stderr
+
+
+def test_an_old_report_stands_until_an_artifact_changes(trained):
+    trained(*AUDIT)
+    assert trained("verify", "reports/audit.json").exit_code == 0
+    spoil("dfa", schema.SERIES, lambda path: path.write_bytes(path.read_bytes() + b" "))
+    result = trained("verify", "reports/audit.json", "--json")
+    assert result.exit_code == 3
+    assert states(result) == {"bp": "verified", "fa": "verified", "dfa": "mismatch", "frozen": "verified"}
+
+
+def test_a_report_whose_run_is_gone_is_unverifiable(trained, workplace):
+    trained(*AUDIT)
+    path = workplace / "reports" / "audit.json"
+    path.write_text(path.read_text().replace(run_of("bp").run_id, "0" * 32))
+    assert states(trained("verify", "reports/audit.json", "--json"))["bp"] == "unverifiable"
+
+
+def test_what_is_no_report_is_told_so(registry, workplace):
+    (workplace / "notes.json").write_text('{"title": "notes"}')
+    result = registry("verify", "notes.json")
+    assert result.exit_code == 2 and "edition: missing" in result.stderr
+    assert registry("verify", "none.json").exit_code == 2
+    assert MlflowTracker().search({}) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (("reports/audit.json", "--study", "digits"), "REPORT and --study"),
+        (("--study", "digits", "--run", "ab"), "--study and --run"),
+        ((), "none"),
+    ],
+)
+def test_exactly_one_thing_is_verified(registry, arguments, found):
+    result = registry("verify", *arguments)
+    assert result.exit_code == 2 and f"verify one of REPORT, --study or --run; found {found}" in result.stderr
