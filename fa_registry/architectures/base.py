@@ -23,13 +23,18 @@ READOUT = ("out_ln", "out_head")
 
 @dataclass(frozen=True)
 class ArchitectureCard:
-    """version: of an architecture of our own; raised whenever its initial weights or its forward pass change."""
+    """version: of an architecture of our own; raised whenever its initial weights or its forward pass change.
+
+    credit_options: those of its options that say where a credit goes, and nothing of the network: they have no effect where
+    errors go back end to end, so that two such runs that differ in them alone have the same weights.
+    """
 
     name: str
     line: str
     options: Mapping[str, Option]
     source: str
     version: int = 1
+    credit_options: tuple[str, ...] = ()
 
 
 def identity(state: Tensor) -> Tensor:

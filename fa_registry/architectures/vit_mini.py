@@ -119,6 +119,7 @@ class VitMini(Architecture):
             ),
         },
         source="arXiv 2606.21126, ViT setting: the published names, and torch's own initialisation of every layer",
+        credit_options=("broadcast",),
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:

@@ -10,10 +10,10 @@ import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from fa_registry import jsonio, methods
+from fa_registry import architectures, jsonio, methods
 from fa_registry.errors import IntegrityError, RegistryError, UnknownName
 from fa_registry.protocol.integrity import with_checks
-from fa_registry.records import Check, Recipe, RunRecord, RunSpec
+from fa_registry.records import Check, Recipe, RunRecord, RunSpec, Scalar
 from fa_registry.tracking import schema
 from fa_registry.tracking.attempts import runs_by_tag
 from fa_registry.tracking.base import Tracker
@@ -70,9 +70,10 @@ def may_share_weights(one: RunSpec, other: RunSpec) -> bool:
     They do where they are equal in all that has an effect on the weights; without one are: everything but the draw of the
     initial weights where nothing was trained (no epoch, or a learning rate of 0); the method of a network in which no block
     learns and whose embedding is trained by backpropagation (frozen, ladder_0 by bp); the control ladder_L, which trains all
-    blocks; of the shallow control the blocks it leaves out; credit_norm where errors go back end to end; the schedule of one
-    epoch; a penalty or a weight decay that is lost in float32. Adopted weights were trained elsewhere, with whatever seed and
-    setting their owner states: one file may stand under several of them (each counts once, protocol.cases), of one method.
+    blocks; of the shallow control the blocks it leaves out; credit_norm, and the options that say where a credit goes, where
+    errors go back end to end; the schedule of one epoch; a penalty or a weight decay that is lost in float32. Adopted weights
+    were trained elsewhere, with whatever seed and setting their owner states: one file may stand under several of them (each
+    counts once, protocol.cases), of one method.
     """
     if one.weights and other.weights:
         return _rule(one) == _rule(other)
@@ -82,9 +83,9 @@ def may_share_weights(one: RunSpec, other: RunSpec) -> bool:
 def effective(spec: RunSpec) -> RunSpec:
     """The specification with all that has no effect on its final weights blanked; see may_share_weights."""
     recipe, blocks = spec.recipe, spec.architecture_options.get("num_blocks")
-    control, options = spec.control, spec.architecture_options
+    control, options = spec.control, _options(spec)
     if control == "shallow" or blocks == 0:
-        control, options = "shallow", {name: value for name, value in options.items() if name != "num_blocks"}
+        control, options = "shallow", _without(options, "num_blocks")
     elif rung(control) == blocks:
         control = "none"
     elif rung(control) == 0 and spec.method == "bp":
@@ -102,6 +103,18 @@ def effective(spec: RunSpec) -> RunSpec:
     )  # no block, nothing to keep small
     found = dataclasses.replace(spec, control=control, architecture_options=options, recipe=recipe, penalty=penalty)
     return dataclasses.replace(found, weights="")
+
+
+def _options(spec: RunSpec) -> Mapping[str, Scalar]:
+    """The architecture's options without those that say where a credit goes, of a run to whose weights none went."""
+    untrained = spec.epochs == 0 or spec.recipe.learning_rate == 0
+    if not (untrained or _end_to_end(spec)) or spec.architecture not in architectures.CATALOG.names():
+        return spec.architecture_options
+    return _without(spec.architecture_options, *architectures.CATALOG.get(spec.architecture).card.credit_options)
+
+
+def _without(options: Mapping[str, Scalar], *names: str) -> dict[str, Scalar]:
+    return {name: value for name, value in options.items() if name not in names}
 
 
 def _drawn(control: str) -> str:

@@ -99,6 +99,8 @@ def recipe(**changes):
 
 
 BP = {"method": "bp"}
+VIT = {"architecture": "vit_mini", "architecture_options": {**SHAPE, "broadcast": "all"}}
+VIT_CLASS = {"architecture": "vit_mini", "architecture_options": {**SHAPE, "broadcast": "class"}}
 LEGITIMATE = [
     ({"epochs": 0}, {"epochs": 0, "method": "fa", "penalty": 0.1, "dataset": "digits_centred"}),
     ({"epochs": 0, "control": "none"}, {"epochs": 0, "control": "ladder_1"}),
@@ -108,6 +110,8 @@ LEGITIMATE = [
     ({**BP, "recipe": recipe(credit_norm="none")}, BP),
     ({**BP, "control": "shallow"}, {**BP, "control": "shallow", "architecture_options": {**SHAPE, "num_blocks": 8}}),
     ({**BP, "control": "shallow"}, {**BP, "architecture_options": {**SHAPE, "num_blocks": 0}}),
+    ({**BP, **VIT, "control": "frozen"}, {**BP, **VIT_CLASS, "control": "frozen"}),
+    ({**VIT, "epochs": 0}, {**VIT_CLASS, "epochs": 0}),
     ({"epochs": 1}, {"epochs": 1, "recipe": recipe(schedule="constant")}),
     ({"penalty": 1e-12}, {}),
     ({"recipe": recipe(weight_decay=1e-9)}, {"recipe": recipe(weight_decay=0.0)}),
@@ -115,6 +119,7 @@ LEGITIMATE = [
     ({"weights": "a"}, {}),
 ]
 FINDINGS = [
+    (VIT, VIT_CLASS),
     ({}, {"seed": 43}),
     ({}, {"method": "fa"}),
     ({"epochs": 0}, {"epochs": 0, "seed": 43}),
