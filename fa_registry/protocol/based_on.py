@@ -25,21 +25,21 @@ def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
         theirs = {rule.code: rule for rule in edition.rules}
         pairs = [(rule, theirs[rule.code]) for rule in rules if rule.code in theirs]
         fields = [_equal_fields(mine, its) for mine, its in pairs]
-        alike = sum(all(getattr(mine, name) == getattr(its, name) for name in LIMIT) for mine, its in pairs)
-        return sum(mine == its for mine, its in pairs), alike, sum(fields)
+        same_limits = sum(all(getattr(mine, name) == getattr(its, name) for name in LIMIT) for mine, its in pairs)
+        return sum(mine == its for mine, its in pairs), same_limits, sum(fields)
 
     newest_first = sorted(editions, key=lambda edition: edition.name.partition(":")[0], reverse=True)
     best = max(newest_first, key=shared, default=None)  # max keeps the first of equals
     return best.name if best and shared(best)[:2] != (0, 0) else ""
 
 
-def _equal_fields(one: Rule, other: Rule) -> int:
-    return sum(getattr(one, field.name) == getattr(other, field.name) for field in dataclasses.fields(one))
+def _equal_fields(rule: Rule, other: Rule) -> int:
+    return sum(getattr(rule, field.name) == getattr(other, field.name) for field in dataclasses.fields(rule))
 
 
 def differences(edition: Edition, base: Edition | None) -> Iterator[RuleDifference]:
     """Every difference to the shipped edition `base`, the edition's own fields first; every rule is one where there is none."""
-    own, shipped = (_fields_of_edition(one) if one else {} for one in (edition, base))
+    own, shipped = (_fields_of_edition(side) if side else {} for side in (edition, base))
     yield from _differing("", shipped, own)
     mine = {rule.code: rule for rule in edition.rules}
     its = {rule.code: rule for rule in base.rules} if base else {}
@@ -65,13 +65,13 @@ def _fields_of_edition(edition: Edition) -> dict[str, Scalar]:
 
 def _fields_of_rule(rule: Rule) -> dict[str, Scalar]:
     """Field → value; a further condition's as `also gain threshold`, the guard's as `guard fidelity threshold`."""
-    found = _plain(rule)
-    del found["code"]
+    fields = _plain(rule)
+    del fields["code"]
     for place, conditions in (("also", rule.also), ("guard", (rule.guard,) if rule.guard else ())):
         for condition in conditions:
             named = _plain(condition)
-            found |= {f"{place} {condition.quantity} {name}": value for name, value in named.items()}
-    return found
+            fields |= {f"{place} {condition.quantity} {name}": value for name, value in named.items()}
+    return fields
 
 
 def _plain(record: Rule | Condition) -> dict[str, Any]:

@@ -119,10 +119,10 @@ class SeedGroup:
             *_remarks(accuracies, by_hand),
             *shortened(doubts),
         ]
-        means = {seed: _mean(several) for seed, several in accuracies.items()}
+        means = {seed: _mean(accuracies_of_seed) for seed, accuracies_of_seed in accuracies.items()}
         one_sample = _one_sample(self.cases) if by_hand else None
-        found = _estimated(means, references, notes, one_sample, look_confidence(self.look))
-        return dataclasses.replace(found, other_set=bool(doubts))
+        margins = _estimated(means, references, notes, one_sample, look_confidence(self.look))
+        return dataclasses.replace(margins, other_set=bool(doubts))
 
 
 def shortened(items: Sequence[object], what: str = "") -> list[str]:
@@ -153,9 +153,9 @@ def _again(case: Case, weights: dict[str, int]) -> str:
 
 
 def _remarks(accuracies: dict[int, list[float]], by_hand: set[int]) -> Iterator[str]:
-    several = [seed for seed, values in sorted(accuracies.items()) if len(values) > 1]
-    if several:  # the same seed again is no further sample
-        yield f"the runs of seed {', '.join(shortened(several))} count as one, by their mean"
+    repeated = [seed for seed, values in sorted(accuracies.items()) if len(values) > 1]
+    if repeated:  # the same seed again is no further sample
+        yield f"the runs of seed {', '.join(shortened(repeated))} count as one, by their mean"
     if by_hand:
         yield f"the frozen accuracy of seed {', '.join(shortened(sorted(by_hand)))} was {BY_HAND}"
 
@@ -174,17 +174,17 @@ def _estimated(
     ours = {seed: 100 * accuracies[seed] for seed in seeds}
     theirs = {seed: 100 * references[seed] for seed in seeds}
     if one_sample is None:
-        found = paired_difference(ours, theirs, confidence)
+        difference = paired_difference(ours, theirs, confidence)
     else:
-        found = stated_difference(ours.values(), theirs.values(), 100 * one_sample, confidence)
-    remark = (found.remark,) if found.remark and found.interval else ()
-    mean = margin_pp(found.mean / 100, 0.0)
-    ends = _ends(found.interval)
+        difference = stated_difference(ours.values(), theirs.values(), 100 * one_sample, confidence)
+    remark = (difference.remark,) if difference.remark and difference.interval else ()
+    mean = margin_pp(difference.mean / 100, 0.0)
+    ends = _ends(difference.interval)
     return Margins(mean, ends, seeds, (*notes, *remark), one_sample is not None, confidence=confidence)
 
 
-def _ends(found: Interval | None) -> tuple[float, float] | None:
-    return (margin_pp(found.low / 100, 0.0), margin_pp(found.high / 100, 0.0)) if found else None
+def _ends(interval: Interval | None) -> tuple[float, float] | None:
+    return (margin_pp(interval.low / 100, 0.0), margin_pp(interval.high / 100, 0.0)) if interval else None
 
 
 def _one_sample(cases: Sequence[Case]) -> float:
@@ -194,8 +194,8 @@ def _one_sample(cases: Sequence[Case]) -> float:
 
 def _test_samples(case: Case) -> int:
     """How many the run's test set holds; 0 where that was not recorded."""
-    found = case.record.measurements.conventions.get("test_samples")
-    return found if isinstance(found, int) and found > 0 else 0
+    samples = case.record.measurements.conventions.get("test_samples")
+    return samples if isinstance(samples, int) and samples > 0 else 0
 
 
 def whole(count: float) -> bool:

@@ -92,7 +92,7 @@ def checked_overrides(
     places: rule → its quantities, the leading one first. Raises InvalidFields for all that fit nowhere.
     """
     problems: list[str] = []
-    found: dict[tuple[str, str], float] = {}
+    thresholds: dict[tuple[str, str], float] = {}
     for key, value in overrides.items():
         code, _, name = str(key).partition(".")
         leading, *further = places.get(code, ("",))
@@ -103,13 +103,13 @@ def checked_overrides(
             problems.append(f"{key}: {unknown_name_text(f'limit of {code}', name, ['threshold', *further])}")
         elif not _is_number(value):
             problems.append(f"{key}: expected a finite number, found {value!r}")
-        elif place in found:
+        elif place in thresholds:
             problems.append(f"{key}: the limit is given twice")
         else:
-            found[place] = float(value)
+            thresholds[place] = float(value)
     if problems:
         raise InvalidFields(f"overrides of edition {edition}", problems)
-    return found
+    return thresholds
 
 
 def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[str, Any], list[str]]:

@@ -56,7 +56,7 @@ def carried_words(guard: GuardReading) -> str:
 
 def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | None:
     """What the guard saw; computed again for a finding of an older release, which told it in its sentence alone."""
-    limits = [one.threshold for one in finding.further if one.quantity == GAMMA]
+    limits = [further.threshold for further in finding.further if further.quantity == GAMMA]
     if finding.guard or finding.limit or finding.quantity != RANK or not limits:
         return finding.guard
     counted, masked = _counted(finding.quantities, measurements)
@@ -75,7 +75,11 @@ def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
 def _counted(names: Sequence[str], measurements: Measurements) -> tuple[list[int], Measurements]:
     """The sites at which all the quantities have a value, and the measurements with these sites of them alone."""
     rows = [measurements.sites.get(name, ()) for name in names]
-    counted = [site for site, each in enumerate(zip(*rows, strict=False)) if all(one.value is not None for one in each)]
+    counted = [
+        site
+        for site, readings in enumerate(zip(*rows, strict=False))
+        if all(reading.value is not None for reading in readings)
+    ]
     kept = (tuple(reading if site in counted else NOT_COUNTED for site, reading in enumerate(row)) for row in rows)
     return counted, dataclasses.replace(measurements, sites=dict(zip(names, kept, strict=True)))
 

@@ -71,7 +71,7 @@ def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tup
     keys = [seeds_key(record.spec) for record in records]
     for key, case in zip(keys, cases, strict=True):
         members.setdefault(key, []).append(case)
-    groups = {key: SeedGroup(tuple(several), looks.get(key, 1)) for key, several in members.items()}
+    groups = {key: SeedGroup(tuple(cases), looks.get(key, 1)) for key, cases in members.items()}
     return [(case, groups[key]) for key, case in zip(keys, cases, strict=True)]
 
 

@@ -42,8 +42,8 @@ def required(rule: Rule) -> str:
     """What a run has to show: any one of the conditions kept is enough, the guard always."""
     leading, *rest = (limit(condition) for condition in rule.conditions)
     guard = [rest.pop()] if rule.guard else []
-    words = " or ".join([leading, *(f"{also.quantity} {one}" for also, one in zip(rule.also, rest, strict=True))])
-    return ", and ".join([words, *(f"{rule.guard.quantity} {one}" for one in guard)])
+    words = " or ".join([leading, *(f"{also.quantity} {kept}" for also, kept in zip(rule.also, rest, strict=True))])
+    return ", and ".join([words, *(f"{rule.guard.quantity} {guard_limit}" for guard_limit in guard)])
 
 
 def limit(condition: Condition) -> str:

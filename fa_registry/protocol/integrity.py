@@ -39,8 +39,8 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
             differences.append(FigureDifference(name, site, before, after))
     how = "bit-equal" if exact else f"to {TOLERANCE:g} ({', '.join(differing)} not the run's)"
     if differences:
-        found = _found("mismatch", difference_words(differences))
-        return dataclasses.replace(found, differences=tuple(differences))
+        mismatch = _found("mismatch", difference_words(differences))
+        return dataclasses.replace(mismatch, differences=tuple(differences))
     if absent:
         return _found("unverifiable", _shortened(absent))
     return _found("verified", [f"every recomputed figure agrees, {how}"])
@@ -50,8 +50,9 @@ def difference_words(differences: Sequence[FigureDifference]) -> list[str]:
     """`gain[2]: logged 0.5, recomputed 0.7`: a line each for the first SHOWN, and how many there are."""
     return _shortened(
         [
-            f"{_place(one.quantity, one.site)}: logged {_text(one.logged)}, recomputed {_text(one.recomputed)}"
-            for one in differences
+            f"{_place(difference.quantity, difference.site)}: "
+            f"logged {_text(difference.logged)}, recomputed {_text(difference.recomputed)}"
+            for difference in differences
         ]
     )
 
@@ -67,10 +68,10 @@ def _found(state: str, details: list[str]) -> Integrity:
 
 def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
     """The integrity after further checks: one that differs makes it a mismatch, which is told before what was found earlier."""
-    found = tuple(f"{check.subject}: {check.detail}" for check in checks if check.outcome == "differs")
-    earlier = integrity.details if not found or integrity.state == "mismatch" else ()
-    state = "mismatch" if found else integrity.state
-    return Integrity(state, (*found, *earlier), (*integrity.checks, *checks), integrity.differences)
+    differing = tuple(f"{check.subject}: {check.detail}" for check in checks if check.outcome == "differs")
+    earlier = integrity.details if not differing or integrity.state == "mismatch" else ()
+    state = "mismatch" if differing else integrity.state
+    return Integrity(state, (*differing, *earlier), (*integrity.checks, *checks), integrity.differences)
 
 
 def merged(logged: Measurements, recomputed: Measurements) -> Measurements:

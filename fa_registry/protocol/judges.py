@@ -52,7 +52,9 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: Reference | No
         margin = margin_pp(observed.value, reference.reading.value)
         return f"{observed.value:.4f} against {reference.reading.value:.4f} {reference.words} ({margin:+.2f} pp)"
     names = [condition.quantity for condition in rule.conditions[1:]]
-    known = [f"{name} {one.value:.6g}" for name, one in zip(names, further, strict=True) if one.value is not None]
+    known = [
+        f"{name} {reading.value:.6g}" for name, reading in zip(names, further, strict=True) if reading.value is not None
+    ]
     return f"{observed.value:.4g}" + (f" ({', '.join(known)}): {state}" if names else "")
 
 

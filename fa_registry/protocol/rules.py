@@ -180,7 +180,7 @@ def _located(name: str) -> tuple[Path, str | None]:
 
 def _rule(table: Mapping[str, Any]) -> Rule:
     guard = _condition(table["guard"]) if "guard" in table else None
-    also = tuple(_condition(one) for one in table.get("also", ()))
+    also = tuple(_condition(further) for further in table.get("also", ()))
     return Rule(**{**table, "threshold": float(table["threshold"]), "also": also, "guard": guard})
 
 

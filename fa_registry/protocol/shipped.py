@@ -36,12 +36,12 @@ DIGITS = str.maketrans({letter: digit for digit, letters in LOOK_LIKE.items() fo
 @functools.cache
 def digests() -> Mapping[str, str]:
     """The name of every shipped edition, each followed by its variants → SHA-256 of its file."""
-    found: dict[str, str] = {}
+    digest_of: dict[str, str] = {}
     for path in sorted(resources.editions().glob("*.toml")):
         variants = tomllib.loads(path.read_text(encoding="utf-8")).get("variant", {})
         digest = file_digest(path)
-        found |= dict.fromkeys((path.stem, *(f"{path.stem}:{variant}" for variant in variants)), digest)
-    return MappingProxyType(found)
+        digest_of |= dict.fromkeys((path.stem, *(f"{path.stem}:{variant}" for variant in variants)), digest)
+    return MappingProxyType(digest_of)
 
 
 def claimed(name: str) -> str:
@@ -66,9 +66,9 @@ def impersonation(name: str, digest: str) -> str:
     taken = claimed(name)
     if not taken or digests()[taken] == digest:
         return ""
-    found = repr(name) if name.isascii() else f"{name!r} ({ascii(name)})"
+    shown = repr(name) if name.isascii() else f"{name!r} ({ascii(name)})"
     return (
-        f"name: {found} reads as the shipped edition {taken}, but the file's SHA-256 is {digest[:DIGEST]}…, not "
+        f"name: {shown} reads as the shipped edition {taken}, but the file's SHA-256 is {digest[:DIGEST]}…, not "
         f'{digests()[taken][:DIGEST]}…; give it a name of its own (and `based_on = "{taken}"`, if it is)'
     )
 

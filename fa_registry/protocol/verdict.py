@@ -64,11 +64,11 @@ def _flag(finding: Finding) -> str:
 
 def combined(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict of several seeds: the most severe one, with every flag that any seed raised."""
-    several = list(verdicts)
-    if not several:
+    of_seeds = list(verdicts)
+    if not of_seeds:
         return Verdict("incomplete", WORDS["incomplete"])
-    worst = max(several, key=lambda one: SEVERITY.index(one.outcome))
-    flags = tuple(sorted({flag for one in several for flag in one.flags}))
+    worst = max(of_seeds, key=lambda verdict: SEVERITY.index(verdict.outcome))
+    flags = tuple(sorted({flag for verdict in of_seeds for flag in verdict.flags}))
     word = re.match(r"[^(:]*:?", worst.label)[0]
     return Verdict(worst.outcome, labelled(word, flags), flags)
 
@@ -84,7 +84,7 @@ def labelled(word: str, flags: Sequence[str]) -> str:
 
 def exit_code(verdicts: Iterable[Verdict], integrity_failed: bool) -> int:
     """0 all pass (a warning passes), 1 some run fails, 3 something is incomplete or was tampered with."""
-    outcomes = {one.outcome for one in verdicts}
+    outcomes = {verdict.outcome for verdict in verdicts}
     if integrity_failed or "incomplete" in outcomes:
         return 3
     return 1 if "fail" in outcomes else 0

@@ -64,11 +64,13 @@ def unknown_rules(waivers: Iterable[Waiver], editions: Sequence[Edition]) -> tup
 def without_runs(waivers: Iterable[Waiver], records: Sequence[RunRecord]) -> tuple[str, ...]:
     """A remark for every waiver in force that speaks of none of the runs: a misspelt one does nothing, and must say so."""
     methods = {record.spec.method_label for record in records}
-    idle = [one for one in waivers if not one.expired and not any(_speaks_of(one, record) for record in records)]
+    idle = [
+        waiver for waiver in waivers if not waiver.expired and not any(_speaks_of(waiver, record) for record in records)
+    ]
     return tuple(
-        f"a waiver of {one.rule} without effect: "
-        + (f"no run begins with {one.run}" if one.run else unknown_name_text("method", one.method, methods))
-        for one in idle
+        f"a waiver of {waiver.rule} without effect: "
+        + (f"no run begins with {waiver.run}" if waiver.run else unknown_name_text("method", waiver.method, methods))
+        for waiver in idle
     )
 
 

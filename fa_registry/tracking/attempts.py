@@ -17,9 +17,9 @@ def runs_by_spec(tracker: Tracker, identities: Iterable[str]) -> dict[str, list[
 
 def runs_by_tag(tracker: Tracker, tag: str, values: Iterable[str], few: int = FEW) -> dict[str, list[StoredRun]]:
     """value → the training runs that carry it in `tag`, newest first; an empty list where there are none. few: as FEW."""
-    found: dict[str, list[StoredRun]] = {value: [] for value in values}
-    if len(found) <= few:
-        return {value: tracker.search({tag: value}) for value in found}
+    runs: dict[str, list[StoredRun]] = {value: [] for value in values}
+    if len(runs) <= few:
+        return {value: tracker.search({tag: value}) for value in runs}
     for run in tracker.search({schema.TAG_KIND: "run"}):
-        found.get(run.tags.get(tag, ""), []).append(run)
-    return found
+        runs.get(run.tags.get(tag, ""), []).append(run)
+    return runs

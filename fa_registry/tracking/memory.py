@@ -56,12 +56,12 @@ class MemoryTracker(Tracker):
         return self.runs[run_id]
 
     def search(self, tags: Mapping[str, str], experiment: str = "", start: str = "") -> list[StoredRun]:
-        found = [
+        matching = [
             run
             for run in self.runs.values()
             if tags.items() <= run.tags.items() and experiment in ("", run.experiment) and run.run_id.startswith(start)
         ]
-        return sorted(found, key=lambda run: -run.started)
+        return sorted(matching, key=lambda run: -run.started)
 
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
         wanted = set(keys)

@@ -143,18 +143,18 @@ class MlflowTracker(Tracker):
         terms = [f"tags.`{name}` = '{_quoted(value)}'" for name, value in tags.items()]
         if start:
             terms.append(f"attributes.run_id LIKE '{_quoted(start)}%'")
-        found = [self._stored(run) for run in self._pages(self._experiment_ids(experiment), " and ".join(terms))]
-        return [run for run in found if run.run_id.startswith(start)]  # LIKE knows wildcards, and no case
+        matching = [self._stored(run) for run in self._pages(self._experiment_ids(experiment), " and ".join(terms))]
+        return [run for run in matching if run.run_id.startswith(start)]  # LIKE knows wildcards, and no case
 
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
         """MLflow's own client knows no question about several metrics: one a key, each with all its steps."""
-        found = ((key, self._client.get_metric_history(run_id, key)) for key in keys)
-        return [Point(key, metric.value, metric.step) for key, metrics in found for metric in metrics]
+        histories = ((key, self._client.get_metric_history(run_id, key)) for key in keys)
+        return [Point(key, metric.value, metric.step) for key, metrics in histories for metric in metrics]
 
     def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> list[StoredRun]:
         terms = [f"params.`{name}` = '{_quoted(value)}'" for name, value in params.items()]
         terms += [f"tags.`{name}` = '{_quoted(value)}'" for name, value in tags.items()]
-        ids = [one.experiment_id for one in self._client.search_experiments(view_type=ViewType.ALL)]
+        ids = [experiment.experiment_id for experiment in self._client.search_experiments(view_type=ViewType.ALL)]
         return [self._stored(run) for run in self._pages(ids, " and ".join(terms), ViewType.ALL)]
 
     def link(self, run_id: str, path: str) -> str:
@@ -197,10 +197,11 @@ class MlflowTracker(Tracker):
 
     def _experiment_ids(self, name: str) -> list[str]:
         experiments = self._client.search_experiments(view_type=ViewType.ACTIVE_ONLY)
-        chosen = [one.experiment_id for one in experiments if name in ("", one.name)]
+        chosen = [experiment.experiment_id for experiment in experiments if name in ("", experiment.name)]
         if not chosen:
             raise StoreError(
-                f"no experiment {name!r} in the store {self.uri}; known: {', '.join(one.name for one in experiments)}"
+                f"no experiment {name!r} in the store {self.uri}; "
+                f"known: {', '.join(experiment.name for experiment in experiments)}"
             )
         return chosen
 

@@ -69,17 +69,17 @@ class ModelRegistry:
     def versions(self, name: str) -> list[RegisteredVersion]:
         """All versions of `name`, newest first; none where there is no such model. name: without a quote."""
         with self._answers():
-            found: list[ModelVersion] = []
+            versions: list[ModelVersion] = []
             token = None
             while True:
                 page = self._client.search_model_versions(f"name = '{name}'", max_results=PAGE, page_token=token)
-                found += page
+                versions += page
                 token = page.token
                 if not token:
                     break
-            aliases = _by_version(self._client.get_registered_model(name)) if found else {}
-        newest_first = sorted(found, key=lambda one: -int(one.version))
-        return [_registered(one, aliases.get(str(one.version), ())) for one in newest_first]
+            aliases = _by_version(self._client.get_registered_model(name)) if versions else {}
+        newest_first = sorted(versions, key=lambda version: -int(version.version))
+        return [_registered(version, aliases.get(str(version.version), ())) for version in newest_first]
 
     def register(
         self, name: str, run_id: str, path: str, tags: Mapping[str, str], description: str
@@ -112,7 +112,7 @@ class ModelRegistry:
         if not versions:
             raise UnknownName(f"registered model of {self.uri}", name, self.names())
         if alias:
-            pointing = {one: version for version in versions for one in version.aliases}
+            pointing = {alias: version for version in versions for alias in version.aliases}
             if alias not in pointing:
                 raise UnknownName(f"alias of {name}", alias, pointing)
             return pointing[alias]
@@ -150,11 +150,13 @@ def _bounded(text: str) -> str:
 
 
 def _by_version(model: RegisteredModel) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    aliases_of: dict[str, tuple[str, ...]] = {}
     for alias, version in sorted(model.aliases.items()):
-        found[str(version)] = (*found.get(str(version), ()), alias)
-    return found
+        aliases_of[str(version)] = (*aliases_of.get(str(version), ()), alias)
+    return aliases_of
 
 
-def _registered(one: ModelVersion, aliases: tuple[str, ...]) -> RegisteredVersion:
-    return RegisteredVersion(one.name, str(one.version), one.run_id or "", one.source, dict(one.tags), aliases)
+def _registered(version: ModelVersion, aliases: tuple[str, ...]) -> RegisteredVersion:
+    return RegisteredVersion(
+        version.name, str(version.version), version.run_id or "", version.source, dict(version.tags), aliases
+    )

@@ -81,9 +81,9 @@ def read_sealed(files: Mapping[str, Path]) -> Sealed:
 
 def check_digest(run_id: str, name: str, path: Path, digests: Mapping[str, str]) -> None:
     """Raise IntegrityError unless `path` has the digest recorded for `name`."""
-    found = jsonio.file_digest(path)
-    if found != digests.get(name):
-        raise IntegrityError(f"run {run_id}: {name}: expected SHA-256 {digests.get(name, 'none')}, found {found}")
+    digest = jsonio.file_digest(path)
+    if digest != digests.get(name):
+        raise IntegrityError(f"run {run_id}: {name}: expected SHA-256 {digests.get(name, 'none')}, found {digest}")
 
 
 def _json(path: Path) -> Any:

@@ -98,8 +98,8 @@ def step_checkpoint(step: int) -> str:
 
 def sealed_step(names: Iterable[str]) -> int | None:
     """The step of the step checkpoint among these artifacts; None where there is none."""
-    found = [int(match[1]) for name in names if (match := STEP.fullmatch(name))]
-    return min(found, default=None)
+    steps = [int(match[1]) for name in names if (match := STEP.fullmatch(name))]
+    return min(steps, default=None)
 
 
 def epoch_checkpoint(epoch: int) -> str:

@@ -189,5 +189,5 @@ def _is_ours(key: str) -> bool:
     return key in schema.SCALAR_METRICS.values() or key.partition("/site_")[0] in schema.SITE_METRICS
 
 
-def _differs(what: str, found: object, sealed: object) -> str:
-    return f"{what} is {found}, its sealed files say {'nothing' if sealed is None else sealed}"
+def _differs(what: str, stored: object, sealed: object) -> str:
+    return f"{what} is {stored}, its sealed files say {'nothing' if sealed is None else sealed}"

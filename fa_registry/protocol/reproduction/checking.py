@@ -69,7 +69,7 @@ def problems_of(raw: Mapping[str, Any]) -> list[str]:
     """Everything that is wrong with the file, each sentence beginning with the place it is about."""
     problems = list(fields("", raw, TOP, ("title", "source")))
     for name in ("remarks", "also"):
-        if not all(isinstance(one, str) for one in _list(raw.get(name))):
+        if not all(isinstance(item, str) for item in _list(raw.get(name))):
             problems.append(f"{name}: expected texts, found {raw[name]!r}")
     for name, setting in _dict(raw.get("setting")).items():
         problems += fields(f"setting.{name}", setting, SETTING, ("architecture", "dataset", "epochs"))

@@ -17,8 +17,12 @@ def nearest(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> t
 
     Of several that are equally near, runs trained here come before adopted ones, and more runs before fewer.
     """
-    found = [(group, tuple(differences(figure, _spec(group), cards))) for group in groups if _is_of(figure, group)]
-    return min(found, key=lambda one: (len(one[1]), bool(_spec(one[0]).weights), -len(one[0].runs)), default=None)
+    candidates = [(group, tuple(differences(figure, _spec(group), cards))) for group in groups if _is_of(figure, group)]
+    return min(
+        candidates,
+        key=lambda candidate: (len(candidate[1]), bool(_spec(candidate[0]).weights), -len(candidate[0].runs)),
+        default=None,
+    )
 
 
 def alike(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> Sequence[Group]:
@@ -40,7 +44,7 @@ def differences(figure: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterato
         ("methods", spec.method, figure.method_options, spec.method_options),
     ):
         yield from _unlike(published, ours, _defaults(cards, family, name))
-    recipe = {one.name: one.default for one in dataclasses.fields(Recipe)}
+    recipe = {field.name: field.default for field in dataclasses.fields(Recipe)}
     yield from _unlike(setting.recipe, dataclasses.asdict(spec.recipe), recipe)
 
 
@@ -60,7 +64,7 @@ def _unlike(
 
 def _defaults(cards: Cards, family: str, name: str) -> Mapping[str, Scalar]:
     options = cards.get(f"{family}/{name}", {}).get("options", {})
-    return {option: one["default"] for option, one in options.items() if "default" in one}
+    return {option: declared["default"] for option, declared in options.items() if "default" in declared}
 
 
 def _is_of(figure: PublishedFigure, group: Group) -> bool:

@@ -30,7 +30,7 @@ def _fire(rule: Rule, record: RunRecord) -> tuple[Reading, bool]:
     if not line or record.spec.weights:
         return Reading(None, f"{rule.quantity} was not followed by epoch"), False
     epoch = first_fire(rule, record)
-    unknown = [one.reason for one in line[:epoch] if one.value is None]
+    unknown = [reading.reason for reading in line[:epoch] if reading.value is None]
     if unknown:
         return Reading(None, f"cannot be said of every epoch: {unknown[0]}"), False
     if epoch is None:
@@ -62,7 +62,7 @@ def _at_the_end(figure: PublishedFigure, record: RunRecord) -> Reading:
 
 def _mean(row: Sequence[Reading]) -> Reading:
     """N/A as soon as one site is: a mean over fewer would be another number."""
-    absent = next((one for one in row if one.value is None), None)
+    absent = next((reading for reading in row if reading.value is None), None)
     if absent or not row:
         return absent or Reading(None, "there is no site but site 0")
-    return Reading.of(math.fsum(one.value for one in row) / len(row))
+    return Reading.of(math.fsum(reading.value for reading in row) / len(row))

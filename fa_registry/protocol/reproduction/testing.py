@@ -27,8 +27,8 @@ class Tested:
 def outcome_of(figure: PublishedFigure, measured: Sequence[Measured]) -> Tested:
     """What the runs of one group, which is the published experiment again, say of one published figure."""
     runs = len(measured)
-    silent = sum(one.never for one in measured)
-    missing = [one.reading for one in measured if one.reading.value is None and not one.never]
+    silent = sum(run.never for run in measured)
+    missing = [run.reading for run in measured if run.reading.value is None and not run.never]
     if len(missing) == runs:
         return Tested("not measured", missing[0].reason)
     if missing:
@@ -41,7 +41,7 @@ def outcome_of(figure: PublishedFigure, measured: Sequence[Measured]) -> Tested:
         return Tested("differs", f"published with epochs of first fire, here it fires on none of {runs} runs")
     if silent:
         return Tested("not shown", f"it fires on {runs - silent} of {runs} runs: no mean epoch")
-    return _numbers(figure, [one.reading.value for one in measured])
+    return _numbers(figure, [run.reading.value for run in measured])
 
 
 def _never(silent: int, runs: int, margin: float) -> Tested:
@@ -62,16 +62,16 @@ def _numbers(figure: PublishedFigure, values: Sequence[float]) -> Tested:
         if published.below is not None or published.above is not None:
             return _bound(published, measured, log)
         target, margin, remark = _target(published, figure.margin.size, log)
-        found = tost(measured, target, margin)
+        equivalence = tost(measured, target, margin)
     except ValueError as error:  # numbers beyond what the statistics take: said, not swallowed
         return Tested("not shown", str(error))
     unit = " decades" if log else ""
-    interval = found.interval_90
+    interval = equivalence.interval_90
     words = (
         f"90 % interval of the difference {interval.low:.3g} to {interval.high:.3g}{unit}, margin ±{margin:.3g}{unit}"
     )
-    notes = "; ".join(note for note in (words, remark, found.remark) if note)
-    return Tested(found.outcome, notes, Reading.of(found.difference), (interval.low, interval.high), margin)
+    notes = "; ".join(note for note in (words, remark, equivalence.remark) if note)
+    return Tested(equivalence.outcome, notes, Reading.of(equivalence.difference), (interval.low, interval.high), margin)
 
 
 def _target(published: Published, margin: float, log: bool) -> tuple[Reported | float, float, str]:
