@@ -94,7 +94,9 @@ class Checks:
             self.problems.append(f"{names[1]}: expected it where the input is ({x.device}), found {y.device}")
         self._input(network, x, names[0])
         readable = (
-            len(x) and network is not None and not any(one.startswith(names[0]) for one in self.problems[before:])
+            len(x)
+            and network is not None
+            and not any(problem.startswith(names[0]) for problem in self.problems[before:])
         )
         classes = self._classes(network, x, names[0]) if readable else None
         if labelled and len(y):
@@ -102,8 +104,8 @@ class Checks:
 
     def classes(self, labels: Iterable[Tensor], name: str) -> None:
         """Doubts about the labels of all batches together; what is no label was named already."""
-        given = [one for one in labels if _are_labels(one)]
-        kinds = {kind for one in given for kind in one.unique().tolist()}
+        given = [batch for batch in labels if _are_labels(batch)]
+        kinds = {kind for batch in given for kind in batch.unique().tolist()}
         if sum(map(len, given)) == 1:
             self.doubts.append(f"{name}: one sample alone: every median is that sample's own figure")
         elif len(kinds) == 1:
@@ -141,14 +143,14 @@ class Checks:
     def _input(self, network: nn.Module | None, x: Tensor, name: str) -> None:
         if x.is_floating_point() and not x.isfinite().all():
             self.problems.append(f"{name}: expected finite numbers, found inf or nan")
-        weights = [] if network is None else [one for one in network.parameters() if one.is_floating_point()]
+        weights = [] if network is None else [weight for weight in network.parameters() if weight.is_floating_point()]
         kinds, devices = {weight.dtype for weight in weights}, {weight.device for weight in weights}
         if x.is_floating_point() and kinds - {x.dtype}:
-            found = ", ".join(sorted(str(dtype) for dtype in kinds))
-            self.problems.append(f"{name}: expected the dtype of the model's parameters ({found}), found {x.dtype}")
+            expected = ", ".join(sorted(str(dtype) for dtype in kinds))
+            self.problems.append(f"{name}: expected the dtype of the model's parameters ({expected}), found {x.dtype}")
         if devices - {x.device}:
-            found = ", ".join(sorted(str(device) for device in devices))
-            self.problems.append(f"{name}: expected it where the model is ({found}), found {x.device}")
+            expected = ", ".join(sorted(str(device) for device in devices))
+            self.problems.append(f"{name}: expected it where the model is ({expected}), found {x.device}")
 
     def _classes(self, network: nn.Module, x: Tensor, name: str) -> int | None:
         """How many outputs the network has, by running it: a head may be called anything."""
@@ -160,8 +162,8 @@ class Checks:
             self.cause = error
             return None
         if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(x) or logits.shape[1] < 2:
-            found = tuple(logits.shape) if isinstance(logits, Tensor) else _kind(logits)
-            self.problems.append(f"model: expected logits ({len(x)}, at least 2 classes), found {found}")
+            given = tuple(logits.shape) if isinstance(logits, Tensor) else _kind(logits)
+            self.problems.append(f"model: expected logits ({len(x)}, at least 2 classes), found {given}")
             return None
         return logits.shape[1]
 

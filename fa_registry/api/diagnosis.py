@@ -90,7 +90,7 @@ class DiagnosisReport:
         name = f"{self.method_name}: " if self.method_name else ""
         lines = [f"{name}{self.verdict}", *(f"  {line}" for line in self._lines())]
         return "\n".join(
-            [*lines, *(f"  note: {one}" for one in (*self.remarks, *([self.notes] if self.notes else [])))]
+            [*lines, *(f"  note: {remark}" for remark in (*self.remarks, *([self.notes] if self.notes else [])))]
         )
 
     def _lines(self) -> Iterator[str]:
@@ -134,27 +134,27 @@ def diagnose(
     first = observed(network, *batches[0], "diagnose")
     layer = (first.sites - 1) // 2
     stability = _stability(network, batches, first, layer)
-    found = measured(first, {"accuracy": accuracy(headline_acc), "stability_mid": stability})
-    audit = judged(found, frozen_baseline_acc, rules)
+    measurements = measured(first, {"accuracy": accuracy(headline_acc), "stability_mid": stability})
+    audit = judged(measurements, frozen_baseline_acc, rules)
     return DiagnosisReport(
         method_name=method_name,
         headline_acc=_plain(headline_acc),
         frozen_baseline_acc=_plain(frozen_baseline_acc),
-        residual_norms=_values(found, "h_norm"),
-        bp_grad_norms=_values(found, "g_norm_mean_ce"),
+        residual_norms=_values(measurements, "h_norm"),
+        bp_grad_norms=_values(measurements, "g_norm_mean_ce"),
         stability_layer=layer,
         cross_batch_stability=stability.value,
         verdict=_in_words(audit, rules),
         edition=rules.name,
         notes=notes,
-        remarks=(*_remarks(batches, stability, found, audit), *left_out),
+        remarks=(*_remarks(batches, stability, measurements, audit), *left_out),
         thresholds=_thresholds(rules),
         flags=_flags(audit),
     )
 
 
 def _flag_of(*quantities: str) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    return (one for one in FLAGS if set(one[1]) & set(quantities))
+    return (flag for flag in FLAGS if set(flag[1]) & set(quantities))
 
 
 def _thresholds(edition: Edition) -> dict[str, float]:
@@ -164,11 +164,11 @@ def _thresholds(edition: Edition) -> dict[str, float]:
 def _flags(audit: RunAudit) -> dict[str, bool | None]:
     """Every flag; None for what no rule of the edition asks for, or what it could not decide."""
     fires = {"fail": True, "pass": False}
-    found: dict[str, bool | None] = {flag: None for flag, *_ in FLAGS}
+    flags: dict[str, bool | None] = {flag: None for flag, *_ in FLAGS}
     for finding in audit.findings:
         for flag, *_ in _flag_of(finding.quantity):
-            found[flag] = fires.get(finding.outcome)
-    return found
+            flags[flag] = fires.get(finding.outcome)
+    return flags
 
 
 def _in_words(audit: RunAudit, edition: Edition) -> str:

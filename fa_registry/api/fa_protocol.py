@@ -155,10 +155,10 @@ def _marked(audit: RunAudit, edition: Edition) -> Verdict:
     compared = {rule.code for rule in edition.rules if rule.reference}
     outcomes = {"pass": "warn", "fail": "fail"}
     findings = [
-        dataclasses.replace(one, outcome=outcomes[one.outcome], state=PROVISIONAL)
-        if one.rule in compared and one.outcome in outcomes
-        else one
-        for one in audit.findings
+        dataclasses.replace(finding, outcome=outcomes[finding.outcome], state=PROVISIONAL)
+        if finding.rule in compared and finding.outcome in outcomes
+        else finding
+        for finding in audit.findings
     ]
     return verdict(audit.record, findings, edition)
 

@@ -57,16 +57,16 @@ def measured(observation: Observation, scalars: Mapping[str, Reading]) -> Measur
     median = MedianSample.of(observation)
     looked = [*((name, observation) for name in OURS), *((name, median) for name in PUBLISHED)]
     sites: dict[str, tuple[Reading, ...]] = {}
-    found: dict[str, Reading] = {}
+    readings: dict[str, Reading] = {}
     for name, seen in looked:
-        one = CATALOG.get(name).measure(seen)
-        sites |= one.sites
-        found |= one.scalars
+        measures = CATALOG.get(name).measure(seen)
+        sites |= measures.sites
+        readings |= measures.scalars
     sites["g_norm_mean_ce"] = tuple(
         Reading.of(reading.value / observation.samples) if reading.value is not None else reading
         for reading in sites["g_norm"]
     )
-    return Measurements(sites, {**found, **scalars})
+    return Measurements(sites, {**readings, **scalars})
 
 
 def accuracy_of(network: nn.Module, x: Tensor, y: Tensor) -> float:

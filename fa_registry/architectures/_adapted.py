@@ -122,8 +122,8 @@ class _Flow:
         self, name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]]:
         if not args or not isinstance(args[0], Tensor):
-            found = type(args[0]).__name__ if args else f"only keywords ({', '.join(kwargs) or 'none'})"
-            raise UsageError(f"adapt: {name}: expected a tensor as the first positional input, found {found}")
+            given = type(args[0]).__name__ if args else f"only keywords ({', '.join(kwargs) or 'none'})"
+            raise UsageError(f"adapt: {name}: expected a tensor as the first positional input, found {given}")
         into = args[0]
         self.inputs[name] = into.detach().clone()
         if name == self.sites[0]:
@@ -216,9 +216,9 @@ def _views(state: Tensor) -> Iterator[Tensor]:
         yield state.flatten(1)
 
 
-def _same(found: Tensor, declared: Tensor) -> bool:
-    if found.shape != declared.shape:
+def _same(ours: Tensor, declared: Tensor) -> bool:
+    if ours.shape != declared.shape:
         return False
     tolerance = ROUNDINGS * torch.finfo(declared.dtype).eps
     largest = torch.nan_to_num(declared, 0.0, 0.0, 0.0).abs().max().item()
-    return torch.allclose(declared, found.to(declared.dtype), rtol=tolerance, atol=tolerance * largest, equal_nan=True)
+    return torch.allclose(declared, ours.to(declared.dtype), rtol=tolerance, atol=tolerance * largest, equal_nan=True)

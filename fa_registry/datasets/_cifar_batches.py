@@ -27,9 +27,9 @@ class CifarBatches:
     packed: str
     packed_md5: str
 
-    def decode(self, root: Path, found: Mapping[SourceFile, Path]) -> RawImages:
+    def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
         """The images of the batches, in the order of torchvision's list; its check of their MD5 comes before any unpickling."""
-        kind = self._expecting(tuple(found))
+        kind = self._expecting(tuple(files))
         parts = []
         for train in (True, False):
             read = kind(str(root), train=train)

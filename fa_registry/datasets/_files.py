@@ -43,28 +43,27 @@ def is_present(root: Path, source: SourceFile) -> bool:
 
 def verified(root: Path, card: DatasetCard) -> dict[SourceFile, Path]:
     """Every source of the card with the file that has its MD5; one IntegrityError names all that are missing or altered."""
-    found, problems = inspected(root, card)
+    files, problems = inspected(root, card)
     if problems:
         mend = f"`fa-registry data fetch {card.name} --data-root {root}` downloads them, or says what to put where"
         raise IntegrityError(refusal(card, problems, mend))
-    return found
+    return files
 
 
 def inspected(root: Path, card: DatasetCard) -> tuple[dict[SourceFile, Path], dict[SourceFile, str]]:
     """The sources that are as published, each with its file, and what is wrong with each of the others."""
-    found: dict[SourceFile, Path] = {}
+    files: dict[SourceFile, Path] = {}
     problems: dict[SourceFile, str] = {}
     for source in card.files:
         faults = {path: file_fault(path, md5) for path, md5 in candidates(root, source)}
         intact = [path for path, fault in faults.items() if not fault]
         if intact:
-            found[source] = intact[0]
+            files[source] = intact[0]
             continue
-        told = next(
-            (path for path in faults if path.is_file()), root / source.path
-        )  # if one is there, tell of that one
-        problems[source] = f"{told}: {faults[told]}"
-    return found, problems
+        # a file that is there but broken is told of before one that is missing
+        path = next((path for path in faults if path.is_file()), root / source.path)
+        problems[source] = f"{path}: {faults[path]}"
+    return files, problems
 
 
 def file_fault(path: Path, md5: str) -> str:
@@ -80,4 +79,4 @@ def file_fault(path: Path, md5: str) -> str:
 def refusal(card: DatasetCard, problems: Mapping[SourceFile, str], mend: str) -> str:
     """One line for the whole, one a file, one on how to mend it."""
     count = f"{len(problems)} of {len(card.files)} files missing or not as published"
-    return "\n".join([f"data set {card.name}: {count}", *(f"  - {one}" for one in problems.values()), mend])
+    return "\n".join([f"data set {card.name}: {count}", *(f"  - {problem}" for problem in problems.values()), mend])

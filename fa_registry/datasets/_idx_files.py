@@ -26,10 +26,10 @@ class IdxFiles:
     packed: str = ""
     packed_md5: str = ""
 
-    def decode(self, root: Path, found: Mapping[SourceFile, Path]) -> RawImages:
+    def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
         """The images of the verified files, as torchvision reads an unpacked copy of them."""
         with tempfile.TemporaryDirectory() as folder:
-            for source, path in found.items():
+            for source, path in files.items():
                 _unpack(path, (Path(folder) / source.path).with_suffix(""))
             parts = []
             for train in (True, False):

@@ -25,7 +25,7 @@ class FileFormat(Protocol):
     @property
     def packed_md5(self) -> str: ...
 
-    def decode(self, root: Path, found: Mapping[SourceFile, Path]) -> RawImages:
+    def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
         """The images in the verified files `found`."""
 
     def download(self, root: Path, sources: tuple[SourceFile, ...]) -> None:
@@ -48,8 +48,8 @@ class ImageFiles(Dataset):
 
         def decode() -> RawImages:
             report(f"{self.card.name}: checking {len(self.card.files)} files")
-            found = verified(root, self.card)
+            files = verified(root, self.card)
             report(f"{self.card.name}: decoding")
-            return self.format.decode(root, found)
+            return self.format.decode(root, files)
 
         return cached(root, self.card, decode)

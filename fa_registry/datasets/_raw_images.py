@@ -95,8 +95,8 @@ def _sources(card: DatasetCard) -> str:
     return jsonio.canonical({source.path: source.md5 for source in card.files})
 
 
-def _stale(path: Path, expected: str, found: str) -> str:
-    return f"{path}: expected {expected}, found {found}; delete it, and it is written afresh from the source files"
+def _stale(path: Path, expected: str, written: str) -> str:
+    return f"{path}: expected {expected}, found {written}; delete it, and it is written afresh from the source files"
 
 
 def _check(card: DatasetCard, raw: RawImages, where: str) -> None:
@@ -111,10 +111,12 @@ def _check(card: DatasetCard, raw: RawImages, where: str) -> None:
         if tuple(images.shape[1:]) != card.image_shape:
             problems.append(f"{split}_images: expected shape {card.image_shape}, found {tuple(images.shape[1:])}")
         if len(labels) and (labels.min() < 0 or labels.max() >= card.classes):
-            found = f"{labels.min()} to {labels.max()}"
-            problems.append(f"{split}_labels: expected classes 0 to {card.classes - 1}, found {found}")
+            classes = f"{labels.min()} to {labels.max()}"
+            problems.append(f"{split}_labels: expected classes 0 to {card.classes - 1}, found {classes}")
     if len(raw.train_images) != card.train_samples:
         problems.append(f"train: expected {card.train_samples:,} images, found {len(raw.train_images):,}")
     if problems:
         mend = "these are not the published files"
-        raise IntegrityError("\n".join([f"data set {card.name}, {where}: {mend}", *(f"  - {one}" for one in problems)]))
+        raise IntegrityError(
+            "\n".join([f"data set {card.name}, {where}: {mend}", *(f"  - {problem}" for problem in problems)])
+        )

@@ -29,10 +29,10 @@ def scans(expected: str = SHA256) -> tuple[Tensor, Tensor]:
     bunch = load_digits()
     images = torch.from_numpy(bunch.images).float().unsqueeze(1)  # (samples, 1, 8, 8)
     labels = torch.from_numpy(bunch.target).long()
-    found = tensors_digest(images, labels)
-    if found != expected:
+    digest = tensors_digest(images, labels)
+    if digest != expected:
         raise IntegrityError(
-            f"digits: expected source digest {expected}, found {found}; is scikit-learn's copy intact?"
+            f"digits: expected source digest {expected}, found {digest}; is scikit-learn's copy intact?"
         )
     return images, labels
 

@@ -46,9 +46,9 @@ class MatFiles:
     packed: str = ""
     packed_md5: str = ""
 
-    def decode(self, root: Path, found: Mapping[SourceFile, Path]) -> RawImages:
+    def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
         """The images of both files, as torchvision reads them after its own check."""
-        kind = _expecting(tuple(found))
+        kind = _expecting(tuple(files))
         parts = []
         for split in SPLITS:
             read = kind(str(root), split=split)

@@ -75,8 +75,8 @@ def absence(observation: Observation, *parts: str) -> str:
     """Why the bench, or one of its parts, is missing; empty where all are there."""
     if observation.bench is None:
         return NO_BENCH
-    found = (getattr(observation.bench, part) for part in parts)
-    return next((part.reason for part in found if isinstance(part, Absent)), "")
+    parts_of_bench = (getattr(observation.bench, part) for part in parts)
+    return next((part.reason for part in parts_of_bench if isinstance(part, Absent)), "")
 
 
 def flat(rows: Tensor) -> Tensor:

@@ -71,7 +71,7 @@ class DiagnosticCard:
     @property
     def names(self) -> tuple[str, ...]:
         """Of its quantities, in their order."""
-        return tuple(one if isinstance(one, str) else one.name for one in self.quantities)
+        return tuple(quantity if isinstance(quantity, str) else quantity.name for quantity in self.quantities)
 
     @property
     def described(self) -> tuple[Quantity, ...]:

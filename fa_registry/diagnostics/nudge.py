@@ -53,10 +53,10 @@ def _site(bench: Bench, site: int) -> dict[str, Reading]:
     nudged = torch.stack([state - step for step in steps.values()], dim=1)  # (N, 3, features)
     losses = bench.losses_from(site, nudged.reshape(*nudged.shape[:2], *bench.states[site].shape[1:]))  # (N, 3)
     changes = losses - bench.losses.unsqueeze(1)
-    found = {name: _mean(step, changes[:, place], bench.losses) for place, (name, step) in enumerate(steps.items())}
+    readings = {name: _mean(step, changes[:, place], bench.losses) for place, (name, step) in enumerate(steps.items())}
     if isinstance(bench.credits, Absent):
-        found |= dict.fromkeys(OF_CREDIT, Reading(None, bench.credits.reason))
-    return found
+        readings |= dict.fromkeys(OF_CREDIT, Reading(None, bench.credits.reason))
+    return readings
 
 
 def relative_step(state: Tensor, credit: Tensor) -> Tensor:

@@ -69,19 +69,19 @@ def _candidates(bench: Bench, site: int) -> Tensor:
 
 def _site(bench: Bench, norm: float, predicted: Tensor, changes: Tensor) -> dict[str, Reading]:
     """Every quantity at one site; predicted (k, N, V), changes (2, N, V)."""
-    found: dict[str, Reading] = {}
+    by_name: dict[str, Reading] = {}
     relative = step_refusal(STEP * norm, norm)
     for prefix, credit in (("rho_bp", 0), ("rho_random", 1)):
         readings = correlations(predicted[credit], changes[0], bench.losses, relative)
-        found[prefix], found[f"{prefix}_samples"], _ = readings
+        by_name[prefix], by_name[f"{prefix}_samples"], _ = readings
     if isinstance(bench.credits, Absent):
-        return found | dict.fromkeys(OF_CREDIT, Reading(None, bench.credits.reason))
-    found["rho"], found["rho_samples"], found["rho_defined"] = correlations(
+        return by_name | dict.fromkeys(OF_CREDIT, Reading(None, bench.credits.reason))
+    by_name["rho"], by_name["rho_samples"], by_name["rho_defined"] = correlations(
         predicted[2], changes[0], bench.losses, relative
     )
     absolute = correlations(predicted[2], changes[1], bench.losses, step_refusal(STEP, norm))
-    found["rho_absolute"], found["rho_absolute_samples"], _ = absolute
-    return found
+    by_name["rho_absolute"], by_name["rho_absolute_samples"], _ = absolute
+    return by_name
 
 
 def correlations(

@@ -34,26 +34,28 @@ def lint_paths(paths: Sequence[str]) -> LintReport:
     """What all rules find under the paths; raises UsageError for a missing path or when there is no Python file."""
     rules = all_rules()
     files = python_files(paths)
-    found = [finding for path in files for finding in lint_source(read(path), rules)]
+    findings = [finding for path in files for finding in lint_source(read(path), rules)]
     return LintReport(
         files=len(files),
-        findings=tuple(one for one in found if not one.silenced),
-        silenced=tuple(one for one in found if one.silenced),
+        findings=tuple(finding for finding in findings if not finding.silenced),
+        silenced=tuple(finding for finding in findings if finding.silenced),
         cards=(*(rule.card for rule in rules), UNREADABLE, BAD_SILENCE),
     )
 
 
 def lint_source(source: Source, rules: Sequence[Rule]) -> list[LintFinding]:
     """The findings of one file in the order of its lines, silenced ones among them."""
-    found = [_unreadable(source.path, one) for one in source.unreadable]
+    findings = [_unreadable(source.path, unreadable) for unreadable in source.unreadable]
     syntax = source.syntax
     if syntax is not None:
         comments = list(silences(syntax.text, {rule.card.code for rule in rules}))
-        found += [_bad_silence(source, comment) for comment in comments if comment.problem]
+        findings += [_bad_silence(source, comment) for comment in comments if comment.problem]
         for rule in rules:
             if rule.possible(syntax.text):
-                found += _judged(source, rule, comments)
-    return sorted(found, key=lambda one: (one.place.cell, one.place.line, one.place.column, one.code))
+                findings += _judged(source, rule, comments)
+    return sorted(
+        findings, key=lambda finding: (finding.place.cell, finding.place.line, finding.place.column, finding.code)
+    )
 
 
 def _judged(source: Source, rule: Rule, comments: Sequence[Silence]) -> list[LintFinding]:
@@ -99,9 +101,9 @@ def _characters(line: str, offset: int) -> int:
     return len(line.encode()[:offset].decode(errors="replace")) + 1
 
 
-def _unreadable(path: str, one: Unreadable) -> LintFinding:
-    place = Place(path, one.line, 1, one.line, 1, one.cell)
-    return LintFinding(UNREADABLE.code, 0, place, one.problem, UNREADABLE.why, UNREADABLE.fix)
+def _unreadable(path: str, unreadable: Unreadable) -> LintFinding:
+    place = Place(path, unreadable.line, 1, unreadable.line, 1, unreadable.cell)
+    return LintFinding(UNREADABLE.code, 0, place, unreadable.problem, UNREADABLE.why, UNREADABLE.fix)
 
 
 def _bad_silence(source: Source, comment: Silence) -> LintFinding:

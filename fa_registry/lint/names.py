@@ -42,7 +42,9 @@ class Names:
     def packages(self) -> frozenset[str]:
         """Top-level names of everything imported at any depth; relative imports leave an empty one."""
         scopes = self.scopes.values()
-        return frozenset(dotted.partition(".")[0] for one in scopes for dotted in (*one.imports.values(), *one.stars))
+        return frozenset(
+            dotted.partition(".")[0] for scope in scopes for dotted in (*scope.imports.values(), *scope.stars)
+        )
 
     def scope_of(self, node: ast.AST) -> ast.AST:
         """The function, class or module in whose body a node stands."""

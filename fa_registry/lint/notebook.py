@@ -88,7 +88,7 @@ def _language(notebook: Mapping[str, Any]) -> str:
     metadata = notebook.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     for part, key in (("kernelspec", "language"), ("language_info", "name")):
-        said = metadata.get(part)
-        if isinstance(said, Mapping) and said.get(key):
-            return "python" if "python" in str(said[key]).lower() else str(said[key]).lower()
+        declared = metadata.get(part)
+        if isinstance(declared, Mapping) and declared.get(key):
+            return "python" if "python" in str(declared[key]).lower() else str(declared[key]).lower()
     return "python"

@@ -23,7 +23,7 @@ def sarif(report: LintReport, version: str) -> dict[str, Any]:
             }
         },
         "columnKind": "unicodeCodePoints",
-        "results": [_result(one, order[one.code]) for one in (*report.findings, *report.silenced)],
+        "results": [_result(finding, order[finding.code]) for finding in (*report.findings, *report.silenced)],
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 

@@ -38,7 +38,9 @@ class Source:
 
     def locate(self, line: int) -> tuple[int, int]:
         """(cell, line in it) of a line of the text; cell 0 in a plain file."""
-        cell, before = max((one for one in self.cells if one[1] < line), key=lambda one: one[1], default=(0, 0))
+        cell, before = max(
+            (start for start in self.cells if start[1] < line), key=lambda start: start[1], default=(0, 0)
+        )
         return cell, line - before
 
 
@@ -51,14 +53,14 @@ def python_files(paths: Sequence[str]) -> list[Path]:
     missing = [path for path in paths if not Path(path).exists()]
     if missing:
         raise UsageError(f"no such file or folder: {', '.join(missing)}")
-    found: dict[Path, Path] = {}
+    files: dict[Path, Path] = {}
     for path in map(Path, paths):
         for file in [path] if path.is_file() else _under(path):
             if file.suffix in SUFFIXES:
-                found.setdefault(file.resolve(), file)
-    if not found:
+                files.setdefault(file.resolve(), file)
+    if not files:
         raise UsageError(f"no .py or .ipynb file in {', '.join(paths)}")
-    return list(found.values())
+    return list(files.values())
 
 
 def read(path: Path) -> Source:
@@ -89,7 +91,7 @@ def _notebook(name: str, content: bytes) -> Source:
 
 def _under(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder, onerror=_cannot_list):
-        folders[:] = sorted(one for one in folders if not _skipped(Path(place, one)))
+        folders[:] = sorted(folder for folder in folders if not _skipped(Path(place, folder)))
         yield from (Path(place, file) for file in sorted(files) if Path(place, file).is_file())
 
 

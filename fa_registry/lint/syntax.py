@@ -23,14 +23,14 @@ class Syntax:
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
         """Every node but the module → the node that holds it, in source order."""
-        found: dict[ast.AST, ast.AST] = {}
+        parent_of: dict[ast.AST, ast.AST] = {}
         waiting: list[ast.AST] = [self.tree]
         while waiting:  # a loop, as generated code may nest deeper than Python recurses
             node = waiting.pop()
             children = list(ast.iter_child_nodes(node))
-            found.update(dict.fromkeys(children, node))
+            parent_of.update(dict.fromkeys(children, node))
             waiting.extend(reversed(children))
-        return found
+        return parent_of
 
     @cached_property
     def names(self) -> Names:
@@ -77,15 +77,15 @@ class Syntax:
 
     @cached_property
     def _constants(self) -> dict[str, ast.expr | None]:
-        found: dict[str, ast.expr | None] = {}
+        values: dict[str, ast.expr | None] = {}
         for node in self.every(ast.Name):
             if isinstance(node.ctx, ast.Store):
                 parent = self.parents[node]
-                once = node.id not in found and isinstance(parent, ast.Assign) and parent in self.tree.body
-                found[node.id] = parent.value if once else None
+                once = node.id not in values and isinstance(parent, ast.Assign) and parent in self.tree.body
+                values[node.id] = parent.value if once else None
         for node in self.every(ast.arg):
-            found[node.arg] = None  # a parameter of that name somewhere: which one is meant is not worth guessing
-        return found
+            values[node.arg] = None  # a parameter of that name somewhere: which one is meant is not worth guessing
+        return values
 
 
 def parse(text: str) -> ast.Module:
@@ -111,24 +111,24 @@ def argument(call: ast.Call, position: int, *keywords: str) -> ast.expr | None:
         if keyword.arg in keywords:
             return keyword.value
     before = call.args[: position + 1]
-    if len(before) <= position or any(isinstance(one, ast.Starred) for one in before):
+    if len(before) <= position or any(isinstance(argument, ast.Starred) for argument in before):
         return None
     return before[position]
 
 
 def open_ended(call: ast.Call) -> bool:
     """Whether a call unpacks *args or **kwargs, so that the tree does not say what it passes."""
-    return any(isinstance(one, ast.Starred) for one in call.args) or any(one.arg is None for one in call.keywords)
+    return any(isinstance(part, ast.Starred) for part in call.args) or any(word.arg is None for word in call.keywords)
 
 
 def words_in(node: ast.AST) -> set[str]:
     """Every name, attribute and text inside a node."""
-    found = set()
+    words = set()
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name):
-            found.add(inner.id)
+            words.add(inner.id)
         elif isinstance(inner, ast.Attribute):
-            found.add(inner.attr)
+            words.add(inner.attr)
         elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
-            found.add(inner.value)
-    return found
+            words.add(inner.value)
+    return words

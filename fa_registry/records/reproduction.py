@@ -136,7 +136,7 @@ class FigureVerdict:
 
     @property
     def run_ids(self) -> tuple[str, ...]:
-        return tuple(one.run_id for one in self.measured)
+        return tuple(run.run_id for run in self.measured)
 
 
 @dataclass(frozen=True)

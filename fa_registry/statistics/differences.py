@@ -91,11 +91,11 @@ def paired_difference(
     if len(seeds) == 1:
         remark = "provisional: one pair has no interval"
         return PairedDifference(differences[0], None, None, None, None, seeds, only_a, only_b, remark)
-    found, df = reported(differences), len(seeds) - 1
+    sample, df = reported(differences), len(seeds) - 1
     floor = rounding(*(values[seed] for values in (a, b) for seed in seeds))
-    error, remark = steady_error(standard_error(found), floor, df + 1)
-    bounds, p = around(found.mean, error, df, confidence), _two_sided(found.mean / error, df)
-    return PairedDifference(found.mean, found.std, bounds, p, df, seeds, only_a, only_b, remark)
+    error, remark = steady_error(standard_error(sample), floor, df + 1)
+    bounds, p = around(sample.mean, error, df, confidence), _two_sided(sample.mean / error, df)
+    return PairedDifference(sample.mean, sample.std, bounds, p, df, seeds, only_a, only_b, remark)
 
 
 def welch(a: Iterable[float], b: Iterable[float]) -> WelchDifference:
@@ -169,18 +169,22 @@ def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison:
     """
     a, b = _by_seed(a, "a"), _by_seed(b, "b")
     if a.keys() & b.keys():
-        found = paired_difference(a, b)
+        difference = paired_difference(a, b)
     elif min(len(a), len(b)) < 2:
         return Comparison("provisional", None, f"no common seed, and {len(a)} and {len(b)} values have no interval")
     else:
-        found = welch(a.values(), b.values())
-    if found.interval is None:
-        return Comparison("provisional", found, found.remark)
-    kind = f"paired over {len(found.seeds)} seeds" if isinstance(found, PairedDifference) else "Welch, no common seed"
-    bounds = f"95 % interval of a − b {found.interval.low:.4g} to {found.interval.high:.4g} ({kind})"
-    if not excludes(found.interval, 0.0):
-        return Comparison("undecided", found, f"{bounds} contains 0")
-    return Comparison("a beats b" if found.mean > 0 else "b beats a", found, f"{bounds} excludes 0")
+        difference = welch(a.values(), b.values())
+    if difference.interval is None:
+        return Comparison("provisional", difference, difference.remark)
+    kind = (
+        f"paired over {len(difference.seeds)} seeds"
+        if isinstance(difference, PairedDifference)
+        else "Welch, no common seed"
+    )
+    bounds = f"95 % interval of a − b {difference.interval.low:.4g} to {difference.interval.high:.4g} ({kind})"
+    if not excludes(difference.interval, 0.0):
+        return Comparison("undecided", difference, f"{bounds} contains 0")
+    return Comparison("a beats b" if difference.mean > 0 else "b beats a", difference, f"{bounds} excludes 0")
 
 
 def _by_seed(values: Mapping[int, float], side: str) -> dict[int, float]:

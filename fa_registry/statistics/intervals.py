@@ -29,9 +29,9 @@ class Interval:
     method: str
 
 
-def excludes(found: Interval, value: float) -> bool:
+def excludes(interval: Interval, value: float) -> bool:
     """Whether the value lies outside; an end belongs to the interval."""
-    return value < found.low or value > found.high
+    return value < interval.low or value > interval.high
 
 
 def around(centre: float, error: float, df: float, confidence: float = CONFIDENCE) -> Interval:
@@ -72,7 +72,7 @@ def bootstrap_interval(
         return Interval(numbers[0], numbers[0], confidence, "bootstrap")
     from scipy import stats  # half a second that a report of t intervals need not pay
 
-    found = stats.bootstrap(
+    interval = stats.bootstrap(
         (np.array(numbers),),
         np.mean,
         confidence_level=_expanded(confidence, len(numbers)),
@@ -80,7 +80,7 @@ def bootstrap_interval(
         method="percentile",
         rng=np.random.default_rng(seed),
     ).confidence_interval
-    return Interval(float(found.low), float(found.high), confidence, "bootstrap")
+    return Interval(float(interval.low), float(interval.high), confidence, "bootstrap")
 
 
 def wilson_interval(share: float, n: int, confidence: float = CONFIDENCE) -> Interval:

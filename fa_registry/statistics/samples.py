@@ -77,18 +77,20 @@ def finite(values: Iterable[float], purpose: str, least: int = 1) -> tuple[float
     """The values as floats, or a ValueError: too few, not numbers, not finite, or a mapping (its keys are no values)."""
     if isinstance(values, Mapping):
         raise ValueError(f"{purpose} takes values, found a mapping {dict(values)!r}; pass its .values()")
-    found = tuple(values)
-    if len(found) < least:
+    numbers = tuple(values)
+    if len(numbers) < least:
         needed = "one value" if least == 1 else f"{least} values"
-        raise ValueError(f"{purpose} needs at least {needed}, found {len(found) or 'none'}; train or select more seeds")
+        raise ValueError(
+            f"{purpose} needs at least {needed}, found {len(numbers) or 'none'}; train or select more seeds"
+        )
     # float() first: a float32 would pull the limit down into its own range, where it is inf
-    wrong = [repr(value) for value in found if not (isinstance(value, Real) and abs(float(value)) <= LARGEST)]
+    wrong = [repr(value) for value in numbers if not (isinstance(value, Real) and abs(float(value)) <= LARGEST)]
     if wrong:
         raise ValueError(
-            f"{purpose} takes finite values up to {LARGEST:g}, found {', '.join(wrong[:5])} among {len(found)}; "
+            f"{purpose} takes finite values up to {LARGEST:g}, found {', '.join(wrong[:5])} among {len(numbers)}; "
             "leave a diverged run out by name, and say so"
         )
-    return tuple(float(value) for value in found)
+    return tuple(float(value) for value in numbers)
 
 
 def standard_error(sample: Reported) -> float:

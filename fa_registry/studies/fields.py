@@ -77,8 +77,8 @@ def grids(raw: Mapping[str, Any]) -> list[Any]:
 
 def table(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """The known entries of the table `recipe` or `controls`; none where it is no table."""
-    found = raw[name] if isinstance(raw.get(name), Mapping) else {}
-    return {key: value for key, value in found.items() if key in TABLES[name]}
+    written = raw[name] if isinstance(raw.get(name), Mapping) else {}
+    return {key: value for key, value in written.items() if key in TABLES[name]}
 
 
 def _wrong_tables(where: str, owner: Mapping[str, Any]) -> Iterator[str]:
@@ -93,8 +93,8 @@ def _wrong_tables(where: str, owner: Mapping[str, Any]) -> Iterator[str]:
             yield _expected(f"{where}controls.{control}", "true or false", value)
 
 
-def _expected(where: str, what: str, found: Any) -> str:
-    return f"{where}: expected {what}, found {found!r}"
+def _expected(where: str, what: str, given: Any) -> str:
+    return f"{where}: expected {what}, found {given!r}"
 
 
 def _unknown(where: str, names: Mapping[str, Any], known: tuple[str, ...]) -> list[str]:

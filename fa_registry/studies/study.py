@@ -38,10 +38,10 @@ class Study:
     @property
     def settings(self) -> dict[str, list[RunSpec]]:
         """Identity of a setting → its specs, controls too, in the study's order."""
-        found: dict[str, list[RunSpec]] = {}
+        specs_of: dict[str, list[RunSpec]] = {}
         for spec in self.specs:
-            found.setdefault(spec.setting.identity, []).append(spec)
-        return found
+            specs_of.setdefault(spec.setting.identity, []).append(spec)
+        return specs_of
 
 
 def names() -> list[str]:
@@ -93,8 +93,8 @@ def _specs(trained: list[tuple[RunSpec, GridCell]]) -> tuple[RunSpec, ...]:
 
 
 def _labels(trained: list[tuple[RunSpec, GridCell]]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, dict[str, None]] = {}
+    names_of: dict[str, dict[str, None]] = {}
     for spec, cell in trained:
         if cell.name:
-            found.setdefault(spec.setting.identity, {})[cell.name] = None
-    return {setting: tuple(names) for setting, names in found.items()}
+            names_of.setdefault(spec.setting.identity, {})[cell.name] = None
+    return {setting: tuple(names) for setting, names in names_of.items()}

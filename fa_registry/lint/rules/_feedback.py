@@ -51,7 +51,7 @@ def names_feedback(node: ast.AST) -> bool:
 
 def draws(syntax: Syntax, node: ast.AST) -> bool:
     """Whether an expression draws random numbers anywhere in it."""
-    return any(isinstance(one, ast.Call) and _random(syntax, one) for one in ast.walk(node))
+    return any(isinstance(part, ast.Call) and _random(syntax, part) for part in ast.walk(node))
 
 
 def filled_in_place(syntax: Syntax, call: ast.Call) -> ast.AST | None:

@@ -34,7 +34,7 @@ class Flow:
         """Every expression of the statements in order, each while the kinds are those of its place."""
         for statement in body:
             inner = [value for _, value in ast.iter_fields(statement)]
-            blocks = [one for one in inner if isinstance(one, list) and one and isinstance(one[0], ast.stmt)]
+            blocks = [field for field in inner if isinstance(field, list) and field and isinstance(field[0], ast.stmt)]
             handlers = getattr(statement, "handlers", [])
             if isinstance(statement, SCOPES):
                 continue  # read on its own
@@ -100,9 +100,9 @@ class Flow:
     def _comprehension(self, node: ast.GeneratorExp | ast.ListComp) -> str:
         outer = dict(self.kinds)
         self._bind_generators(node)
-        found = self.kind(node.elt)
+        kind = self.kind(node.elt)
         self.kinds = outer
-        return found
+        return kind
 
     def _bind_generators(self, node: ast.AST) -> None:
         for generator in getattr(node, "generators", []):
@@ -111,11 +111,11 @@ class Flow:
     def _bind_loop(self, target: ast.expr, source: ast.expr) -> None:
         """`for g in grads`, and the same through zip and enumerate."""
         name = source.func.id if isinstance(source, ast.Call) and isinstance(source.func, ast.Name) else ""
-        several = isinstance(target, (ast.Tuple, ast.List))
-        if name == "zip" and several and len(target.elts) == len(source.args):
-            for one, argument_ in zip(target.elts, source.args, strict=True):
-                self._bind(one, self.kind(argument_))
-        elif name == "enumerate" and several and len(target.elts) == 2 and source.args:
+        unpacked = isinstance(target, (ast.Tuple, ast.List))
+        if name == "zip" and unpacked and len(target.elts) == len(source.args):
+            for element, argument_ in zip(target.elts, source.args, strict=True):
+                self._bind(element, self.kind(argument_))
+        elif name == "enumerate" and unpacked and len(target.elts) == 2 and source.args:
             self._bind(target.elts[0], "")
             self._bind_loop(target.elts[1], source.args[0])
         else:
@@ -139,7 +139,9 @@ class Flow:
             if outer is None:
                 waiting.extend(inner)
             else:
-                yield from (one for child in inner for one in ast.walk(child) if isinstance(one, ast.expr))
+                yield from (
+                    expression for child in inner for expression in ast.walk(child) if isinstance(expression, ast.expr)
+                )
                 self.kinds = outer
 
     def _notice_backward(self, call: ast.Call) -> None:
@@ -160,8 +162,8 @@ class Flow:
         if isinstance(target, ast.Name):
             self.kinds[target.id] = kind
         elif isinstance(target, (ast.Tuple, ast.List)):
-            for one in target.elts:
-                self._bind(one, kind if kind == GRADIENT else "")
+            for element in target.elts:
+                self._bind(element, kind if kind == GRADIENT else "")
         elif isinstance(target, ast.Starred):
             self._bind(target.value, kind)
         elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
@@ -183,7 +185,7 @@ def _one_sample(call: ast.Call) -> bool:
         if isinstance(argument_, ast.Call) and getattr(argument_.func, "attr", "") == "unsqueeze":
             return True
         if isinstance(argument_, ast.Subscript) and any(
-            isinstance(one, ast.Constant) and one.value is None for one in ast.walk(argument_.slice)
+            isinstance(part, ast.Constant) and part.value is None for part in ast.walk(argument_.slice)
         ):
             return True
     return False

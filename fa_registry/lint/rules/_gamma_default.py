@@ -18,9 +18,9 @@ def gamma_defaults(syntax: Syntax) -> Iterator[Hit]:
 
     gamma is also a discount, a focal loss's exponent and a display's: they count only in a text on feedback alignment.
     """
-    found = [*_look_ups(syntax), *_conditions(syntax)]
-    if found and on_alignment(syntax):
-        yield from found
+    hits = [*_look_ups(syntax), *_conditions(syntax)]
+    if hits and on_alignment(syntax):
+        yield from hits
 
 
 def _look_ups(syntax: Syntax) -> Iterator[Hit]:
@@ -31,8 +31,8 @@ def _look_ups(syntax: Syntax) -> Iterator[Hit]:
 
 def _conditions(syntax: Syntax) -> Iterator[Hit]:
     for node in syntax.every(ast.IfExp):
-        one = _one(node.body) or _one(node.orelse)
-        if one and _asks_for_feedback(node.test) and _gamma_owner(syntax, node):
+        falls_to_one = _one(node.body) or _one(node.orelse)
+        if falls_to_one and _asks_for_feedback(node.test) and _gamma_owner(syntax, node):
             yield Hit(node, f"`{syntax.snippet(node)}` takes missing feedback for perfect alignment")
     for node in syntax.every(ast.If):
         for statement in node.body:

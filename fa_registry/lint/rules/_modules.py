@@ -32,20 +32,20 @@ def torch_modules(syntax: Syntax) -> Iterator[ast.ClassDef]:
 
 def saved_names(syntax: Syntax, owner: ast.ClassDef) -> set[str] | None:
     """Attributes of a class that its state dict holds; None if the tree cannot tell (computed names, own saving code)."""
-    if any(isinstance(one, ast.FunctionDef) and one.name in OWN_SAVING for one in owner.body):
+    if any(isinstance(statement, ast.FunctionDef) and statement.name in OWN_SAVING for statement in owner.body):
         return None
-    found = set()
+    names = set()
     for node in ast.walk(owner):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in KEPT:
             name = argument(node, 0, "name")
             if not isinstance(name, ast.Constant):
                 return None
             if not transient(node):
-                found.add(name.value)
+                names.add(name.value)
         for target, value in assignments(node):
             if is_own(target) and wrapped(value):
-                found.add(target.attr)
-    return found
+                names.add(target.attr)
+    return names
 
 
 def transient(call: ast.Call) -> bool:

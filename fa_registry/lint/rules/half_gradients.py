@@ -103,14 +103,14 @@ def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
 
 def _scaled_names(syntax: Syntax) -> set[str]:
     """Names set to scaler.scale(loss), and those of `with scale_loss(loss, optimizer) as name`."""
-    found = set()
+    names = set()
     for node in syntax.every(ast.Assign):
         if _scales(node.value):
-            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     for item in syntax.every(ast.withitem):
         if _scales(item.context_expr) and isinstance(item.optional_vars, ast.Name):
-            found.add(item.optional_vars.id)
-    return found
+            names.add(item.optional_vars.id)
+    return names
 
 
 def _scales(node: ast.AST | None) -> bool:

@@ -64,7 +64,7 @@ def _per_sample_norm(syntax: Syntax, call: ast.Call) -> ast.expr | None:
     else:
         return None
     written = axes.elts if isinstance(axes, (ast.Tuple, ast.List)) else [axes]
-    numbers = [number(one) for one in written]
+    numbers = [number(axis) for axis in written]
     return tensor if numbers and None not in numbers and 0 not in numbers else None
 
 

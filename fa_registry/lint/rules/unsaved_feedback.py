@@ -45,7 +45,7 @@ class UnsavedFeedback(Rule):
 def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> Iterator[Hit]:
     """Random matrices with a feedback's name that the class keeps outside of its state dict."""
     drawn = _drawn_locals(syntax, owner)
-    filled = {one.attr for one in _filled(syntax, owner) if is_own(one)}
+    filled = {filled_target.attr for filled_target in _filled(syntax, owner) if is_own(filled_target)}
     for target, value in _set(owner):
         name = _attribute(owner, target)
         local = isinstance(value, ast.Name) and (syntax.function_of(target), value.id) in drawn
@@ -79,8 +79,8 @@ def _set(owner: ast.ClassDef) -> Iterator[tuple[ast.expr, ast.expr]]:
 def _drawn_locals(syntax: Syntax, owner: ast.ClassDef) -> set[tuple[ast.AST, str]]:
     """(function, name) of local variables that hold random numbers, drawn or filled in."""
     drawn = [target for target, value in _set(owner) if draws(syntax, value) and not wrapped(value)]
-    found = [one for one in (*drawn, *_filled(syntax, owner)) if isinstance(one, ast.Name)]
-    return {(syntax.function_of(one), one.id) for one in found}
+    names = [target for target in (*drawn, *_filled(syntax, owner)) if isinstance(target, ast.Name)]
+    return {(syntax.function_of(name), name.id) for name in names}
 
 
 def _attribute(owner: ast.ClassDef, target: ast.expr) -> str:
@@ -88,7 +88,7 @@ def _attribute(owner: ast.ClassDef, target: ast.expr) -> str:
     target = target.value if isinstance(target, ast.Subscript) else target
     if is_own(target):
         return target.attr
-    in_body = any(target is one for node in owner.body for one, _ in assignments(node))
+    in_body = any(target is assigned for node in owner.body for assigned, _ in assignments(node))
     return target.id if in_body and isinstance(target, ast.Name) else ""
 
 
