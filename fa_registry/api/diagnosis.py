@@ -123,7 +123,8 @@ def diagnose(
 ) -> DiagnosisReport:
     """Residual growth, reference floor, cross-batch stability and frozen baseline of one trained model.
 
-    model: as FAProtocol takes it. eval_batches: disjoint batches (x, y), 8 of 128 as published; norms are of the first.
+    model: as FAProtocol takes it. eval_batches: disjoint batches, x (N, …) and y (N,), 8 of 128 as published; norms are of the
+    first, and ‖g‖ is of its mean loss, so that the floor depends on its N, as published.
     Accuracies are fractions of a whole test set. edition: a name or a .toml to judge by; by default growth is that of the whole
     stream, max ‖h_l‖ / ‖h_0‖ > 50, as in the published report; `2026-04` judges it block by block. One sample, or one class in
     all batches, is an EvidenceWarning; InvalidFields names all that is wrong. Source: the release before arXiv 2606.21126.

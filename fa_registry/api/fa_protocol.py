@@ -64,6 +64,9 @@ class FAProtocol:
     def run(self, frozen_baseline_acc: float | None = None, test_acc: float | None = None) -> dict[str, Any]:
         """Measure and judge. Accuracies are fractions of a whole test set, and count as you state them.
 
+        Returns the report with the published keys: verdict, test_acc, diagnostics (one table a rule; norms of sites 0..L, growth of
+        blocks 1..L, `margin` a fraction), remarks, provisional.
+
         test_acc None: the accuracy of the eval batch stands in, with an EvidenceWarning; the report is `provisional` then, and
         its verdict at most WARN(D3 provisional). frozen_baseline_acc None: D3 is None and nothing is PASS.
         Whatever is None in the report has its reason among its `remarks`. InvalidFields for what is no fraction.
@@ -91,7 +94,10 @@ class FAProtocol:
 
     @staticmethod
     def summary(report: dict[str, Any]) -> str:
-        """The report as four lines of text, and one more for everything that is missing."""
+        """The report as four lines of text, and one more for everything that is missing. Margins in percentage points.
+
+        report: what `run` returned, a JSON round trip later too. Raises KeyError for a table that is none.
+        """
         lines = [f"verdict: {report['verdict']}"]
         for name, words in FORMATS.items():
             figures = report["diagnostics"][name]
@@ -110,7 +116,9 @@ class FAProtocol:
         findings = {finding.rule: finding for finding in audit.findings}
         limits = {rule.code: rule.threshold for rule in self.edition.rules}
         sites = audit.record.measurements.sites
-        margin = None if frozen_acc is None else margin_pp(test_acc, frozen_acc) / 100  # rounded as the rule rounds it
+        # rounded as the rule rounds it, or margin < margin_threshold could disagree with `fires` on the limit itself:
+        # tests/api/test_fa_protocol.py
+        margin = None if frozen_acc is None else margin_pp(test_acc, frozen_acc) / 100
         return {
             "verdict": audit.verdict.label,
             "test_acc": test_acc,

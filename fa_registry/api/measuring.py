@@ -25,7 +25,10 @@ NO_GRAPH = ("not have been used in the graph", "does not require grad")  # in to
 
 
 def observed(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True) -> Observation:
-    """What one batch shows; InvalidFields where the loss has no gradient for some state."""
+    """What one batch shows: x (N, …), y (N,); InvalidFields where the loss has no gradient for some state.
+
+    subject: whom the error speaks for. double: whether the float64 pass is made too, which fidelity needs.
+    """
     try:
         return observe(network, x, y, double=double)
     except RuntimeError as error:
@@ -48,7 +51,10 @@ class MedianSample:
 
 
 def _lower_median(norms: Table) -> Table:
-    """(sites, samples) → (sites, 1); nan where a sample is."""
+    """(sites, samples) → (sites, 1); nan where a sample is.
+
+    Of four samples the second, where NumPy's median lies between the second and third: tests/api/test_fa_protocol.py.
+    """
     return torch.from_numpy(norms).median(dim=1, keepdim=True).values.numpy()
 
 

@@ -88,6 +88,10 @@ class _Flow:
 
     @contextmanager
     def watching(self, model: nn.Module, readout: str) -> Iterator[None]:
+        """Inside, a forward pass of `model` leaves the input and output of every site here; the hooks go with the block.
+
+        readout: name of the module that reads h_L, or empty where none is known. Raises AttributeError for a name that is none.
+        """
         with ExitStack() as hooks:
             # the readout first: it may be a site's own module, whose input must be seen before it is handed on
             if readout:
@@ -101,6 +105,7 @@ class _Flow:
             yield
 
     def check_runs(self) -> None:
+        """Raise UsageError unless every site ran exactly once: a block that is run twice is two sites with one name."""
         for name, runs in self.runs.items():
             if runs != 1:
                 raise UsageError(f"adapt: {name}: expected one run in a forward pass, found {runs}")

@@ -60,6 +60,10 @@ class _LinearFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """gradient (…, out) → those of x (…, in), weight (out, in) and bias (out,); None where not asked for.
+
+        dx = dy B with B (out, in) as W is, so that B = W is the exact layer. Only x's goes through it.
+        """
         x, back = context.saved_tensors
         for_x, for_weight, for_bias = context.needs_input_grad[:3]
         rows, seen = gradient.flatten(0, -2), x.flatten(0, -2)  # (batch · positions, features)

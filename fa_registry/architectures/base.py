@@ -69,20 +69,23 @@ class Network(nn.Module):
         self.pool = pool
 
     def step(self, state: Tensor, branch: Tensor) -> Tensor:
-        """h_l from h_{l-1} and f_l(h_{l-1})."""
+        """h_l from h_{l-1} and f_l(h_{l-1}), of one shape: h_{l-1} + f_l, or f_l alone without skips."""
         return state + branch if self.residual else branch
 
     def spread(self, credit: Tensor, state: Tensor) -> Tensor:
-        """A credit (N, D) as one of the state's shape, over all positions alike."""
+        """A credit (N, D) as one of the state's shape, over all positions alike: c/P at each of P, so that they sum to c.
+
+        Checked against autograd of <position average, c> in tests/training/test_step.py. One with positions stays as it is.
+        """
         return spread(credit, state)
 
     def readout(self, state: Tensor) -> Tensor:
-        """Logits (batch, classes) from h_L."""
+        """Logits (batch, classes) from h_L: pooled first, then normalised, then read."""
         features = self.pool(state)
         return self.out_head(features if self.out_ln is None else self.out_ln(features))
 
     def hidden(self, x: Tensor) -> list[Tensor]:
-        """h_0 .. h_L, connected by the graph."""
+        """h_0 .. h_L of inputs x (batch, …), L+1 states connected by one graph; h_l is the output of block l, blocks[l−1]."""
         states = [self.embed(x)]
         for block in self.blocks:
             states.append(self.step(states[-1], block(states[-1])))
@@ -90,6 +93,7 @@ class Network(nn.Module):
 
     def logits_from(self, site: int, state: Tensor) -> Tensor:
         """Logits (batch, classes) of a stream that is `state` at `site` (0..L): blocks site+1..L, then the readout."""
+        # blocks are numbered from 1 and the list from 0, so blocks[site] is the one *above* this site: at site L none is left
         for block in self.blocks[site:]:
             state = self.step(state, block(state))
         return self.readout(state)
@@ -139,7 +143,10 @@ class ExactCostate(abc.ABC):
 
     @abc.abstractmethod
     def costates(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        """∂(Σ_i terminal loss_i)/∂h_l for l = 0..L without autograd; x (N, …), y (N,), each of its state's shape."""
+        """λ_l = ∂(Σ_i terminal loss_i)/∂h_l for l = 0..L without autograd, each of its state's shape; gradient sign, no 1/N.
+
+        x (N, …); y (N,) of classes or (N, C) of values. Process noise is off.
+        """
 
 
 class Architecture(abc.ABC):
@@ -151,7 +158,12 @@ class Architecture(abc.ABC):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
-        """A network on the CPU with weights drawn from `generator` alone; `options` are complete (every name set)."""
+        """A network on the CPU with weights drawn from `generator` alone; `options` are complete (every name set).
+
+        image_shape: of one input, (channels, height, width) of images; classes: C, the width of the logits. Returns it in train
+        mode, in float32. Torch's own constructors draw from the global generator, so layers are made by _initialise. What
+        `check` finds wrong with the options need not be looked at again; the card names the source.
+        """
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
         """Problems, in words, of complete `options` together or with images of this shape; none by default."""

@@ -33,7 +33,11 @@ class LinearSystem(Network, ExactCostate):
     """h_l = h_{l-1} + A_l h_{l-1} + σ ξ_l, z = C h_L: the whole network is linear."""
 
     def costates(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        """λ_L = e C and λ_{l-1} = λ_l (I + A_l), for every l = 0..L; σ = 0."""
+        """λ_L = e C and λ_{l-1} = λ_l (I + A_l), (N, D) for every l = 0..L; σ = 0.
+
+        Rows on the left and no transpose: a layer keeps A_l as (out, in), and the state went through its transpose. Equal to
+        autograd's gradient in tests/architectures/test_linear_lq.py, for classes and for values.
+        """
         state = self.embed(x)
         for block in self.blocks:
             state = state + state @ block.a.weight.T + block.a.bias
@@ -60,6 +64,10 @@ class LinearLQ(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
+        """The stream is the flattened input, (N, D) with D = prod(image_shape); A_l ~ N(0, spread²/(D·L)), C ~ N(0, 1/D).
+
+        Without `learn` no weight requires grad: the network is the task, and a method's feedback learns about it.
+        """
         width, count = math.prod(image_shape), int(options["num_blocks"])
         spread = float(options["spread"]) / math.sqrt(width * max(count, 1))
         head = linear(width, classes, generator)

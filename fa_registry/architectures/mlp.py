@@ -42,6 +42,7 @@ class MLP(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
+        """h_0 (N, prod(image_shape)), the input itself, then (N, d_hidden); no skips. The embedding has no weight to train."""
         inputs, width, count = math.prod(image_shape), int(options["d_hidden"]), int(options["num_blocks"])
         sizes = [inputs] + [width] * count  # site 0 is the flattened input: the first hidden layer is block 1
         return Network(

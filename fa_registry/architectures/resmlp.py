@@ -47,6 +47,10 @@ class ResMLP(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
+        """A stream (N, d_hidden) with skips, unless `residual` is off.
+
+        Drawn from the bottom up: networks of one seed share the embedding, whatever their depth.
+        """
         width = int(options["d_hidden"])
         return Network(
             # one layer that flattens: the state dict says `embed.weight` as the published checkpoints do

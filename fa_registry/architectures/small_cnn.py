@@ -31,6 +31,7 @@ class SmallCNN(Architecture):
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
+        """What keeps images (C, H, W) from being pooled twice."""
         _, height, breadth = image_shape
         if min(height, breadth) >= SHRUNK:
             return []
@@ -39,6 +40,10 @@ class SmallCNN(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
+        """No skips: maps of half the images' size at site 0, of a quarter at 1 and 2, features (N, 8·width) at 3.
+
+        num_blocks cuts from the top: with fewer than 3 the head reads the maps' average.
+        """
         channels, height, breadth = image_shape
         count, width = int(options["num_blocks"]), int(options["width"])
         low, middle, high, features = widths = [width, 2 * width, 4 * width, 8 * width]

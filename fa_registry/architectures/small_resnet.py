@@ -64,6 +64,7 @@ class SmallResNet(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
+        """A stream of maps (N, width, H, W), the images' own size at every site; the head reads their average, (N, width)."""
         width = int(options["width"])
         return ResNet(
             stem_conv=conv(image_shape[0], width, generator, bias=False),

@@ -45,6 +45,7 @@ class StudentNet(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
+        """A stream (N, d_hidden) with skips and without any norm, so that at α = 0 the network is linear in its input."""
         width = int(options["d_hidden"])
         return Network(
             embed=linear(math.prod(image_shape), width, generator, flatten=True),

@@ -136,6 +136,7 @@ class VitMini(Architecture):
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:
+        """A stream of tokens (N, 1 + patches, d_hidden), the class token first; the head reads that token, (N, d_hidden)."""
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
         channels, height, breadth = image_shape
         count = (height // patch) * (breadth // patch)

@@ -36,6 +36,11 @@ class Digits(Dataset):
     )
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
+        """Both splits on `device`: padded scans (1437, 1, 16, 16) to be cropped in every epoch, test canvases (360, 1, 12, 12).
+
+        The same whatever root and seed: the split and the test offsets are drawn once, from SPLIT_SEED. Normalised by the mean and
+        deviation of the training canvases without an offset. IntegrityError where scikit-learn's copy is another.
+        """
         images, labels = scans(self.card.sha256)
         train, test = split(len(images))
         padded = nn.functional.pad(images / 16, [2 * SHIFT] * 4)  # 8 + 2·4 = 16 wide: cropping 12 of it shifts by ±2

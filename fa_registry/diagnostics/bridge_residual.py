@@ -24,6 +24,10 @@ class BridgeResidual(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
+        """The mean over samples of |residual| at every site, in the loss's unit; N/A for a method without a value net.
+
+        Of absolute values: signed residuals of both signs would cancel in the mean (tests/diagnostics/test_bridge_residual.py).
+        """
         if absent := absence(observation, "bridge_residuals"):
             return Measured(sites={"bridge_residual": missing(observation.sites, absent)})
         residuals = observation.bench.bridge_residuals()

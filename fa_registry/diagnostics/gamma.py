@@ -44,6 +44,7 @@ def _absent(reason: str) -> dict[str, Reading]:
 
 
 def _site(observation: Observation, site: int) -> dict[str, Reading]:
+    """gamma_batch is the cosine of the whole batch as one vector: large gradients weigh more there than in the mean."""
     cosines = defined(observation.alignments[site])
     flat = [rows.reshape(1, -1) for rows in (observation.credits[site], observation.gradients[site])]
     values = [cosines.mean(), *np.quantile(cosines, [0.25, 0.5, 0.75]), len(cosines), sample_cosines(*flat).item()]

@@ -29,6 +29,11 @@ class GammaBlockInput(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
+        """The mean over samples of cos(c_l, g_{l−1}) at sites 1..L, N/A at site 0; and their mean over blocks.
+
+        Needs both of one width. One site too early on purpose: tests/diagnostics/test_gamma_block_input.py checks which row is
+        against which, and tests/diagnostics/test_gamma.py that `gamma` is not this.
+        """
         if absent := no_gamma(observation):
             return _measured(missing(observation.sites, absent), Reading(None, absent))
         blocks = tuple(_block(observation, site) for site in range(1, observation.sites))

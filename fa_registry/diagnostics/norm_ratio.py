@@ -22,6 +22,10 @@ class NormRatio(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
+        """The median over samples of ‖c_l‖/‖g_l‖ at every site: of the ratios, which is not the ratio of the medians.
+
+        Samples with a gradient of exactly zero are left out. Both norms are of the summed loss, so no batch size is in it.
+        """
         if observation.credit_norms is None:
             return Measured(sites={"norm_ratio": missing(observation.sites, observation.no_credits)})
         return Measured(sites={"norm_ratio": tuple(_ratio(observation, site) for site in range(observation.sites))})

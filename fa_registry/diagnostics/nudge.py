@@ -31,6 +31,11 @@ class Nudge(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
+        """The mean over samples of the loss's change, in its own unit, after one step *against* the credit at every site.
+
+        Negative is good. The step leaves h_l for h_l − η‖h_l‖c_l/‖c_l‖, of every sample by its own norms: with the other sign,
+        or a batch's norm, the closed forms in tests/diagnostics/test_nudge.py do not come out.
+        """
         if absent := absence(observation):
             return Measured(sites={name: missing(observation.sites, absent) for name in self.card.quantities})
         bench = pushed_samples(observation.bench)

@@ -70,6 +70,9 @@ def _candidates(bench: Bench, site: int) -> Tensor:
 def _site(bench: Bench, norm: float, predicted: Tensor, changes: Tensor) -> dict[str, Reading]:
     """Every quantity at one site; predicted (k, N, V), changes (2, N, V)."""
     by_name: dict[str, Reading] = {}
+    # changes[0] is of ε relative to ‖h_l‖, changes[1] of the paper's: the order of the steps in `measure`. `predicted` is ⟨c, v⟩
+    # without the ε, which is one number for a whole site and so drops out of a correlation. That the lengths are these two:
+    # tests/diagnostics/test_rho.py.
     relative = step_refusal(STEP * norm, norm)
     for prefix, credit in (("rho_bp", 0), ("rho_random", 1)):
         readings = correlations(predicted[credit], changes[0], bench.losses, relative)
@@ -87,7 +90,11 @@ def _site(bench: Bench, norm: float, predicted: Tensor, changes: Tensor) -> dict
 def correlations(
     predicted: Tensor, changes: Tensor, losses: Tensor, refusal: str = ""
 ) -> tuple[Reading, Reading, Reading]:
-    """Pooled, per sample then mean, and the number of samples behind that mean. predicted, changes (N, V); losses (N,)."""
+    """Pooled, per sample then mean, and the number of samples behind that mean. predicted, changes (N, V); losses (N,).
+
+    The change is of each sample's own loss: with the batch's mean loss in its place the pooled figure would measure how
+    samples differ (tests/diagnostics/test_rho.py). All three are N/A, with one reason, where the step or the credit is nothing.
+    """
     reason = refusal or _refusal(predicted, changes)
     rows = pearson(predicted, changes)  # (N,)
     rows = rows[rows.isfinite() & is_resolved(changes.std(dim=1, correction=0), losses)]

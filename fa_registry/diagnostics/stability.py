@@ -28,6 +28,11 @@ class Stability(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
+        """The mean pairwise cosine of the K batches' mean gradients at every site, and that at site ⌊L/2⌋.
+
+        `sites` counts the embedding's output too, so that L is sites − 1; of an odd L the middle is the lower of two, as
+        published (tests/diagnostics/test_stability.py).
+        """
         absent = absence(observation, "batch_gradients")
         row = (
             missing(observation.sites, absent)
@@ -38,7 +43,10 @@ class Stability(Diagnostic):
 
 
 def mean_pairwise_cosine(rows: Tensor) -> Reading:
-    """Over all pairs of the K rows of a float64 tensor (K, D)."""
+    """Over all K(K−1)/2 pairs of different rows of a float64 tensor (K, D), K ≥ 2; −1/(K−1) at the least.
+
+    N/A where a row is zero or not finite. The diagonal is left out: a batch agrees with itself.
+    """
     norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     if not norms.isfinite().all():
         # not NOT_FINITE: no cosine came out as inf, there is none, and a rule must not take it for one above its limit

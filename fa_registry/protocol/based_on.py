@@ -47,7 +47,7 @@ def differences(edition: Edition, base: Edition | None) -> Iterator[RuleDifferen
         if code in mine and code in its:
             yield from _differing(code, _fields_of_rule(its[code]), _fields_of_rule(mine[code]))
         else:
-            yield RuleDifference(code, WHOLE, _said(its.get(code)), _said(mine.get(code)))
+            yield RuleDifference(code, WHOLE, _rule_words(its.get(code)), _rule_words(mine.get(code)))
 
 
 def _differing(rule: str, shipped: Mapping[str, Scalar], own: Mapping[str, Scalar]) -> Iterator[RuleDifference]:
@@ -79,5 +79,5 @@ def _plain(record: Rule | Condition) -> dict[str, Any]:
     return {name: value for name, value in values.items() if isinstance(value, Scalar)}
 
 
-def _said(rule: Rule | None) -> str | None:
+def _rule_words(rule: Rule | None) -> str | None:
     return f"{rule.title}: {rule.quantity}, {rule.take}, fires {rule.fires} {rule.threshold!r}" if rule else None

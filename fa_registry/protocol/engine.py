@@ -27,7 +27,8 @@ JUDGES: dict[str, Callable[[Rule, Case, SeedGroup], Finding]] = {
 def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunAudit:
     """Findings and verdict of one run alone; a rule over seeds can then only be provisional.
 
-    frozen: the frozen control of the same setting and seed, if there is one.
+    frozen: the frozen control of the same setting and seed, if there is one; nobody checks here that it is. Raises nothing for
+    what a record may hold: a rule that crashes is an error finding. Source: the edition's, rule by rule.
     """
     case = Case(record, frozen)
     return _audit(case, SeedGroup((case,)), edition, ())
@@ -53,7 +54,10 @@ def second_opinions(
     waivers: Sequence[Waiver] = (),
     looks: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[SecondOpinion, ...]:
-    """What each of the editions says of the runs, in the order given. looks: as for judge_all."""
+    """What each of the editions says of the runs: one opinion an edition, one judgement a run, both in the order given.
+
+    waivers, looks: as for judge_all; a waiver holds in every edition that has its rule.
+    """
     cases = _grouped(records, looks)
     opinions = []
     for edition in editions:

@@ -39,11 +39,11 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
             differences.append(FigureDifference(name, site, before, after))
     how = "bit-equal" if exact else f"to {TOLERANCE:g} ({', '.join(differing)} not the run's)"
     if differences:
-        mismatch = _found("mismatch", difference_words(differences))
+        mismatch = _integrity("mismatch", difference_words(differences))
         return dataclasses.replace(mismatch, differences=tuple(differences))
     if absent:
-        return _found("unverifiable", _shortened(absent))
-    return _found("verified", [f"every recomputed figure agrees, {how}"])
+        return _integrity("unverifiable", _shortened(absent))
+    return _integrity("verified", [f"every recomputed figure agrees, {how}"])
 
 
 def difference_words(differences: Sequence[FigureDifference]) -> list[str]:
@@ -61,7 +61,7 @@ def _place(name: str, site: int | None) -> str:
     return name if site is None else f"{name}[{site}]"
 
 
-def _found(state: str, details: list[str]) -> Integrity:
+def _integrity(state: str, details: list[str]) -> Integrity:
     outcome = {"mismatch": "differs", "unverifiable": "not possible", "verified": "agrees"}[state]
     return Integrity(state, tuple(details), (Check(FIGURES, outcome, "; ".join(details)),))
 

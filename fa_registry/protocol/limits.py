@@ -26,7 +26,12 @@ class Decision:
 
 
 def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = None) -> Decision:
-    """readings: one a condition of `rule.conditions`. reference: what the leading condition is compared with."""
+    """Whether a rule of limits fires on these readings: the leading condition, then the guard, then those that must hold too.
+
+    readings: one a condition of `rule.conditions`, in their order and units. reference: what the leading condition is compared
+    with. Where the leading condition or the guard cannot be said the rule is not applicable, with the reason; a further
+    condition is looked at only where all before it fire.
+    """
     first = OPERATORS[rule.fires].compare(readings[0], rule.threshold, reference)
     if first.fires is None:
         return Decision("not_applicable", "", None, first.reason)

@@ -26,7 +26,11 @@ class Operator:
 
 
 def above(observed: Reading, threshold: float, reference: Reading | None = None) -> Comparison:
-    """Fires when observed > threshold. A scale that is no longer finite is above every limit."""
+    """Fires when observed > threshold, both in the quantity's unit; on the limit it does not.
+
+    A scale that is no longer finite is above every limit. Cannot be said where the figure has no value, with its reason.
+    `reference` is not looked at.
+    """
     if observed.not_finite:
         return Comparison(True)
     if observed.value is None:
@@ -35,14 +39,21 @@ def above(observed: Reading, threshold: float, reference: Reading | None = None)
 
 
 def below(observed: Reading, threshold: float, reference: Reading | None = None) -> Comparison:
-    """Fires when observed < threshold."""
+    """Fires when observed < threshold, both in the quantity's unit; on the limit it does not.
+
+    Cannot be said where the figure has no value, one that is not finite included: no run collapsed because it exploded
+    (tests/protocol/test_engine.py). `reference` is not looked at.
+    """
     if observed.value is None:
         return Comparison(None, observed.reason)
     return Comparison(observed.value < threshold)
 
 
 def below_reference_plus(observed: Reading, threshold: float, reference: Reading | None = None) -> Comparison:
-    """Fires when observed − reference < threshold; both are fractions, the threshold is in percentage points."""
+    """Fires when observed − reference < threshold; both are fractions 0..1, the threshold is in percentage points.
+
+    So at the required margin exactly it does not. Cannot be said where either has no value. Source: D3 of arXiv 2606.21126.
+    """
     if observed.value is None or reference is None or reference.value is None:
         missing = observed if observed.value is None else reference
         return Comparison(None, missing.reason if missing else "no frozen control of the same setting and seed")
@@ -50,7 +61,11 @@ def below_reference_plus(observed: Reading, threshold: float, reference: Reading
 
 
 def margin_pp(accuracy: float, reference: float) -> float:
-    """accuracy − reference in percentage points. Rounded to 1e-9 pp: .82 − .80 is 1.9999999999999996 in binary."""
+    """accuracy − reference in percentage points, of two fractions.
+
+    Rounded to 1e-9 pp: .82 − .80 is 1.9999999999999996 in binary, and a run exactly on the limit would fail
+    (tests/protocol/test_judges.py: exactly two points above frozen clears).
+    """
     return round((accuracy - reference) * 100, 9)
 
 

@@ -139,7 +139,10 @@ def shipped_editions() -> tuple[Edition, ...]:
 
 
 def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: str | None = None) -> Edition:
-    """Check every field of an edition (of its variant, if one is named); InvalidFields names all that are wrong."""
+    """The edition that a TOML table says, or its variant, if one is named; InvalidFields names all fields that are wrong.
+
+    digest: SHA-256 of the file, which says whether it is a shipped one. subject: whom the error speaks of.
+    """
     table = checked_edition(raw, subject, variant, digest)
     rules = tuple(_rule(rule) for rule in table["rule"])
     is_shipped = digest in digests().values()
@@ -157,7 +160,11 @@ def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: st
 
 
 def overridden(edition: Edition, overrides: Mapping[str, float]) -> Edition:
-    """The edition with other thresholds, which it records; InvalidFields names every override that fits no rule."""
+    """The edition with other thresholds, which it records; InvalidFields names every override that fits no rule.
+
+    overrides: as for load_edition, each in the unit of its condition: percentage points of a margin, where an accuracy is a
+    fraction.
+    """
     places = {rule.code: [condition.quantity for condition in rule.conditions] for rule in edition.rules}
     changes = checked_overrides(overrides, places, edition.name)
     rules = tuple(_changed(rule, changes) for rule in edition.rules)

@@ -11,7 +11,11 @@ Taken = tuple[Reading, int | None]  # the reading, and the site it was read at
 
 
 def take(quantity: str, how: str, measurements: Measurements) -> Taken:
-    """The reading that `how` (a name of TAKES) finds of a quantity, and its site; N/A where it was not measured."""
+    """The reading that `how` finds of a quantity, in the quantity's own unit, and its site 0..L; N/A where it was not measured.
+
+    how: a name of NAMES; an edition that asks for another is refused when it is read. The site is None of a scalar, and where
+    nothing was measured.
+    """
     absent = Reading(None, f"{quantity} was not measured")
     if how == "scalar":
         return measurements.scalars.get(quantity, absent), None
@@ -26,6 +30,7 @@ def trajectory(quantity: str, how: str) -> str:
 
 
 def last_site(row: Sequence[Reading]) -> Taken:
+    """The reading at site L, whatever it is: one without a value stays without."""
     return row[-1], len(row) - 1
 
 
@@ -40,7 +45,11 @@ def max_over_sites(row: Sequence[Reading]) -> Taken:
 
 
 def max_relative_to_first(row: Sequence[Reading]) -> Taken:
-    """The largest by the first one's size: how far the stream has grown since the embedding. Every site has to be known."""
+    """The largest by the first one's size, a ratio: how far the stream has grown since the embedding. Every site has to be known.
+
+    Not the growth from block to block, whose maximum can be small in a stream that grows steadily
+    (tests/protocol/test_editions.py holds the two apart). Source: the release before arXiv 2606.21126.
+    """
     largest, site = max_over_sites(row)
     for place, reading in ((site, largest), *enumerate(row)):
         if reading.value is None:
@@ -49,9 +58,11 @@ def max_relative_to_first(row: Sequence[Reading]) -> Taken:
 
 
 def end_share(row: Sequence[Reading]) -> Taken:
-    """By how much of itself the mean over the sites changes when the first or the last of them is left out: the larger.
+    """By how much of itself the mean over the sites changes when the first or the last of them is left out: the larger, 0 to ∞.
 
-    A change of sign is a change by more than the whole. The site is the end that carries the mean.
+    A change of sign is a change by more than the whole. The site is the end that carries the mean. "First" and "last" are of
+    the sites with a value, which need not be 0 and L. The paper's fa and dfa: .996 at site 3, 1.005 at site 0, numbered from
+    their first block (tests/protocol/test_takes.py).
     """
     known = [(site, reading.value) for site, reading in enumerate(row) if reading.value is not None]
     if len(known) < 2:

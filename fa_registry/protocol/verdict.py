@@ -19,10 +19,12 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
     """The verdict of one run: CONTROL, DIVERGED, FAIL, INCOMPLETE, WARN or PASS (or the edition's words) with its flags.
 
     Only gating findings count. fail: all rules of one `fail_if` list fire (in a strict edition: any rule), or the method is not
-    what its card says. incomplete:
-    something is missing or broke, and what is there does not already fail. warn: something fired, could not be decided,
-    or was waived. Missing is never a pass. Figures that are not those of what is sealed are judged by no rule: NOT JUDGED, and
-    incomplete, whatever they say.
+    what its card says. incomplete: something is missing or broke, and what is there does not already fail. warn: something
+    fired, could not be decided, or was waived. Missing is never a pass. Figures that are not those of what is sealed are judged
+    by no rule: NOT JUDGED, and incomplete, whatever they say. Raises nothing.
+
+    The branches below stand in the order of precedence; the truth tables of two editions are in tests/protocol/test_verdict.py.
+    Source: arXiv 2606.21126 for (D1 and D2) or D3; the published code fails on any flag, which is `strict`.
     """
     if not stands(record):
         return Verdict("incomplete", NOT_JUDGED)

@@ -95,6 +95,7 @@ class MlflowTracker(Tracker):
         return folder
 
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str], parent: str = "") -> str:
+        """As Tracker.create, with the user and the source as the tags that MLflow's own pages read."""
         linked = {**tags, TAG_PARENT: parent} if parent else dict(tags)
         started = self._client.create_run(
             self.experiment_id,
@@ -166,6 +167,10 @@ class MlflowTracker(Tracker):
         return f"#/experiments/{self.experiment_id}/runs?viewStateShareKey={table_view.NAME}"
 
     def artifact(self, run_id: str, path: str) -> Path | None:
+        """As Tracker.artifact: the store's own file where it is on this machine, else a copy that lives as long as the process.
+
+        Raises StoreError where the store does not answer.
+        """
         local = self._local_root(run_id)
         if local is not None and local.is_dir():  # the store's artifacts are on this machine: no copy, no request
             return local / path if (local / path).is_file() else None

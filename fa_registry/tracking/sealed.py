@@ -124,10 +124,10 @@ def _among_files(sealed: Sealed) -> Iterator[str]:
     if missing:
         yield f"{schema.SERIES} has no epoch {', '.join(missing[:SHOWN])}{' …' if len(missing) > SHOWN else ''}"
     for quantity, site, value in _at_the_end(sealed):
-        held = _held(sealed.measurements, quantity, site)
-        if held is not None and held[0] != value:
+        final = _final_figure(sealed.measurements, quantity, site)
+        if final is not None and final[0] != value:
             where = f"{quantity}[{site}]" if site >= 0 else quantity
-            yield f"{schema.MEASUREMENTS} says {where} = {held[0]!r}, {schema.SERIES} {value!r} at its last epoch"
+            yield f"{schema.MEASUREMENTS} says {where} = {final[0]!r}, {schema.SERIES} {value!r} at its last epoch"
 
 
 def _how_it_ended(sealed: Sealed) -> str:
@@ -140,7 +140,7 @@ def _at_the_end(sealed: Sealed) -> Iterator[tuple[str, int, float | None]]:
     return ((row[1], row[2], row[3]) for row in sealed.rows if row[0] == sealed.epochs)
 
 
-def _held(measurements: Measurements, quantity: str, site: int) -> tuple[float | None] | None:
+def _final_figure(measurements: Measurements, quantity: str, site: int) -> tuple[float | None] | None:
     """A final figure, in a tuple of one; None where measurements.json has none of this name."""
     if site < 0:
         reading = measurements.scalars.get(quantity)
@@ -164,11 +164,11 @@ def _params(sealed: Sealed, params: Mapping[str, str]) -> Iterator[str]:
     """One that spec.json does not name came with a later release than the run, and has no parameter in the store."""
     expected = schema.params(sealed.spec)
     for name in sorted(expected.keys() | {name for name in params if name.startswith(schema.PARAM)}):
-        held = params.get(name)
-        if held is None and not _names(sealed.source, name.removeprefix(schema.PARAM)):
+        stored = params.get(name)
+        if stored is None and not _names(sealed.source, name.removeprefix(schema.PARAM)):
             continue
-        if held != expected.get(name):
-            yield _differs(f"parameter {name}", repr(held), repr(expected.get(name)))
+        if stored != expected.get(name):
+            yield _differs(f"parameter {name}", repr(stored), repr(expected.get(name)))
 
 
 def _names(source: Mapping[str, Any], path: str) -> bool:

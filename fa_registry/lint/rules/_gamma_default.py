@@ -31,7 +31,7 @@ def _look_ups(syntax: Syntax) -> Iterator[Hit]:
 
 def _conditions(syntax: Syntax) -> Iterator[Hit]:
     for node in syntax.every(ast.IfExp):
-        falls_to_one = _one(node.body) or _one(node.orelse)
+        falls_to_one = _is_one(node.body) or _is_one(node.orelse)
         if falls_to_one and _asks_for_feedback(node.test) and _gamma_owner(syntax, node):
             yield Hit(node, f"`{syntax.snippet(node)}` takes missing feedback for perfect alignment")
     for node in syntax.every(ast.If):
@@ -48,10 +48,10 @@ def _falls_back(call: ast.Call) -> bool:
         key, default = argument(call, 1), argument(call, 2)
     else:
         return False
-    return isinstance(key, ast.Constant) and isinstance(key.value, str) and is_gamma(key.value) and _one(default)
+    return isinstance(key, ast.Constant) and isinstance(key.value, str) and is_gamma(key.value) and _is_one(default)
 
 
-def _one(node: ast.AST | None) -> bool:
+def _is_one(node: ast.AST | None) -> bool:
     """Exactly the float 1.0: an int 1 is more often a count."""
     return isinstance(node, ast.Constant) and type(node.value) is float and node.value == 1.0
 
@@ -78,8 +78,8 @@ def _gamma_owner(syntax: Syntax, node: ast.AST) -> bool:
 
 def _sets_gamma_to_one(syntax: Syntax, statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Return):
-        return _one(statement.value) and is_gamma(getattr(syntax.function_of(statement), "name", ""))
-    return any(_named_gamma(target) and _one(value) for target, value in assignments(statement))
+        return _is_one(statement.value) and is_gamma(getattr(syntax.function_of(statement), "name", ""))
+    return any(_named_gamma(target) and _is_one(value) for target, value in assignments(statement))
 
 
 def _named_gamma(target: ast.expr) -> bool:
