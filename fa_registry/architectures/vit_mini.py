@@ -99,6 +99,7 @@ class VisionTransformer(Network):
         return torch.cat([self.cls_token.expand(len(x), -1, -1), tokens], dim=1) + self.pos_embed
 
     def spread(self, credit: Tensor, state: Tensor) -> Tensor:
+        """A row (N, D) as (N, T, D): c/T at every token, or c whole at the class token and zero elsewhere; both sum to c."""
         if self.broadcast == "all" or credit.dim() == state.dim():
             return super().spread(credit, state)
         return torch.cat([credit[:, None], torch.zeros_like(state[:, 1:])], dim=1)

@@ -48,12 +48,12 @@ class SiteNet(nn.Module):
     ):
         super().__init__()
         self.conditioning = conditioning
-        told = 0 if conditioning == "none" else classes
-        self.layers = perceptron((features + 2 * FREQUENCIES + told, *[HIDDEN] * layers, outputs), generator)
+        signal_width = 0 if conditioning == "none" else classes
+        self.layers = perceptron((features + 2 * FREQUENCIES + signal_width, *[HIDDEN] * layers, outputs), generator)
 
-    def forward(self, features: Tensor, times: Tensor, told: Tensor) -> Tensor:
-        """features of the states (R, D), times (R,) from 0 to 1, told (R, C or 0) → (R, outputs)."""
-        return self.layers(torch.cat([features, embedded(times), told], dim=1))
+    def forward(self, features: Tensor, times: Tensor, signal: Tensor) -> Tensor:
+        """features of the states (R, D), times (R,) from 0 to 1, signal s (R, C or 0) → (R, outputs)."""
+        return self.layers(torch.cat([features, embedded(times), signal], dim=1))
 
     def told(self, inputs: CreditInputs) -> Tensor:
         """s of every sample, (N, C), or (N, 0) where nothing is told."""
@@ -72,10 +72,10 @@ class ValueNet(nn.Module):
         self.weight = weight
         self.register_buffer("scales", torch.ones(len(shape.sites)))
 
-    def forward(self, states: Tensor, times: Tensor, told: Tensor) -> Tensor:
-        """states (R, D), times (R,), told (R, C or 0) → (R,)."""
+    def forward(self, states: Tensor, times: Tensor, signal: Tensor) -> Tensor:
+        """states (R, D), times (R,), signal s (R, C or 0) → (R,)."""
         site = (times * (len(self.scales) - 1)).round().long()
-        return self.net(states / self.scales[site, None], times, told * self.weight).squeeze(1)
+        return self.net(states / self.scales[site, None], times, signal * self.weight).squeeze(1)
 
     def told(self, inputs: CreditInputs) -> Tensor:
         """s of every sample, (N, C), or (N, 0)."""
@@ -108,10 +108,10 @@ def site_rows(inputs: CreditInputs) -> list[Tensor]:
     return [row if row.shape[1] == width else nn.functional.pad(row, (0, width - row.shape[1])) for row in rows]
 
 
-def all_sites(inputs: CreditInputs, told: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def all_sites(inputs: CreditInputs, signal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """h, t and s of all sites below each other, site after site: one batch of (L+1)·N rows."""
-    sites, count = len(inputs.hidden), len(told)
-    return torch.cat(site_rows(inputs)), site_times(inputs).repeat_interleave(count), told.repeat(sites, 1)
+    sites, count = len(inputs.hidden), len(signal)
+    return torch.cat(site_rows(inputs)), site_times(inputs).repeat_interleave(count), signal.repeat(sites, 1)
 
 
 def by_site(slopes: Tensor, inputs: CreditInputs) -> list[Tensor]:

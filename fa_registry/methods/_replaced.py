@@ -36,7 +36,11 @@ def backward_through(network: Stream, matrices: Mapping[str, Tensor]) -> Iterato
 
 
 def replaced_credits(inputs: CreditInputs, matrices: Mapping[str, Tensor]) -> list[Tensor]:
-    """Gradients of Σ_i ℓ_i at every site, the error travelling through `matrices`."""
+    """Gradients of Σ_i ℓ_i at every site 0..L, each of its state's shape, the error travelling through `matrices`.
+
+    The head's matrix is among them, so that not even c_L is exact; norms, activations and skips are. The trained step makes the
+    same credits in its one backward pass (tests/methods/test_weight_fa.py).
+    """
     network = inputs.network
     with torch.enable_grad(), backward_through(network, matrices):
         states = [inputs.hidden[0].detach().requires_grad_()]

@@ -3,7 +3,13 @@
 Notation (N samples, D features, C classes, sites 0..L): error e = softmax(z) − onehot(y), shape (N, C), of the *sum* of the
 samples' cross entropies, no 1/N. The credit c_l has the state's shape (or, where a state has positions, (N, D): that of the
 position average), gradient sign (a descent step moves along −c_l) and the scale of g_l = ∂Σ_i ℓ_i/∂h_l. Block l, from site
-l−1 to l, learns from c_l, the credit at its *output*.
+l−1 to l, learns from c_l, the credit at its *output*. Source: arXiv 2606.21126, but for the scale, which there differs
+from method to method (MethodCard.credit_scale).
+
+Each of these is easy to get wrong, so each is checked where it shows. Sign: along the gradient the loss falls, against it it
+rises (tests/diagnostics/test_nudge.py). Scale: a sample's row of g_L is the same in a batch of 1 and of 32
+(tests/training/test_step.py). Site: with B_2 = I fa's c_1 is g_2, and Γ is 1 at site 2 and not at site 1
+(tests/diagnostics/test_gamma.py).
 
 A method whose feedback learns says how by one of the small classes below: by a loss (LearnsByLoss), by a rule of its own
 (UpdatesFeedback). One that replaces the weights an error travels back through says which (ReplacesWeights). One
@@ -59,6 +65,7 @@ class NetworkShape:
 
     @property
     def blocks(self) -> int:
+        """L: one fewer than the sites 0..L."""
         return len(self.sites) - 1
 
 
@@ -72,13 +79,17 @@ class Stream(Protocol):
     blocks: nn.ModuleList
     residual: bool
 
-    def step(self, state: Tensor, branch: Tensor) -> Tensor: ...
+    def step(self, state: Tensor, branch: Tensor) -> Tensor:
+        """h_l of h_{l−1} and f_l(h_{l−1}), linear in both: their sum, or the branch alone without skips."""
 
-    def pool(self, state: Tensor) -> Tensor: ...
+    def pool(self, state: Tensor) -> Tensor:
+        """What the head reads of h_L: (N, D_L), (N, T, D_L) or (N, D_L, H, W) → (N, D_L)."""
 
-    def readout(self, state: Tensor) -> Tensor: ...
+    def readout(self, state: Tensor) -> Tensor:
+        """Logits z (N, C) of h_L, unpooled."""
 
-    def get_submodule(self, target: str) -> nn.Module: ...
+    def get_submodule(self, target: str) -> nn.Module:
+        """The layer of a name of NetworkShape.weights; raises AttributeError where there is none."""
 
 
 @dataclass(frozen=True)
@@ -116,13 +127,19 @@ class Method(abc.ABC):
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
         """The feedback state, drawn on the CPU from `generator`: fixed matrices as buffers, learned nets as parameters.
 
+        shape: what it is sized by. options: the card's, complete. Returns a module whose state dict is, with the options, all that
+        a run has to save to compute its credits again. Raises UsageError where the shape cannot be served.
         An option that credits() needs belongs into the module: nobody hands the options over again.
         """
 
     @abc.abstractmethod
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """c_0 .. c_L, each of its state's shape or (N, D_l).
+        """c_0 .. c_L, each of its state's shape or (N, D_l): in gradient sign, of the summed loss, see the top of this file.
 
+        feedback: what `feedback` returned, as it is now; it is read and not changed. inputs: one batch of N samples, detached.
+        (N, D_l) of a state with P positions is the credit of the
+        position average, and enters each position as c/P. Raises what the rule needs and is not given: UsageError for a data
+        set, PluginError for an engine. `check_credits` refuses what fits no state.
         Called without grad mode; a rule that differentiates switches it on inside.
         """
 
@@ -132,8 +149,11 @@ class LearnsByLoss(abc.ABC):
 
     @abc.abstractmethod
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
-        """A scalar on the graph of the feedback's parameters alone. Asked once a step, when the network's own gradients are
-        filled and nothing has moved yet."""
+        """A scalar, (), on the graph of the feedback's parameters alone, in whatever unit the source has it.
+
+        Asked once a step with grad mode on, when the network's own gradients are filled and nothing has moved yet. The recipe's
+        optimiser descends on it as it is: under sgd a sum over samples learns N times as fast as their mean.
+        """
 
 
 class UpdatesFeedback(abc.ABC):
@@ -141,7 +161,11 @@ class UpdatesFeedback(abc.ABC):
 
     @abc.abstractmethod
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
-        """Change the state in place, without grad mode, once a step after the optimiser has moved the weights."""
+        """Change the state in place, without grad mode, once a step after the optimiser has moved the weights.
+
+        inputs: those of the credits, of before the move; inputs.network is as it is after it. inputs.generator is what a rule
+        that draws has to draw from.
+        """
 
 
 class ReplacesWeights(abc.ABC):
@@ -149,7 +173,12 @@ class ReplacesWeights(abc.ABC):
 
     @abc.abstractmethod
     def backward_weights(self, feedback: nn.Module, network: Stream) -> Mapping[str, Tensor]:
-        """Layer name → the matrix (out, in) that stands in for its weight when an error passes back: dx = dy B, not dy W."""
+        """Layer name → the matrix that stands in for its weight when an error passes back: dx = dy B, not dy W.
+
+        Each of its weight's shape, (out, in) or a kernel's (out, in, 3, 3), and not transposed: with B = W this is
+        backpropagation (tests/architectures/test_conv.py; the conformance check transposed_weights_give_bp).
+        Source: Lillicrap et al. 2016, where B stands for the transpose of W.
+        """
 
 
 class MovesStates(abc.ABC):
@@ -170,9 +199,9 @@ class Bridge(abc.ABC):
 
     @abc.abstractmethod
     def bridge_residuals(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """Per site 0..L and sample, (N,) each: V_φ(h_l) − softmin_k V̄(h_{l+1} + σξ_k), and at L V_φ(h_L) − ℓ.
+        """Per site 0..L and sample, (N,) each, in the loss's unit: V_φ(h_l) − softmin_k V̄(h_{l+1} + σξ_k), and at L V_φ(h_L) − ℓ.
 
-        inputs.generator draws ξ; inputs.gradients are given.
+        Signed, a sample's own and no mean. inputs.generator draws ξ; inputs.gradients are given.
         """
 
 
@@ -189,7 +218,10 @@ class FixedMatrices(nn.Module):
             self.register_buffer(f"B_{index:02d}", matrix)
 
     def matrix(self, block: int) -> Tensor:
-        """B_block, for block 1..L."""
+        """B_block for block 1..L, (D_l, C) of direct feedback or (D_l, D_{l−1}) of fa; AttributeError where there is none.
+
+        Numbered by the site at the block's output, so that B_l and c_l of direct feedback share their l.
+        """
         return getattr(self, f"B_{block:02d}")
 
 

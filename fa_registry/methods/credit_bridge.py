@@ -33,8 +33,8 @@ class ValueState(nn.Module):
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
         super().__init__()
-        told, scale = str(options["conditioning"]), float(options["condition_scale"])
-        self.value = ValueNet(shape, told, scale, LAYERS, generator)
+        conditioning, scale = str(options["conditioning"]), float(options["condition_scale"])
+        self.value = ValueNet(shape, conditioning, scale, LAYERS, generator)
         self.average = copy.deepcopy(self.value).requires_grad_(False)
         self.direct = direct_matrices(shape, generator)
         self.register_buffer("progress", torch.zeros(()))
@@ -89,9 +89,14 @@ class CreditBridge(Method, LearnsByLoss, UpdatesFeedback, Bridge):
         return ValueState(shape, options, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        states, times, told = all_sites(inputs, feedback.value.told(inputs))
+        """c_l = ∂V_φ(h_l, t_l, s)/∂h_l, (N, D_l); dfa's while the training warms up, by its own matrices.
+
+        V predicts the loss, not its negative, so that its slope is a credit in gradient sign: a perfect V gives backpropagation
+        (tests/methods/test_credit_bridge.py).
+        """
+        states, times, signal = all_sites(inputs, feedback.value.told(inputs))
         with torch.enable_grad():
-            (slopes,) = torch.autograd.grad(feedback.value(states.requires_grad_(), times, told).sum(), states)
+            (slopes,) = torch.autograd.grad(feedback.value(states.requires_grad_(), times, signal).sum(), states)
         warming = feedback.progress < feedback.options["warmup"]
         direct = direct_credits(feedback.direct, inputs.error, inputs.hidden)
         pairs = zip(direct, by_site(slopes, inputs), strict=True)
@@ -111,6 +116,7 @@ class CreditBridge(Method, LearnsByLoss, UpdatesFeedback, Bridge):
         return recursion.square().mean() + terminal.mean()
 
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
+        """Move V̄ and the sites' scales, and note the progress: (1 − ema) of V_φ enters V̄ after every step."""
         slow, fast = list(feedback.average.parameters()), list(feedback.value.parameters())
         torch._foreach_lerp_(slow, fast, 1 - feedback.options["ema"])
         scales = site_scales(inputs.hidden)
@@ -125,26 +131,26 @@ class CreditBridge(Method, LearnsByLoss, UpdatesFeedback, Bridge):
 
 def _recursion_errors(feedback: ValueState, inputs: CreditInputs, thinning: int) -> Tensor:
     """V_φ(h_l) − sg softmin_l, (rows,): sites l < L below each other, of each the samples i with i ≡ l modulo `thinning`."""
-    told, hidden, times = feedback.value.told(inputs), site_rows(inputs), site_times(inputs)
+    signal, hidden, times = feedback.value.told(inputs), site_rows(inputs), site_times(inputs)
     blocks = len(hidden) - 1
     chosen = [slice(site % thinning, None, thinning) for site in range(blocks)]
-    at = [times[site].expand(len(told[rows])) for site, rows in enumerate(chosen)]
+    at = [times[site].expand(len(signal[rows])) for site, rows in enumerate(chosen)]
     lower = torch.cat([hidden[site][rows] for site, rows in enumerate(chosen)])  # (rows, hidden)
     upper = torch.cat([hidden[site + 1][rows] for site, rows in enumerate(chosen)])
-    told = torch.cat([told[rows] for rows in chosen])
+    signal = torch.cat([signal[rows] for rows in chosen])
     at = torch.cat(at)
-    return feedback.value(lower, at, told) - _softmin(feedback, upper, at + 1 / blocks, told, inputs.generator)
+    return feedback.value(lower, at, signal) - _softmin(feedback, upper, at + 1 / blocks, signal, inputs.generator)
 
 
 @torch.no_grad()
 def _softmin(
-    feedback: ValueState, states: Tensor, times: Tensor, told: Tensor, generator: torch.Generator | None
+    feedback: ValueState, states: Tensor, times: Tensor, signal: Tensor, generator: torch.Generator | None
 ) -> Tensor:
     """−λ_b log mean_k exp(−V̄(h + σξ_k, t, s)/λ_b) of every row, (R,)."""
     draws, temperature = feedback.options["draws"], feedback.options["temperature"]
     noise = torch.randn(draws, *states.shape, generator=generator, device=states.device, dtype=states.dtype)
     near = (states + feedback.options["noise"] * noise).flatten(0, 1)  # (draws * rows, hidden)
-    values = feedback.average(near, times.repeat(draws), told.repeat(draws, 1)).view(draws, len(states))
+    values = feedback.average(near, times.repeat(draws), signal.repeat(draws, 1)).view(draws, len(states))
     return temperature * (math.log(draws) - torch.logsumexp(-values / temperature, dim=0))
 
 

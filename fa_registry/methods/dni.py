@@ -81,6 +81,7 @@ class DecoupledNeuralInterfaces(Method, LearnsByLoss):
         return SyntheticGradients(shape, options, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
+        """c_l = M_l(LN(h_l), onehot(y)) for l < L, and c_L = g_L, each (N, D_l)."""
         return [*feedback.predict(inputs), inputs.output_gradient]
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:

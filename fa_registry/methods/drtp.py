@@ -43,6 +43,7 @@ class DirectRandomTargetProjection(Method):
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
+        """B_1..B_L, B_l (D_l, C) ~ N(0, 1/C), and B_00 where the embedding is not as wide as block 1."""
         return direct_matrices(shape, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:

@@ -71,6 +71,10 @@ class DifferenceTargetPropagation(Method, LearnsByLoss):
         return Inverses(shape, options, generator)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
+        """c_L = g_L; below it c_{l−1} = (inv_l(h_l) − inv_l(h_l − η̂ c_l))/η̂, of its state's shape.
+
+        State less target, by the step: gradient sign and the gradient's scale, whatever η̂ is (tests/methods/test_dtp.py).
+        """
         credits, reach = [inputs.output_gradient], feedback.target_step
         for block in range(len(inputs.hidden) - 1, 0, -1):
             state = inputs.hidden[block]

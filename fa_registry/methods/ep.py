@@ -86,6 +86,12 @@ class EquilibriumPropagation(Method, MovesStates):
         return self.credits_and_states(feedback, inputs)[0]
 
     def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
+        """c_l of the nudged phase, each of its state's shape, and the states at which the blocks learn from it.
+
+        Contrast of parameters: c_l = −ε_l/β at h_l^β. Contrast of states: c_l = −(h_l^β − h_l^0)/β at the forward pass's own.
+        """
+        # The states relax *down* the loss, so that the shift is against the gradient and the minus turns it round. As β → 0 the
+        # first form is g_l itself, and a step is the contrast of the energy's own gradients: tests/methods/test_ep.py.
         shifts, errors = relax(inputs, feedback.beta, feedback.steps, feedback.step_size)
         if feedback.contrast == STATE:
             return [-shift / feedback.beta for shift in shifts], inputs.hidden

@@ -37,10 +37,14 @@ class BlockFeedbackAlignment(Method):
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
+        """B_1..B_L, B_l (D_l, D_{l−1}) ~ N(0, 1/D_l): an error keeps its expected norm on the way down."""
         sizes = zip(shape.sites[1:], shape.sites[:-1], strict=True)
         return FixedMatrices([torch.randn(above, below, generator=generator) / above**0.5 for above, below in sizes])
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
+        """c_L = g_L of its state's shape; below it c_{l−1} = c_l B_l, (N, D_{l−1})."""
+        # B_l carries the credit from the output of block l to its input: the loop's `block` makes the credit one site below it.
+        # One off, and this would no longer be dfa under the composed matrix (tests/methods/test_fa.py).
         credits = [inputs.output_gradient]
         row = summed(inputs.output_gradient)  # (batch, hidden), whatever positions there are
         for block in range(len(inputs.hidden) - 1, 0, -1):

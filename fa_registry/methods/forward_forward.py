@@ -52,6 +52,7 @@ class ForwardForward(Method):
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
+        """No tensors, but θ, which the credit needs; raises UsageError where an image has fewer pixels than classes."""
         pixels = math.prod(shape.image)
         if pixels < shape.classes:
             raise UsageError(
@@ -63,6 +64,7 @@ class ForwardForward(Method):
         return module
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
+        """c_l = ∂ℓ/∂h⁺ + ∂ℓ/∂h⁻ of site l's own loss ℓ, (N, D_l); raises UsageError where targets are values, not classes."""
         if is_regression(inputs.labels):
             raise UsageError("method 'forward_forward' needs class labels; the data set's targets are values")
         positive, negative = inputs.onehot, hardest_wrong(inputs)

@@ -64,6 +64,8 @@ class ErrorDrivenInputModulation(Method):
         return Projection(torch.empty(inputs, shape.classes).uniform_(-bound, bound, generator=generator))
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
+        """c_l = h_l(x) − h_l(x + F e), of the state's shape."""
+        # clean less modulated, so that −c_l moves a state towards what x + F e shows: tests/methods/test_pepita.py
         shift = (inputs.error @ feedback.F.T).reshape(inputs.images.shape)  # (batch, classes) -> (batch, *image)
         modulated = states_of(inputs.network, inputs.images + shift)
         return [clean - other for clean, other in zip(inputs.hidden, modulated, strict=True)]

@@ -72,7 +72,7 @@ class PredictiveCoding(Method):
             errors = settle(inputs, feedback.steps, feedback.step_size)
         else:
             _, errors = relax(inputs, 1.0, feedback.steps, feedback.step_size)
-        return [-error for error in errors]
+        return [-error for error in errors]  # at rest ε_L = −g_L: tests/methods/test_predictive_coding.py
 
 
 def settle(inputs: CreditInputs, steps: int, step_size: float) -> list[Tensor]:
@@ -85,7 +85,7 @@ def settle(inputs: CreditInputs, steps: int, step_size: float) -> list[Tensor]:
     errors = [torch.zeros_like(state) for state in inputs.hidden]
     for _ in range(steps):
         maps = zip(predictions, leaves, errors[1:], strict=True)
-        pulls = [torch.autograd.grad(*one, retain_graph=True)[0] for one in maps]
+        pulls = [torch.autograd.grad(*vector_product, retain_graph=True)[0] for vector_product in maps]
         pulls.append(-inputs.output_gradient)
         errors = [error - step_size * (error - pull) for error, pull in zip(errors, pulls, strict=True)]
     return errors

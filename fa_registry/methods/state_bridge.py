@@ -49,16 +49,19 @@ class StateBridge(Method, LearnsByLoss):
         )
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        states, times, told = all_sites(inputs, feedback.told(inputs))
+        """c_l = ∂ℓ_i(readout(G_ψ(h_l, t_l, s_i)))/∂h_l, (N, D_l): one pass of G over the (L+1)·N rows of all sites."""
+        states, times, signal = all_sites(inputs, feedback.told(inputs))
         labels = torch.cat([inputs.labels] * len(inputs.hidden))
         with torch.enable_grad():
             states.requires_grad_()
-            predicted = one_position(feedback(states, times, told), inputs.hidden[-1])
+            predicted = one_position(feedback(states, times, signal), inputs.hidden[-1])
             losses = sample_losses(inputs.network.readout(predicted), labels)
+            # of the sum, and no row enters another's loss: row i is sample i's own gradient, with no 1/((L+1)·N)
             (credits,) = torch.autograd.grad(losses.sum(), states)
         return by_site(credits, inputs)
 
     def feedback_loss(self, feedback: nn.Module, inputs: CreditInputs) -> Tensor:
+        """mean over sites and samples of ‖G_ψ − pool(h_L)‖²/(‖pool(h_L)‖² + ε), on ψ's graph alone."""
         predicted = feedback(*all_sites(inputs, feedback.told(inputs)))
         top = torch.cat([inputs.network.pool(inputs.hidden[-1])] * len(inputs.hidden))
         return ((predicted - top).square().sum(dim=1) / (top.square().sum(dim=1) + EPSILON)).mean()

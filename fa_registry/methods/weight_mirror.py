@@ -65,6 +65,7 @@ class WeightMirror(Method, ReplacesWeights, UpdatesFeedback):
         return Mirrors(gaussian(shape, generator), float(options["mirror_rate"]), int(options["mirror_batch"]))
 
     def update_feedback(self, feedback: nn.Module, inputs: CreditInputs) -> None:
+        """B ← (1 − d) B + d yᵀξ/n of every layer, in place; ξ (n, in) from inputs.generator."""
         weights = layer_weights(inputs.network, feedback.layers)
         for name, matrix in feedback.matrices().items():
             noise = matrix.new_empty(feedback.samples, matrix.shape[1]).normal_(generator=inputs.generator)  # (n, in)

@@ -99,7 +99,10 @@ class Case:
     def train(self, steps: int) -> None:
         """A few AdamW steps on the case's batch, by the default recipe; a learning feedback learns along."""
         recipe, draw = Recipe(), generator(0, "method")
-        learning = [*self.network.parameters(), *(one for one in self.feedback.parameters() if one.requires_grad)]
+        learning = [
+            *self.network.parameters(),
+            *(parameter for parameter in self.feedback.parameters() if parameter.requires_grad),
+        ]
         optimizer = torch.optim.AdamW(learning, lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
         for _ in range(steps):
             sums = self._run(0.0, recipe.credit_norm, draw)

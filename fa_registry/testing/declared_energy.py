@@ -59,9 +59,9 @@ def _prediction_error_gap(setting: Setting, nudge: float) -> float:
     moved = states is not inputs.hidden
     if not moved:
         states = [state - nudge * credit for state, credit in zip(inputs.hidden, credits, strict=True)]
-    found = [-error / nudge for error in _errors(case, inputs, states)] + (credits if moved else [])
+    estimates = [-error / nudge for error in _errors(case, inputs, states)] + (credits if moved else [])
     exact = inputs.gradients * (1 + moved)
-    return max(relative_error(one, gradient) for one, gradient in zip(found, exact, strict=True))
+    return max(relative_error(estimate, gradient) for estimate, gradient in zip(estimates, exact, strict=True))
 
 
 def _errors(case: Case, inputs: CreditInputs, states: list[Tensor]) -> list[Tensor]:

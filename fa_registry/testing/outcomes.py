@@ -40,19 +40,19 @@ def inapplicable(detail: str) -> Outcome:
     return Outcome("not_applicable", detail)
 
 
-def within(names: Sequence[str], found: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> Outcome:
-    """Whether each tensor found is its expected one, to `tolerance` relative to the expected one's largest entry."""
-    errors = {name: relative_error(*pair) for name, *pair in zip(names, found, expected, strict=True)}
+def within(names: Sequence[str], observed: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> Outcome:
+    """Whether each tensor observed is its expected one, to `tolerance` relative to the expected one's largest entry."""
+    errors = {name: relative_error(*pair) for name, *pair in zip(names, observed, expected, strict=True)}
     worst = max(errors, key=lambda name: errors[name])
     figure = f"relative error {errors[worst]:.1e} at {worst}, allowed {tolerance:.0e}"
     return passed(f"largest {figure}") if errors[worst] <= tolerance else failed(figure)
 
 
-def relative_error(found: Tensor, expected: Tensor) -> float:
-    """max|found − expected| / max|expected|; infinite when shapes differ or anything is nan, absolute when expected is zero."""
-    if found.shape != expected.shape:
+def relative_error(observed: Tensor, expected: Tensor) -> float:
+    """max|observed − expected| / max|expected|; infinite when shapes differ or anything is nan, absolute when expected is zero."""
+    if observed.shape != expected.shape:
         return float("inf")
-    difference, scale = (found - expected).abs().max().item(), expected.abs().max().item()
+    difference, scale = (observed - expected).abs().max().item(), expected.abs().max().item()
     error = difference / scale if scale else difference
     return error if error == error else float("inf")
 

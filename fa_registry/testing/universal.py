@@ -60,8 +60,8 @@ def rows_keep_their_sum(setting: Setting) -> Outcome:
     case = setting.case()
     draw, states = torch.Generator().manual_seed(setting.seed), case.inputs().hidden
     rows = [torch.randn(len(state), features(state), generator=draw, dtype=state.dtype) for state in states]
-    found = [summed(case.network.spread(*pair)) for pair in zip(rows, states, strict=True)]
-    return within(_sites(found), found, rows, SITE_TOLERANCE)
+    sums = [summed(case.network.spread(*pair)) for pair in zip(rows, states, strict=True)]
+    return within(_sites(sums), sums, rows, SITE_TOLERANCE)
 
 
 def credit_is_pure(setting: Setting) -> Outcome:
@@ -89,8 +89,8 @@ def credit_ignores_reference(setting: Setting) -> Outcome:
     if setting.method.card.exact_sites == "all":
         return inapplicable("its credit is the reference, by its card")
     case = setting.case()
-    found, expected = case.credits(case.inputs(measuring=True)), case.credits(case.inputs(measuring=False))
-    return within(_sites(found), found, expected, 0.0)
+    measured, expected = case.credits(case.inputs(measuring=True)), case.credits(case.inputs(measuring=False))
+    return within(_sites(measured), measured, expected, 0.0)
 
 
 def feedback_is_drawn_from_the_seed(setting: Setting) -> Outcome:
@@ -167,8 +167,8 @@ def exact_sites_are_exact(setting: Setting) -> Outcome:
         return inapplicable("its card calls no site exact")
     inputs = case.inputs()
     credits = case.credits(inputs)
-    found, expected = [credits[site] for site in sites], [inputs.gradients[site] for site in sites]
-    return within([f"site {site}" for site in sites], found, expected, SITE_TOLERANCE)
+    credited, expected = [credits[site] for site in sites], [inputs.gradients[site] for site in sites]
+    return within([f"site {site}" for site in sites], credited, expected, SITE_TOLERANCE)
 
 
 def post_hoc_equals_in_training(setting: Setting) -> Outcome:
@@ -182,8 +182,8 @@ def post_hoc_equals_in_training(setting: Setting) -> Outcome:
         for name in ("network", "feedback"):
             path = Path(folder) / f"{name}.safetensors"
             load_into(getattr(stranger, name), path, save_tensors(path, getattr(case, name).state_dict()))
-    found, expected = stranger.credits(stranger.inputs()), case.credits(case.inputs())
-    return within(_sites(found), found, expected, 0.0)
+    afterwards, expected = stranger.credits(stranger.inputs()), case.credits(case.inputs())
+    return within(_sites(afterwards), afterwards, expected, 0.0)
 
 
 def batch_size_invariance(setting: Setting) -> Outcome:
@@ -198,9 +198,9 @@ def batch_size_invariance(setting: Setting) -> Outcome:
     return within(names, [*credits, *gradients], [*case.credits(whole), *whole.gradients], SITE_TOLERANCE)
 
 
-def compare(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Outcome:
+def compare(observed: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Outcome:
     """Two sets of parameter gradients, by name."""
-    return within(list(expected), [found[name] for name in expected], list(expected.values()), AUTOGRAD_TOLERANCE)
+    return within(list(expected), [observed[name] for name in expected], list(expected.values()), AUTOGRAD_TOLERANCE)
 
 
 def _sites(credits: Sequence[Tensor]) -> list[str]:

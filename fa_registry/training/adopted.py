@@ -68,11 +68,11 @@ def feedback_tensors(held: Any, names: list[str]) -> dict[str, Any]:
         if not numbered:
             raise ValueError(f"expected tensors by name ({', '.join(names)}), found a list")
         return _in_order(list(inside), names)
-    found = named_tensors(inside, ())
-    if not numbered or set(found) & set(names):
-        return found
-    ordered = _by_number(found)
-    return found if ordered is None else _in_order(ordered, names)
+    tensors = named_tensors(inside, ())
+    if not numbered or set(tensors) & set(names):
+        return tensors
+    ordered = _by_number(tensors)
+    return tensors if ordered is None else _in_order(ordered, names)
 
 
 def _in_order(matrices: list[Any], names: list[str]) -> dict[str, Any]:
@@ -81,13 +81,13 @@ def _in_order(matrices: list[Any], names: list[str]) -> dict[str, Any]:
     return dict(zip(names, matrices, strict=True))
 
 
-def _by_number(found: Mapping[str, Any]) -> list[Any] | None:
+def _by_number(tensors: Mapping[str, Any]) -> list[Any] | None:
     """The values in the order of the one number in their names; None where the names are not of that kind."""
-    parts = {name: NUMBERED.fullmatch(name) for name in found}
+    parts = {name: NUMBERED.fullmatch(name) for name in tensors}
     if not parts or not all(parts.values()) or len({part.group(1, 3) for part in parts.values()}) > 1:
         return None
-    order = sorted(found, key=lambda name: int(parts[name][2]))
+    order = sorted(tensors, key=lambda name: int(parts[name][2]))
     numbers = [int(parts[name][2]) for name in order]
     if numbers[0] not in (0, 1) or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         raise ValueError(f"expected names numbered from 0 or 1 without a gap, found {', '.join(order)}")
-    return [found[name] for name in order]
+    return [tensors[name] for name in order]

@@ -35,6 +35,7 @@ def bench_of(
     double = cache(lambda: in_double(task.network))
 
     def losses_from(site: int, states: Tensor, first: int = 0) -> Tensor:
+        """(n, V, …) → (n, V): row i is of sample first + i, whose label all V of its variants share."""
         count, variants = states.shape[:2]
         chosen = labels[first : first + count].repeat_interleave(variants, dim=0)  # (count * variants, …)
         with torch.no_grad():
@@ -103,7 +104,7 @@ def _batch_gradients(task: Task) -> Callable[[], list[Tensor]] | Absent:
     def batch_gradients() -> list[Tensor]:
         draw = generator(task.spec.seed, "evaluation", task.device)
         seen = [diagnostics.observe(task.network, *batch, double=False) for batch in source.batches(task.splits, draw)]
-        means = [[gradient.double().mean(dim=0) for gradient in one.gradients] for one in seen]
+        means = [[gradient.double().mean(dim=0) for gradient in observation.gradients] for observation in seen]
         return [torch.stack(rows) for rows in zip(*means, strict=True)]  # each (K, D)
 
     return batch_gradients
@@ -142,9 +143,9 @@ def _bridge_residuals(task: Task, look: Look) -> Callable[[], list[Tensor]] | Ab
     def bridge_residuals() -> list[Tensor]:
         inputs = credit_inputs(task, look, stream(task, "bridge_residual", task.device))
         with torch.no_grad(), held(task.network):
-            found = method.bridge_residuals(task.feedback, inputs)
-        _check(f"method {task.spec.method!r}", found, [(len(look.error),)] * len(look.single.hidden))
-        return found
+            residuals = method.bridge_residuals(task.feedback, inputs)
+        _check(f"method {task.spec.method!r}", residuals, [(len(look.error),)] * len(look.single.hidden))
+        return residuals
 
     return bridge_residuals
 
@@ -158,16 +159,16 @@ def _costates(task: Task, double: Callable[[], Network]) -> Callable[[], list[Te
         network = double()
         with torch.no_grad():
             states = network.hidden(images.double())
-            found = network.costates(images.double(), labels)
-        _check(f"architecture {task.spec.architecture!r}", found, [tuple(state.shape) for state in states])
-        return found
+            costates = network.costates(images.double(), labels)
+        _check(f"architecture {task.spec.architecture!r}", costates, [tuple(state.shape) for state in states])
+        return costates
 
     return costates
 
 
-def _check(who: str, found: Sequence[Tensor], shapes: Sequence[tuple[int, ...]]) -> None:
+def _check(who: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]]) -> None:
     """Raise ValueError (recorded as that diagnostic's failure) unless the tensors have these shapes."""
-    shown = [tuple(tensor.shape) for tensor in found]
+    shown = [tuple(tensor.shape) for tensor in tensors]
     if shown != list(shapes):
         raise ValueError(f"{who}: expected tensors of shapes {list(shapes)}, one a site, found {shown}")
 

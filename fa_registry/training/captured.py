@@ -43,7 +43,7 @@ class CapturedStep:
         """In words, what this does now."""
         if self.refused:
             return f"{PLAIN}: the step cannot be captured: {self.refused}"
-        return CAPTURED if any(one.replay for one in self._sizes.values()) else PLAIN
+        return CAPTURED if any(size.replay for size in self._sizes.values()) else PLAIN
 
     def __call__(self, advance: Advance, batch: Tensor) -> None:
         """advance: trains on the samples of a batch of indices (batch,); the same at every call. Reads and writes only
@@ -53,24 +53,24 @@ class CapturedStep:
         if self.refused:
             advance(batch)
             return
-        one = self._sizes.get(len(batch))
-        if one is None:
-            one = self._sizes[len(batch)] = _Size(torch.empty_like(batch))
-        one.batch.copy_(batch)
+        size = self._sizes.get(len(batch))
+        if size is None:
+            size = self._sizes[len(batch)] = _Size(torch.empty_like(batch))
+        size.batch.copy_(batch)
 
         def work() -> None:
-            advance(one.batch)
+            advance(size.batch)
 
-        if one.warm < WARM_UP:
-            self._warm_up(one, work)
+        if size.warm < WARM_UP:
+            self._warm_up(size, work)
             return
-        if one.replay is None:
-            one.replay = self._captured(work)
-        (one.replay or work)()
+        if size.replay is None:
+            size.replay = self._captured(work)
+        (size.replay or work)()
 
-    def _warm_up(self, one: _Size, work: Work) -> None:
-        one.warm += 1
-        if one.warm < WARM_UP:
+    def _warm_up(self, size: _Size, work: Work) -> None:
+        size.warm += 1
+        if size.warm < WARM_UP:
             work()
         elif waits := rehearsed(work, self._device):
             self._refuse(waits)
@@ -110,11 +110,13 @@ def rehearsed(work: Work, device: torch.device) -> str:
             work()
         finally:
             torch.cuda.set_sync_debug_mode(before)
-    waits = [one for one in heard if WAITING in str(one.message)]
-    for one in heard:
-        if one not in waits:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno, source=one.source)
-    return next((f"it waits for the card in {Path(one.filename).name}, line {one.lineno}" for one in waits), "")
+    waits = [warning for warning in heard if WAITING in str(warning.message)]
+    for warning in heard:
+        if warning not in waits:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno, source=warning.source
+            )
+    return next((f"it waits for the card in {Path(wait.filename).name}, line {wait.lineno}" for wait in waits), "")
 
 
 def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:
@@ -125,6 +127,7 @@ def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:
     on_card = [generator for generator in generators if generator.device.type == "cuda"]
 
     def capture(work: Work) -> Work:
+        """What replays `work`, which is recorded and not run; raises RuntimeError where CUDA cannot capture it."""
         graph = torch.cuda.CUDAGraph()
         for generator in on_card:
             graph.register_generator_state(generator)

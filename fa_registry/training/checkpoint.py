@@ -36,9 +36,9 @@ def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Te
     """The tensors of `path` on the CPU; IntegrityError when it is missing, unreadable or not the recorded file."""
     if not path.is_file():
         raise IntegrityError(f"{path.name} is missing")
-    if expected_digest is not None and (found := file_digest(path)) != expected_digest:
+    if expected_digest is not None and (digest := file_digest(path)) != expected_digest:
         raise IntegrityError(
-            f"{path.name}: expected SHA-256 {expected_digest}, found {found}; the file was changed after it was recorded"
+            f"{path.name}: expected SHA-256 {expected_digest}, found {digest}; the file was changed after it was recorded"
         )
     try:
         return load_file(path)

@@ -70,7 +70,7 @@ def _change(before: Mapping[str, Any], today: Mapping[str, Any]) -> str:
     if "digest" not in before or "digest" not in today:
         return f"{described(before)} → {described(today)}"
     digests = f"digest {_short(before['digest'])}… → {_short(today['digest'])}…"
-    old, new = (f"{one.get('package')} {one.get('version')}" for one in (before, today))
+    old, new = (f"{provenance.get('package')} {provenance.get('version')}" for provenance in (before, today))
     return f"source edited ({digests})" if old == new else f"{old} → {new} ({digests})"
 
 

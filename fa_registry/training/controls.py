@@ -20,8 +20,8 @@ RUNG = re.compile(r"ladder_(0|[1-9]\d*)")  # one spelling a rung: ladder_02 woul
 
 def rung(control: str) -> int | None:
     """K of ladder_K; None for any other control."""
-    found = RUNG.fullmatch(control)
-    return int(found[1]) if found else None
+    match = RUNG.fullmatch(control)
+    return int(match[1]) if match else None
 
 
 def ladder(blocks: int) -> list[str]:

@@ -77,7 +77,7 @@ class _Measured:
     states: Sequence[Tensor]
 
 
-class _Told(Method, MovesStates):
+class _MeasuredCredits(Method, MovesStates):
     """A method that says what it was given to say: what the engine makes of these credits is what they would have trained."""
 
     def __init__(self, card: MethodCard, measured: _Measured):
@@ -102,7 +102,10 @@ def copied(generator: torch.Generator) -> torch.Generator:
 
 def gradients(network: nn.Module) -> dict[str, Tensor | None]:
     """Name → a copy of every weight's .grad; None where a weight has none."""
-    return {name: None if one.grad is None else one.grad.clone() for name, one in network.named_parameters()}
+    return {
+        name: None if parameter.grad is None else parameter.grad.clone()
+        for name, parameter in network.named_parameters()
+    }
 
 
 def trained_gradients(
@@ -139,13 +142,13 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
         return ""  # a run that has diverged: nothing is to be compared, and its figures say so
     full = [trial.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
     if method.end_to_end:
-        worst = _worst({f"site {site}": ([one], [inputs.gradients[site]]) for site, one in enumerate(full)})
-        told = f"it is trained end to end and says another credit than the gradient: {worst[1]}"
+        worst = _worst({f"site {site}": ([credit], [inputs.gradients[site]]) for site, credit in enumerate(full)})
+        complaint = f"it is trained end to end and says another credit than the gradient: {worst[1]}"
     else:
-        worst = _worst(_parts(trained, _told_gradients(trial, images, labels, measured)))
-        told = f"{OTHERWISE}: {worst[1]}"
+        worst = _worst(_parts(trained, _gradients_by_credits(trial, images, labels, measured)))
+        complaint = f"{OTHERWISE}: {worst[1]}"
     if not worst[0] <= SAME_CREDIT:
-        return told
+        return complaint
     return _disguise(method.card, full, inputs.gradients) if judge_bp else ""
 
 
@@ -183,15 +186,17 @@ def _measured(trial: Trial, images: Tensor, labels: Tensor) -> _Measured:
     return _Measured(inputs, credits, states)
 
 
-def _told_gradients(trial: Trial, images: Tensor, labels: Tensor, measured: _Measured) -> Gradients:
+def _gradients_by_credits(trial: Trial, images: Tensor, labels: Tensor, measured: _Measured) -> Gradients:
     """The weights' gradients by the rule J_l with these credits; inside a block a replaced weight stays replaced."""
     network, method, spec = trial.network, trial.method, trial.spec
     network.zero_grad(set_to_none=True)
-    told = _Told(method.card, measured)
+    measured_method = _MeasuredCredits(method.card, measured)
     with torch.no_grad():
         matrices = method.backward_weights(trial.feedback, network) if isinstance(method, ReplacesWeights) else {}
     with _as_in_training(trial) as run, backward_through(network, matrices):
-        local_step(network, told, NoFeedback(), images, labels, spec.penalty, spec.recipe.credit_norm, run=run)
+        local_step(
+            network, measured_method, NoFeedback(), images, labels, spec.penalty, spec.recipe.credit_norm, run=run
+        )
     return gradients(network)
 
 
@@ -203,18 +208,18 @@ def _as_in_training(trial: Trial) -> Iterator:
         yield runner(trial.spec.precision, trial.noise.device)
 
 
-def _parts(trained: Gradients, told: Gradients) -> dict[str, tuple[list[Tensor], list[Tensor]]]:
+def _parts(trained: Gradients, by_credits: Gradients) -> dict[str, tuple[list[Tensor], list[Tensor]]]:
     """Part of the network (embed, blocks.0, …; not the head, which no credit trains) → its two gradients."""
     parts: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
-    for name, one in trained.items():
+    for name, gradient in trained.items():
         part = ".".join(name.split(".")[: 2 if name.startswith("blocks.") else 1])
-        if part.startswith("out_") or (one is None and told[name] is None):
+        if part.startswith("out_") or (gradient is None and by_credits[name] is None):
             continue
-        if one is None or told[name] is None:
+        if gradient is None or by_credits[name] is None:
             raise PluginError(f"{name}: a gradient in training alone, or by the measured credits alone")
         pair = parts.setdefault(part, ([], []))
-        pair[0].append(one)
-        pair[1].append(told[name])
+        pair[0].append(gradient)
+        pair[1].append(by_credits[name])
     return parts
 
 
@@ -227,11 +232,11 @@ def _worst(parts: Mapping[str, tuple[Sequence[Tensor], Sequence[Tensor]]]) -> tu
     return errors[name], f"at {name} the two lie {errors[name]:.2g} of the measured one apart, allowed {SAME_CREDIT:g}"
 
 
-def _distance(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
-    one, two = (torch.cat([tensor.flatten().double() for tensor in side]) for side in (found, expected))
-    if torch.equal(one, two):
+def _distance(tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    ours, expected_values = (torch.cat([tensor.flatten().double() for tensor in side]) for side in (tensors, expected))
+    if torch.equal(ours, expected_values):
         return 0.0
-    error = ((one - two).norm() / two.norm()).item()
+    error = ((ours - expected_values).norm() / expected_values.norm()).item()
     return error if error == error else float("inf")
 
 
@@ -247,5 +252,5 @@ def _disguise(card: MethodCard, credits: Sequence[Tensor], exact: Sequence[Tenso
 
 def _cosine(credit: Tensor, gradient: Tensor) -> float:
     """nan where one is zero, which is no cosine near 1."""
-    one, two = credit.flatten().double(), gradient.flatten().double()
-    return (one @ two / (one.norm() * two.norm())).item()
+    ours, exact = credit.flatten().double(), gradient.flatten().double()
+    return (ours @ exact / (ours.norm() * exact.norm())).item()

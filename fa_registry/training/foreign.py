@@ -74,38 +74,38 @@ def unnested(held: Any, nests: Sequence[str]) -> Any:
     return held[inner[0]] if inner else held
 
 
-def fitted(expected: Mapping[str, Tensor], found: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[str]]:
-    """`found` in the types of `expected`, and every misfit: tensors missing, unexpected, of another shape or type."""
-    missing = [name for name in expected if name not in found]
-    unexpected = [name for name in found if name not in expected]
+def fitted(expected: Mapping[str, Tensor], given: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[str]]:
+    """`given` in the types of `expected`, and every misfit: tensors missing, unexpected, of another shape or type."""
+    missing = [name for name in expected if name not in given]
+    unexpected = [name for name in given if name not in expected]
     problems = [
         f"{word}: {', '.join(names)}" for word, names in (("missing", missing), ("unexpected", unexpected)) if names
     ]
     tensors = {}
     for name in expected:
-        if name in found:
+        if name in given:
             try:
-                tensors[name] = _fitting(expected[name], found[name])
+                tensors[name] = _fitting(expected[name], given[name])
             except ValueError as error:
                 problems.append(f"{name}: {error}")
     return tensors, problems
 
 
-def _fitting(expected: Tensor, found: Any) -> Tensor:
-    if not isinstance(found, Tensor):
-        raise ValueError(f"expected a tensor, found a {type(found).__name__}")
-    if found.layout != torch.strided or found.is_quantized or found.is_meta:
+def _fitting(expected: Tensor, given: Any) -> Tensor:
+    if not isinstance(given, Tensor):
+        raise ValueError(f"expected a tensor, found a {type(given).__name__}")
+    if given.layout != torch.strided or given.is_quantized or given.is_meta:
         raise ValueError("expected a dense tensor with its numbers, found a sparse, quantised or empty one")
-    if found.shape != expected.shape:
-        turned = found.dim() == 2 and found.T.shape == expected.shape
+    if given.shape != expected.shape:
+        turned = given.dim() == 2 and given.T.shape == expected.shape
         hint = "; its transpose would fit" if turned else ""
-        raise ValueError(f"expected shape {tuple(expected.shape)}, found {tuple(found.shape)}{hint}")
-    if found.is_floating_point() != expected.is_floating_point() or found.is_complex():
-        raise ValueError(f"expected {expected.dtype}, found {found.dtype}")
-    converted = found.detach().to(expected.dtype)
-    if not torch.equal(converted.double().nan_to_num(), found.detach().double().nan_to_num()):
+        raise ValueError(f"expected shape {tuple(expected.shape)}, found {tuple(given.shape)}{hint}")
+    if given.is_floating_point() != expected.is_floating_point() or given.is_complex():
+        raise ValueError(f"expected {expected.dtype}, found {given.dtype}")
+    converted = given.detach().to(expected.dtype)
+    if not torch.equal(converted.double().nan_to_num(), given.detach().double().nan_to_num()):
         # rounded, they would be other weights than those that were trained
         raise ValueError(
-            f"cannot be held as {expected.dtype} without rounding, found {found.dtype}: convert it yourself"
+            f"cannot be held as {expected.dtype} without rounding, found {given.dtype}: convert it yourself"
         )
     return converted

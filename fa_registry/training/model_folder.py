@@ -148,8 +148,8 @@ def _json(path: Path) -> Any:
 
 def _check(folder: Path, name: str, expected: str) -> None:
     path = folder / name
-    found = jsonio.file_digest(path) if path.is_file() else "no such file"
-    if found != expected:
+    digest = jsonio.file_digest(path) if path.is_file() else "no such file"
+    if digest != expected:
         raise IntegrityError(
-            f"{path}: expected SHA-256 {expected}, found {found}; the file was changed after it was promoted"
+            f"{path}: expected SHA-256 {expected}, found {digest}; the file was changed after it was promoted"
         )

@@ -114,9 +114,9 @@ def credit_in_training(task: Task) -> Check:
     images, labels = task.eval_batch
     draw = generator(task.spec.seed, "method", task.device)
     trained = trained_gradients(trial, images, labels, draw, progress=0.5)
-    found = objection(Trial.beside(task, trial.noise), images, labels, trained, judge_bp=False)
-    if found:
-        return Check("training credit", "differs", f"at the final weights: {found}")
+    complaint = objection(Trial.beside(task, trial.noise), images, labels, trained, judge_bp=False)
+    if complaint:
+        return Check("training credit", "differs", f"at the final weights: {complaint}")
     return Check("training credit", "agrees", "training and measuring are told one credit at the final weights")
 
 
@@ -180,8 +180,8 @@ def _apart(held: Tensor, drawn: Tensor) -> float:
     return error if error == error else float("inf")
 
 
-def _same(one: Tensor, two: Tensor) -> bool:
-    return bool(((one == two) | ((one != one) & (two != two))).all())
+def _same(first: Tensor, second: Tensor) -> bool:
+    return bool(((first == second) | ((first != first) & (second != second))).all())
 
 
 def _planned(task: Task, sealed: Sealed, replay: str | int) -> tuple[int, str]:
@@ -238,9 +238,9 @@ class _Replay:
         """Hold the gradients that the step just taken has left against those of the measured credits."""
         splits = self._task.splits
         images = splits.augment(splits.train_images[batch], augmentation)
-        found = objection(trial, images, splits.train_labels[batch], gradients(self._task.network))
-        if found:
-            self._objections[self._taken] = found
+        complaint = objection(trial, images, splits.train_labels[batch], gradients(self._task.network))
+        if complaint:
+            self._objections[self._taken] = complaint
 
     def _compare(self) -> None:
         """Hold the state just reached against what is sealed of it, if something is."""
@@ -289,8 +289,8 @@ class _Replay:
             absent = f"the sealed state is that after step {step}" if step else NOT_SEALED
             yield Check("first steps", "not possible", f"{share}: {absent}", sealed=step is not None)
         if self._objections:
-            step, found = next(iter(self._objections.items()))
-            yield Check("training credit", "differs", f"at step {step}: {found}")
+            step, complaint = next(iter(self._objections.items()))
+            yield Check("training credit", "differs", f"at step {step}: {complaint}")
 
 
 def _share_of_the_way(

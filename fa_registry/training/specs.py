@@ -144,8 +144,8 @@ def _check_images(values: dict[str, Any], problems: list[str]) -> list[str]:
         return []
     architecture = architectures.CATALOG.get(values["architecture"])
     options = architecture.resolve(values.get("architecture_options", {}))
-    found = architecture.check(options, datasets.get(values["dataset"]).card.image_shape)
-    return [f"architecture_options: {problem}" for problem in found]
+    misfits = architecture.check(options, datasets.get(values["dataset"]).card.image_shape)
+    return [f"architecture_options: {problem}" for problem in misfits]
 
 
 def _check_options(values: dict[str, Any], field: str, catalog: Catalog, name: str) -> list[str]:

@@ -6,6 +6,7 @@ A local rule cuts the graph at every site. Its objective is
 
 which is linear in f_l up to the penalty. So no loss is ever formed: the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, is
 handed to autograd as it is. The head is always trained by the exact cross entropy, whose gradient at the logits is e/N.
+Checked against autograd of J as it is written, penalty, norm and positions included: tests/training/test_step.py.
 Of a method that moves states, the first f_l stands for f_l(s_{l-1}) (methods.base.MovesStates).
 """
 
@@ -55,11 +56,13 @@ class OutputError:
 
     @classmethod
     def of(cls, logits: Tensor, labels: Tensor) -> OutputError:
+        """From logits (N, C) and labels, (N,) of classes or (N, C) of values; each row is the sample's own, with no 1/N."""
         logits = logits.detach()
         targets = target_rows(logits, labels)
         return cls(logits, output_error(logits, labels, targets), targets, sample_losses(logits, labels))
 
     def sums(self, labels: Tensor, penalty: Tensor) -> StepSums:
+        """What a step reports, () each; `penalty` is handed through."""
         if is_regression(labels):
             return StepSums(self.losses.sum(), self.losses.new_zeros(()), penalty)
         # argmax of nan is class 0; nan < ∞ is false

@@ -28,6 +28,8 @@ EVAL_SAMPLES = 128  # protocol.md §1: the first 128 test samples, unshuffled
 
 @dataclass(frozen=True)
 class Task:
+    """All that a run trains on and by, on one device: see `prepare`."""
+
     spec: RunSpec
     device: torch.device
     card: DatasetCard
@@ -43,10 +45,12 @@ class Task:
 
     @property
     def blocks(self) -> int:
+        """L."""
         return len(self.network.blocks)
 
     @property
     def exact_sites(self) -> tuple[bool, ...]:
+        """Of every site 0..L, whether the card calls its credit exact by construction."""
         return tuple(self.method.card.is_exact(site, self.blocks) for site in range(self.blocks + 1))
 
 
