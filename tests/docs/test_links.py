@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.docs.pages import PAGES, ROOT, anchors, links, name_of
@@ -37,3 +39,17 @@ def test_readme_leads_to_every_how_to():
     }
     assert len(how_tos) == 7
     assert {f"docs/{name}" for name in how_tos} <= set(links(ROOT / "README.md"))
+
+
+def test_every_check_that_a_comment_names_is_there():
+    """`… (tests/training/test_norms.py)`, `test_name in tests/…`: knowledge that cannot be looked up is hearsay."""
+    missing, named = [], 0
+    for file in sorted((ROOT / "fa_registry").rglob("*.py")):
+        text = re.sub(r"\n\s*#?\s*", " ", file.read_text(encoding="utf-8"))
+        for test, check in re.findall(r"(?:\b(test_\w+) in )?\b(tests/[\w/]+\.py)", text):
+            named += 1
+            path = ROOT / check
+            if not path.is_file() or (test and f"def {test}(" not in path.read_text(encoding="utf-8")):
+                missing.append(f"{name_of(file)}: {test} {check}")
+    assert missing == []
+    assert named > 30
