@@ -8,11 +8,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from fa_registry.reference.architecture import architecture_reference
 from fa_registry.reference.commands import commands_reference
 from fa_registry.reference.templates import templates_reference
 
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
-    {"reference-cli.md": commands_reference, "reference-templates.md": templates_reference}
+    {
+        "architecture.md": architecture_reference,
+        "reference-cli.md": commands_reference,
+        "reference-templates.md": templates_reference,
+    }
 )
 DOCS = Path(__file__).parents[2] / "docs"  # of a checkout; an installed package has none
 
