@@ -1,0 +1,80 @@
+"""The whole text of a form for each kind of case, as a reader gets it: a sentence that appears, goes or moves is seen in the diff.
+
+What each sentence needs to stand is held by test_claims_table; here stands what the parts make together.
+`python -m tests.reporting.test_golden_forms` writes the texts again: read the diff before you commit it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from fa_registry.records import AuditReport, Waiver
+from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.text.environment import Pages, variables
+from tests.reporting.runs import CARDS, SEEDS, SITES, diverged, full, make_record, without_feedback
+from tests.reporting.scenes import DIAGNOSTIC_CARDS, make_report
+
+FOLDER = Path(__file__).parent / "golden_forms"
+KINDS = {  # kind of case → the method whose form it is
+    "exact method": "bp",
+    "exploded method": "fa",
+    "no feedback state": "dfa",
+    "diverged run": "drtp",
+    "waived rule": "fa",
+}
+
+
+def an_audit(*waivers: Waiver) -> AuditReport:
+    """bp that learns, fa whose stream explodes, dfa without its feedback file, drtp that diverged; each with its frozen controls."""
+    frozen = [full(make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen")) for seed in SEEDS]
+    bp = [full(make_record("bp", seed, 0.97, 3.0, 1e-2, 1.0), gain=[0.3] * SITES) for seed in SEEDS]
+    fa = [full(make_record("fa", seed, 0.70, 5e8, 1e-5, 0.25), gain=[1.1e-5] * SITES) for seed in SEEDS]
+    dfa = [without_feedback(full(make_record("dfa", seed, 0.84, 3.0, 1e-2, 0.1))) for seed in SEEDS]
+    drtp = [diverged(make_record("drtp", seed, 0.10, 5e8, 1e-9, 0.1)) for seed in SEEDS]
+    report = make_report([*bp, *fa, *dfa, *drtp, *frozen], "2026-11", ("2026-05",), waivers=waivers)
+    return dataclasses.replace(report, cards={**CARDS, **DIAGNOSTIC_CARDS})
+
+
+def form_of(kind: str) -> str:
+    """form.md of the kind's method."""
+    waivers = [
+        Waiver("D3", "the margin is judged in a later paper", "A. Person", "2026-05-01", "2026-12-31", method="fa")
+    ]
+    sources = Sources.of(an_audit(*(waivers if kind == "waived rule" else ())))
+    group, link = next(pair for pair in sources.forms if pair[0].method == KINDS[kind])
+    return Pages().render("form.md.j2", variables(form_context(group, link, sources, {})))
+
+
+def path_of(kind: str) -> Path:
+    return FOLDER / f"{kind.replace(' ', '-')}.md"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_form_reads_as_it_did(kind):
+    assert form_of(kind) == path_of(kind).read_text(encoding="utf-8")
+
+
+def test_each_kind_says_what_it_is_there_for():
+    """The texts are of their kind: whoever writes them again cannot lose that unseen."""
+    telling = {
+        "exact method": "exact by construction",
+        "exploded method": "exploded",
+        "no feedback state": "feedback",
+        "diverged run": "diverged",
+        "waived rule": "waived",
+    }
+    for kind, words in telling.items():
+        assert words in path_of(kind).read_text(encoding="utf-8"), kind
+    assert "may be read as alignment" not in path_of("exact method").read_text(encoding="utf-8")
+    waived, plain = (path_of(kind).read_text(encoding="utf-8") for kind in ("waived rule", "exploded method"))
+    assert "A. Person" in waived and "A. Person" not in plain
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for kind in KINDS:
+        path_of(kind).write_text(form_of(kind), encoding="utf-8")
