@@ -13,7 +13,7 @@ from fa_registry.reporting import render
 from fa_registry.reporting.render import NOT_OURS, overridable
 from fa_registry.reporting.text import sandbox
 from fa_registry.reporting.text.environment import environment, mode
-from fa_registry.reporting.text.sandbox import STEPS, WRITTEN
+from fa_registry.reporting.text.sandbox import SECONDS
 
 INTRODUCTION = """# Reference: templates
 
@@ -33,7 +33,7 @@ replaced: {names}.
 
 Everything printed is escaped. A name that does not exist is an error that names the template, its line and what does exist;
 so is a number that no filter has written. Your templates run in a sandbox. They may read the fields below and use the filters
-below, nothing else, and a page may cost at most {steps} steps and {written} characters. Where anything is wrong with any of
+below, nothing else, and a page may take at most {seconds} seconds. Where anything is wrong with any of
 them, all of it is said before something is measured, and no page is written.
 """
 GENERIC = {"T": "…"}
@@ -43,7 +43,7 @@ def templates_reference() -> str:
     """The whole page."""
     names = ", ".join(f"`{name}`" for name in overridable())
     parts = [
-        INTRODUCTION.replace("{names}", names).replace("{steps}", f"{STEPS:,}").replace("{written}", f"{WRITTEN:,}"),
+        INTRODUCTION.replace("{names}", names).replace("{seconds}", f"{SECONDS:g}"),
         "\n## Variables of each template",
     ]
     by_context: dict[type, list[str]] = {}
@@ -98,7 +98,7 @@ def _filters() -> Iterator[str]:
     pages = {name: environment(name) for name in render.TEMPLATES}
     kinds = {mode(name): made for name, made in pages.items()}
     common = set.intersection(*(set(made.filters) for made in kinds.values()))
-    jinja = (*sandbox.FILTERS, *sandbox.REPLACED)
+    jinja = sandbox.FILTERS
     yield "| filter | what it writes | where |"
     yield "|---|---|---|"
     every = {name: (function, kind) for kind, made in kinds.items() for name, function in made.filters.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from fa_registry.errors import UsageError
@@ -23,9 +25,9 @@ def render(tmp_path):
 
 
 @pytest.fixture
-def poor(monkeypatch):
-    """Budgets that are spent at once; the real ones differ in nothing but their size."""
-    monkeypatch.setattr(sandbox.Budget.__init__, "__defaults__", (3000, 3000))
+def hurried(monkeypatch):
+    """Pages that may take no more than an instant."""
+    monkeypatch.setattr(sandbox, "SECONDS", 0.02)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ def poor(monkeypatch):
         ("{{ value.run_ids | join(' + ') }}", "r1 + r2"),
         ("{{ ['<', value.kind] | join }}", "&lt;num"),
         ("{{ '<' ~ value.kind ~ 3 }}", "&lt;num3"),
-        ("{{ ('<' | e) ~ '<' }}", "&lt;&lt;"),
+        ("{{ (value.kind | e) ~ '<' }}", "num&lt;"),
         ("{{ value | number }}", "0.500"),
         ("{{ 'a-b' | replace('-', '<') }}", "a&lt;b"),
         ("{% for one in value.run_ids %}{{ loop.index }}{{ one.upper() }}{% endfor %}", "1R12R2"),
@@ -79,125 +81,23 @@ def test_what_a_template_may_not_touch(render, text, words):
 @pytest.mark.parametrize(
     "text",
     [
-        "{% for a in range(60) %}{% for b in range(60) %}{% endfor %}{% endfor %}",
-        "{% for a in range(100) %}{{ range(100) | list | length }}{% endfor %}",
+        "{% for a in range(2000) %}{% for b in range(2000) %}{% endfor %}{% endfor %}",
         "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(20) }}",
-        "{% for a in range(99) recursive %}{% if loop.depth < 9 %}{{ loop(range(9)) }}{% endif %}{% endfor %}",
+        "{% for a in range(99) recursive %}{% if loop.depth < 5 %}{{ loop(range(25)) }}{% endif %}{% endfor %}",
+        "{% for a in range(99999) %}{% include 'part.html.j2' %}{% endfor %}",
     ],
 )
-def test_a_loop_without_end_is_stopped(render, poor, text):
-    with pytest.raises(UsageError, match=r"page\.html\.j2, line 1: SecurityError: expected at most 3,000 steps a page"):
-        render(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{% for a in range(100) %}" + "x" * 50 + "{% endfor %}",
-        "{% for a in range(100) %}{{ long }}{% endfor %}",
-        "{% set a %}{{ long }}{{ long }}{% endset %}" + "{{ a }}" * 50,
-        "{% for a in range(100) %}{% include 'part.html.j2' %}{% endfor %}",
-        "{% macro m() %}" + "x" * 50 + "{% endmacro %}" + "{{ m() }}" * 99,
-    ],
-)
-def test_a_page_without_end_is_stopped(render, poor, tmp_path, text):
+def test_a_page_that_does_not_end_is_stopped(render, hurried, tmp_path, text):
     (tmp_path / "part.html.j2").write_text("x" * 50)
-    with pytest.raises(UsageError, match="SecurityError: expected at most 3,000 characters a page"):
-        render(text, long="y" * 50)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{{ 'x' * 10**9 }}",
-        "{{ 10**9 * [1] }}",
-        "{% set n = namespace(s='x') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
-        "{% set n = namespace(s='x') %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}",
-        "{% set s = 'x' * 9999 %}{{ s | replace('x', s) }}",
-        "{% set s = 'x' * 9999 %}{{ (range(999) | list) | join(s) }}",
-    ],
-)
-def test_a_huge_value_is_refused_before_it_is_made(render, text):
-    with pytest.raises(UsageError, match="line 1: SecurityError: expected values of at most 1,000,000"):
-        render(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{{ 10 ** 99999999 }}",
-        "{% set n = namespace(a=9) %}{% for i in range(99) %}{% set n.a = n.a * n.a %}{% endfor %}",
-    ],
-)
-def test_a_huge_number_is_refused(render, text):
-    with pytest.raises(UsageError, match="whole numbers of at most 4,096 bits"):
-        render(text)
-
-
-DOUBLED = "{% set n = namespace(a=START) %}{% for i in range(40) %}{% set n.a = PAIR %}{% endfor %}"
-LISTS = DOUBLED.replace("START", "[1]").replace("PAIR", "[n.a, n.a]")
-TUPLES = DOUBLED.replace("START", "(1,)").replace("PAIR", "(n.a, n.a)")
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        "{{ n.a | string | length }}",
-        "{{ n.a | e }}",
-        "{{ n.a ~ '' }}",
-        "{{ n.a | join }}",
-        "{{ [[n.a]] | map('string') | list | length }}",
-        "{{ 'y' if n.a == [n.a, n.a] }}",
-        "{{ 'y' if n.a is eq([n.a, n.a]) }}",
-        "{{ 'y' if (n.a, n.a) in [n.a] }}",
-        "{{ [n.a, n.a] | sort | length }}",
-        "{{ {n.a: 1} | length }}",
-        "{{ {}[n.a] }}",
-        "{{ {}.get(n.a) }}",
-        "{% include n.a %}",
-        "{{ n.a | num }}",
-        "{{ 1.5 | num(n.a) }}",
-        "{% macro m() %}{% endmacro %}{{ m(n.a) }}",
-    ],
-)
-@pytest.mark.parametrize("made", [LISTS, TUPLES])
-def test_a_list_that_unfolds_without_end_is_not_unfolded(render, made, use):
     with pytest.raises(
-        UsageError, match=r"SecurityError: expected (values of at most 1,000,000|text or a number|lists nested)"
+        UsageError, match=r"page\.html\.j2, line 1: SecurityError: expected a page within 0\.02 s; a loop"
     ):
-        render(made + use)
+        render(text)
 
 
 def test_a_list_that_is_printed_is_named_by_its_type(render):
-    with pytest.raises(UsageError, match="may print text and whole numbers, found list; write"):
-        render(LISTS + "{{ n.a }}")
-
-
-def test_a_list_that_is_too_deep_is_refused_before_python_breaks_over_it(render):
-    deep = "{% set n = namespace(a=(1,)) %}{% for i in range(9999) %}{% set n.a = (n.a,) %}{% endfor %}{{ {n.a: 1} }}"
-    with pytest.raises(UsageError, match="SecurityError: expected lists nested at most 20 deep"):
-        render(deep)
-
-
-@pytest.mark.parametrize("use", ["{{ value | string }}", "{{ [value] | join }}", "{{ value ~ '' }}"])
-def test_a_record_is_not_written_out_whole(render, use):
-    with pytest.raises(UsageError, match="expected text or a number, found Number; join a list's entries, show a rec"):
-        render(use)
-
-
-@pytest.mark.parametrize(
-    "use", ["s.upper()", "s | upper", "s[1:]", "s ~ s", "s + s", "s == t", "[s, t] | sort", "s in t", "m(s)"]
-)
-def test_what_is_done_to_a_long_text_is_paid_for(render, poor, use):
-    """3,000 steps are 150,000 characters looked through."""
-    made = "{% macro m(x) %}{% endmacro %}{% for i in range(9) %}{% set x = USE %}{% endfor %}"
-    with pytest.raises(UsageError, match="SecurityError: expected at most 3,000 steps a page"):
-        render(made.replace("USE", use), s="x" * 50_000, t="x" * 49_999 + "y")
-
-
-def test_a_number_of_a_billion_digits_is_not_written(render):
-    with pytest.raises(UsageError, match="SecurityError: expected at most 10,000 digits"):
-        render("{{ 1.5 | num(10 ** 9) }}")
+    with pytest.raises(UsageError, match="may print text and whole numbers, found tuple; write"):
+        render("{{ value.run_ids }}")
 
 
 def test_comparing_slicing_and_dicts_still_work(render):
@@ -213,7 +113,10 @@ def test_a_template_that_calls_itself_is_stopped(render, text):
         render(text)
 
 
-def test_every_page_has_its_own_budget(tmp_path, poor):
-    (tmp_path / "page.html.j2").write_text("{% for a in range(1000) %}{% endfor %}x")
+def test_every_page_has_its_own_clock(tmp_path, monkeypatch):
+    clock = iter(range(99))
+    monkeypatch.setattr(sandbox, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(sandbox, "SECONDS", 3)
+    (tmp_path / "page.html.j2").write_text("{% for a in range(3) %}{% endfor %}x")
     pages = Pages(tmp_path)
     assert [pages.render("page.html.j2", {}) for _ in range(3)] == ["x"] * 3
