@@ -52,7 +52,6 @@ def analyse(
       per-layer    the gradient and Γ of every site
       ladder       accuracy by the number of trained blocks, and by depth
       cross-architecture  what one method does on every network
-      ranges       between which values healthy and failing runs lie
       all          every one of them
     """
     from fa_registry.workflows.analyse import AnalyseRequest, run_analyse

@@ -19,7 +19,7 @@ from fa_registry.records import Reading
 from fa_registry.reporting.figures.analyses import DRAWINGS, analysis_numbers, analysis_png, table_numbers
 from fa_registry.reporting.figures.analyses._canvas import named, png
 from fa_registry.reporting.figures.style import LIMIT
-from tests.analyses.builders import OURS, SEEDS, analysed, controlled, frozen, report_of, run
+from tests.analyses.builders import SEEDS, analysed, controlled, frozen, report_of, run
 
 NAMES = sorted(DRAWINGS)
 LINES = {"growth_max": (1.0, 2.0, 60.0), "h_L": (1.0, 5.0, 80.0), "g_norm_mean_ce_L": (1e-3, 1e-3, 1e-4)}
@@ -82,7 +82,7 @@ def test_a_figure_shows_its_twin_and_nothing_else(name):
     if name == "ablation":
         changed.loc[0, "decision"] = "cannot judge"
     else:
-        column = {"ranges": "high", "first-fire": "epoch"}.get(name, "value")
+        column = "epoch" if name == "first-fire" else "value"
         place = changed[column].dropna().index[-1 if name == "first-fire" else 0]
         changed.loc[place, column] = 1.0 if name == "first-fire" else changed.loc[place, column] * 1.7
     assert png(DRAWINGS[name], changed) != png(DRAWINGS[name], frame)
@@ -178,13 +178,6 @@ def test_the_twin_of_penalty_follows_every_run_by_epoch():
     assert epochs["value"].tolist() == list(LINES["h_L"]) and epochs["epoch"].tolist() == [0, 1, 2]
     means = frame[(frame["panel"] == "accuracy") & (frame["penalty"] == 1e-2)]
     assert means["value"].tolist() == pytest.approx([0.41]) and set(frame["method"]) == {"dfa"}
-
-
-def test_the_twin_of_ranges_shows_fidelity_by_its_distance_from_1():
-    analysis, runs = drawn("ranges", controlled(run("bp", 1, fidelity=0.9), run("bp", 2, fidelity=0.8)), OURS)
-    frame = analysis_numbers(analysis, runs)
-    ends = frame[frame["quantity"] == "fidelity"].iloc[0]
-    assert (ends["low"], ends["high"], ends["threshold"]) == pytest.approx((0.1, 0.2, 0.01))
 
 
 def test_an_analysis_from_elsewhere_has_no_figure_here():

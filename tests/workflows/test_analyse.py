@@ -66,9 +66,9 @@ def test_another_edition_and_another_threshold_judge(trained):
 
 def test_recomputed_figures_give_the_same_answer(trained, workplace):
     for folder, how in (("logged", "--trust-logged"), ("again", "--recompute")):
-        result = trained("analyse", "ranges", *STUDY, how, "--out", folder)
+        result = trained("analyse", "per-layer", *STUDY, how, "--out", folder)
         assert result.exit_code == 0, result.output
-    logged, again = (json.loads((workplace / folder / "ranges.json").read_text()) for folder in ("logged", "again"))
+    logged, again = (json.loads((workplace / folder / "per-layer.json").read_text()) for folder in ("logged", "again"))
     taken_again = again["remarks"].pop()
     assert logged == again and taken_again.startswith("Of 4 runs the first training steps were taken again")
 
@@ -76,8 +76,8 @@ def test_recomputed_figures_give_the_same_answer(trained, workplace):
 def test_the_weights_are_needed_only_to_measure_again(trained):
     (run,) = MlflowTracker().search({schema.TAG_KIND: "run", "fa.method": "dfa"})
     MlflowTracker().artifact(run.run_id, schema.FINAL).unlink()
-    assert trained("analyse", "ranges", *STUDY).exit_code == 0
-    result = trained("analyse", "ranges", *STUDY, "--recompute")
+    assert trained("analyse", "per-layer", *STUDY).exit_code == 0
+    result = trained("analyse", "per-layer", *STUDY, "--recompute")
     assert result.exit_code == 3 and "not analysed: dfa" in result.output
 
 
@@ -85,7 +85,7 @@ def test_a_changed_file_is_left_out_by_name_and_makes_exit_3(trained):
     (run,) = MlflowTracker().search({schema.TAG_KIND: "run", "fa.method": "dfa"})
     path = MlflowTracker().artifact(run.run_id, schema.MEASUREMENTS)
     path.write_bytes(path.read_bytes() + b" ")
-    result = trained("analyse", "ranges", *STUDY)
+    result = trained("analyse", "per-layer", *STUDY)
     assert result.exit_code == 3 and "not analysed: dfa" in result.output and "SHA-256" in result.output
 
 
@@ -104,8 +104,8 @@ def test_every_wrong_argument_is_named_at_once(trained, workplace):
 
 
 def test_what_is_not_there_is_said(registry):
-    assert "choose runs by one of --study, --experiment or --run; found none" in refused("ranges")
-    assert "no finished run among study tiny" in refused("ranges", *STUDY)
+    assert "choose runs by one of --study, --experiment or --run; found none" in refused("per-layer")
+    assert "no finished run among study tiny" in refused("per-layer", *STUDY)
     assert "analysis 'x'" in refused("x", *STUDY) and "first-fire" in refused("x", *STUDY)
 
 

@@ -17,7 +17,6 @@ from fa_registry.reporting.figures.analyses import (
     ladder,
     penalty,
     per_layer,
-    ranges,
     sensitivity,
 )
 from fa_registry.reporting.figures.analyses._canvas import Drawing, png
@@ -34,7 +33,6 @@ DRAWINGS: Mapping[str, Drawing] = MappingProxyType(
         "ladder": ladder.DRAWING,
         "penalty": penalty.DRAWING,
         "per-layer": per_layer.DRAWING,
-        "ranges": ranges.DRAWING,
         "sensitivity": sensitivity.DRAWING,
     }
 )

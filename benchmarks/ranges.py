@@ -1,16 +1,34 @@
-"""ranges: where healthy and failing runs lie, and what lies between them. A threshold is calibrated by such a table."""
+"""python -m benchmarks.ranges AUDIT_JSON [--figure PNG]: where healthy and failing runs of an audit lie, and what lies between.
+
+A threshold is calibrated by such a table: the constants of edition 2026-11 were. Its figure has one panel a quantity: from
+the smallest to the largest value of every method, by state, with the threshold drawn.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from benchmarks.tables import line
+from fa_registry import jsonio
 from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, trained
-from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
+from fa_registry.analyses.base import Analyser, Analysis, Answer, Cell, Column, Table
 from fa_registry.protocol.operators import OPERATORS
-from fa_registry.protocol.rules import Condition, Edition, Rule
+from fa_registry.protocol.rules import Condition, Edition, Rule, load_edition
 from fa_registry.protocol.takes import take
 from fa_registry.records import AuditReport, Reading, RunAudit
+from fa_registry.reporting.figures.analyses import _canvas
+from fa_registry.reporting.figures.style import LIMIT, LIMIT_DASH, PALETTE, TICK
+from fa_registry.reporting.text.filters import compact
 
 HEALTHY, FAILING, UNKNOWN = "healthy", "failing", "unknown"
 HEALTHY_BY_DEFINITION = "bp"  # its credit is the gradient: where a rule fires on it, the rule is on trial, not the run
@@ -182,10 +200,116 @@ def _gap(good: Cell, bad: Cell, near_one: bool) -> Cell:
     return Cell(Reading.of(above / below), run_ids=ids)
 
 
-PLUGIN = Analyser(
+RANGES = Analyser(
     name="ranges",
     title="Healthy and failing ranges",
     question="Between which values do healthy and failing runs lie, and do the thresholds stand in the gap?",
     source="this project: the constants of edition 2026-11 are calibrated by it",
     answer=answer,
 )
+
+STATES = {HEALTHY: (PALETTE[0], "o"), FAILING: (PALETTE[1], "s"), UNKNOWN: (TICK, "^")}
+LEGEND = [*STATES, "threshold of the edition"]
+NEAR_ONE = {watched.quantity for watched in WATCHED if watched.near_one}
+ROW, BOTTOM, GAP = 0.19, 0.35, 0.62  # inches
+
+
+def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
+    """The figure's twin: one row a quantity and method, fidelity as its distance from 1.
+
+    threshold is NaN where no rule looks at the quantity. runs: not looked at; every drawing of an analysis takes them.
+    """
+    thresholds = {row["quantity"].text: row["threshold"].reading.value for row in analysis.rows}
+    words = {row["quantity"].text: row["words"].text for row in analysis.rows}
+    rows = []
+    for row in analysis.table("methods").rows:
+        quantity = row["quantity"].text
+        values = [row["low"].reading.value, row["high"].reading.value, thresholds[quantity]]
+        if quantity in NEAR_ONE:
+            values = [None if value is None else 1 - value for value in values]
+            values[:2] = values[1::-1]
+        label = f"1 − {words[quantity]}" if quantity in NEAR_ONE else words[quantity]
+        texts = (row["method"].text, row["setting"].text, row["state"].text, row["low"].reading.reason)
+        rows.append((quantity, label, *texts, *values))
+    columns = ["quantity", "words", "method", "setting", "state", "reason", "low", "high", "threshold"]
+    return pd.DataFrame(rows, columns=columns).astype({"low": float, "high": float, "threshold": float})
+
+
+def height(frame: pd.DataFrame) -> float:
+    rows = len(_canvas.rows_of(_canvas.named(frame)))
+    return _canvas.legend_height(LEGEND) + BOTTOM + (ROW * rows + GAP) * frame["quantity"].nunique()
+
+
+def draw(figure: Figure, frame: pd.DataFrame) -> None:
+    frame = _canvas.named(frame)
+    rows, quantities = _canvas.rows_of(frame), list(dict.fromkeys(frame["quantity"]))
+    panels = figure.subplots(len(quantities), 1, squeeze=False)[:, 0]
+    for axes, quantity in zip(panels, quantities, strict=True):
+        _panel(axes, frame[(frame["quantity"] == quantity) & frame["row"].isin(rows)], rows)
+    _canvas.row_axis(panels[-1], rows, frame["row"].nunique() - len(rows))
+    handles = [
+        Line2D([], [], color=colour, marker=marker, markersize=4.5, linewidth=2, label=state)
+        for state, (colour, marker) in STATES.items()
+    ]
+    handles.append(Line2D([], [], color=LIMIT, linewidth=1.2, linestyle=LIMIT_DASH, label=LEGEND[-1]))
+    _canvas.legend(figure, handles)
+    _canvas.place(
+        figure,
+        _canvas.row_width(rows),
+        0.2,
+        BOTTOM,
+        _canvas.legend_height(LEGEND) + 0.2,
+        hspace=GAP / (ROW * len(rows)),
+    )
+
+
+def _panel(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
+    threshold = frame["threshold"].iloc[0]
+    known = frame.dropna(subset="low")
+    _canvas.value_axis(axes, [*known["low"], *known["high"], threshold])
+    if threshold == threshold:
+        axes.axvline(threshold, color=LIMIT, linewidth=1.2, linestyle=LIMIT_DASH, zorder=3)
+    for row, state, low, high in zip(known["row"], known["state"], known["low"], known["high"], strict=True):
+        colour, marker = STATES[state]
+        axes.plot([low, high], [rows.index(row)] * 2, color=colour, marker=marker, markersize=4, linewidth=2, zorder=4)
+    _canvas.row_axis(axes, rows)
+    limit = (
+        f", threshold {compact(float(f'{threshold:.6g}'))}"
+        if threshold == threshold
+        else ", judged by no rule of this edition"
+    )
+    axes.set_title(frame["words"].iloc[0] + limit, loc="left", fontsize=8.5, pad=3)
+
+
+DRAWING = _canvas.Drawing(numbers, height, draw)
+
+
+def table_lines(table: Table) -> list[str]:
+    """The table in Markdown; a number that is missing as its reason."""
+    lines = [line([column.name for column in table.columns]), "|" + "---|" * len(table.columns)]
+    return lines + [line([_words(row[column.name]) for column in table.columns]) for row in table.rows]
+
+
+def _words(cell: Cell) -> str:
+    if cell.text or cell.reading is None:
+        return cell.text
+    return cell.reading.reason if cell.reading.value is None else f"{cell.reading.value:.6g}"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Judged by the edition that the audit names; ValueError where that file says something else by now."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ranges", description="Healthy and failing ranges.")
+    parser.add_argument("audit", type=Path, help="audit.json, as an audit has written it")
+    parser.add_argument("--figure", type=Path, help="a PNG file to draw into")
+    options = parser.parse_args(arguments)
+    report = jsonio.decode(AuditReport, json.loads(options.audit.read_text(encoding="utf-8")))
+    analysis = RANGES.run(report, load_edition(report.edition.name, report.edition.overrides))
+    for table in analysis.tables:
+        print(f"{table.title}\n", *table_lines(table), sep="\n", end="\n\n")
+    print(*analysis.remarks, sep="\n")
+    if options.figure:
+        options.figure.write_bytes(_canvas.png(DRAWING, numbers(analysis, report.runs)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -6,18 +6,27 @@ import math
 
 import pytest
 
+from benchmarks.ranges import DRAWING, RANGES, main, numbers
+from fa_registry import jsonio
+from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Waiver
-from tests.analyses.builders import OURS, SEEDS, analysed, controlled, row, run, values
+from fa_registry.reporting.figures.analyses._canvas import png
+from tests.analyses.builders import OURS, SEEDS, controlled, report_of, row, run, values
 
 NO_FAILING = "no failing run"
 
 
+def analysed(records, edition="2026-05", **changes):
+    rules = load_edition(edition) if isinstance(edition, str) else edition
+    return RANGES.run(report_of(records, rules, **changes), rules)
+
+
 def cells_of(quantity, *runs, edition="2026-05", **changes):
-    return row(analysed("ranges", controlled(*runs), edition, **changes).tables[0], quantity=quantity)
+    return row(analysed(controlled(*runs), edition, **changes).tables[0], quantity=quantity)
 
 
 def state(*runs, edition="2026-05", method="dfa", **changes):
-    table = analysed("ranges", controlled(*runs), edition, **changes).table("methods")
+    table = analysed(controlled(*runs), edition, **changes).table("methods")
     return row(table, quantity="growth", method=method)["state"].text
 
 
@@ -94,9 +103,42 @@ def test_a_value_that_is_not_finite_is_counted_and_in_no_range():
 
 
 def test_a_method_of_unknown_health_is_in_no_range_but_in_the_list():
-    analysis = analysed("ranges", controlled(run("bp"), run("dfa", growth="lost", gain=1e-9)), "2026-05")
+    analysis = analysed(controlled(run("bp"), run("dfa", growth="lost", gain=1e-9)), "2026-05")
     assert values(row(analysis.tables[0], quantity="gain"), "healthy_low", "failing_low") == [0.7, NO_FAILING]
     listed = row(analysis.table("methods"), quantity="gain", method="dfa")
     assert values(listed, "low", "high") == [1e-9, 1e-9] and listed["state"].text == "unknown"
     assert listed["verdict"].text == "INCOMPLETE"
     assert any("1 healthy, 0 failing, 1 unknown" in remark for remark in analysis.remarks)
+
+
+SCENES = {
+    "nothing": [],
+    "not finite": [run("dfa", growth=math.inf, g=0.0)],
+    "the whole range": [run("dfa", 1, growth=1e-300), run("fa", 1, growth=1e300)],
+    "foreign names": [run("$\\frac{$\u202e<b>" + "x" * 90)],
+    "many": [run(f"m{index}", growth=1.0 + index) for index in range(70)],
+}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_figure_is_drawn_from_its_twin_the_same_every_time(scene):
+    frame = numbers(analysed(controlled(*SCENES[scene])), ())
+    image = png(DRAWING, frame)
+    assert image.startswith(b"\x89PNG") and image == png(DRAWING, frame)
+
+
+def test_the_twin_shows_fidelity_by_its_distance_from_1_and_another_number_is_another_picture():
+    frame = numbers(analysed(controlled(run("bp", 1, fidelity=0.9), run("bp", 2, fidelity=0.8)), OURS), ())
+    ends = frame[frame["quantity"] == "fidelity"].iloc[0]
+    assert (ends["low"], ends["high"], ends["threshold"]) == pytest.approx((0.1, 0.2, 0.01))
+    assert png(DRAWING, frame.assign(high=frame["high"] * 1.7)) != png(DRAWING, frame)
+
+
+def test_the_command_prints_the_tables_of_an_audit_and_draws(tmp_path, capsys):
+    report = report_of(controlled(run("bp", growth=2.0), run("fa", growth=110.0)), OURS)
+    (tmp_path / "audit.json").write_text(jsonio.pretty(report), encoding="utf-8")
+    main([str(tmp_path / "audit.json"), "--figure", str(tmp_path / "ranges.png")])
+    printed = capsys.readouterr().out
+    assert "| growth | largest growth of a block | ratio | 2 | 2 | 110 | 110 | 0 | D1 | 50 | 55 |" in printed
+    assert "1 healthy, 1 failing, 0 unknown" in printed
+    assert (tmp_path / "ranges.png").read_bytes().startswith(b"\x89PNG")
