@@ -14,9 +14,14 @@ from PIL import Image
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Series
 from fa_registry.reporting.figures.style import CONTROL, DPI_OF_MANY, PALETTE, colours
-from fa_registry.reporting.figures.trajectories import PANELS, limit, sheet, trajectory_png
+from fa_registry.reporting.figures.trajectories import PANELS, limit, sheet
 
 PANEL = {panel.quantity: panel for panel in PANELS}
+
+
+def trajectory_png(panel, groups_of_setting, shades):
+    with sheet() as fresh:
+        return fresh.png(panel, groups_of_setting, shades)
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.quantity)

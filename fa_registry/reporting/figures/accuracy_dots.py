@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from fa_registry.protocol.grouping import Group
 from fa_registry.quantities import over_seeds, quantity_of
 from fa_registry.records import Reading
-from fa_registry.reporting.figures.plates import LABEL, SMALL, WIDTH, Box, Inches, data_uri, padded
+from fa_registry.reporting.figures.plates import LABEL, SMALL, WIDTH, Box, Inches, data_uri, from_frame, padded
 from fa_registry.reporting.figures.style import CONTROL, GRID, LIMIT, LIMIT_DASH, PALETTE, TICK
 from fa_registry.reporting.naming import group_label, short_names
 from fa_registry.reporting.readings import scalar_estimate
@@ -110,11 +110,7 @@ def _table(frame: pd.DataFrame) -> tuple[PlateGroup, ...]:
 def _number(cell: pd.Series | None) -> Number:
     if cell is None:
         return Number(Reading(None, "this seed was not run"), "pct", ())
-    return Number(_reading(cell["value"], cell["reason"]), "pct", (cell["run_id"],))
-
-
-def _reading(value: float, reason: str) -> Reading:
-    return Reading(value) if value == value else Reading(None, reason)
+    return Number(from_frame(cell["value"], cell["reason"]), "pct", (cell["run_id"],))
 
 
 def draw(frame: pd.DataFrame, dpi: int) -> bytes:
@@ -134,9 +130,8 @@ def draw(frame: pd.DataFrame, dpi: int) -> bytes:
         if not len(known):
             sheet.text(box.left + 0.05, box.y(row), "N/A", color=TICK, fontsize=SMALL)
             continue
-        mean = over_seeds(
-            zip(shown["seed"], map(_reading, shown["value"], shown["reason"]), strict=True), "accuracy"
-        ).mean
+        readings = map(from_frame, shown["value"], shown["reason"])
+        mean = over_seeds(zip(shown["seed"], readings, strict=True), "accuracy").mean
         if mean.value is not None:
             bar = [(box.x(mean.value), box.y(row + end)) for end in (-0.34, 0.34)]
             sheet.lines([bar], colour, linewidths=1.6, zorder=3)

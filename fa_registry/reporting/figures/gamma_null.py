@@ -21,6 +21,7 @@ from fa_registry.reporting.figures.plates import (
     data_uri,
     distinct,
     frame,
+    from_frame,
     is_exact,
     padded,
     whole_ticks,
@@ -119,13 +120,12 @@ def _over_runs(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _mean(rows: pd.DataFrame) -> Reading:
-    told = zip(rows["gamma"], rows["reason"], strict=True)
-    readings = [Reading(value) if value == value else Reading(None, reason) for value, reason in told]
+    readings = map(from_frame, rows["gamma"], rows["reason"])
     return over_seeds(zip(rows["seed"], readings, strict=True), "gamma").mean
 
 
 def _known(value: float, reasons: pd.Series) -> Reading:
-    return Reading(float(value)) if value == value else Reading(None, next(filter(None, reasons), "not measured"))
+    return from_frame(value, next(filter(None, reasons), "not measured"))
 
 
 def draw(numbers: pd.DataFrame, dpi: int) -> bytes:

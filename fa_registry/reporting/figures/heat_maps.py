@@ -25,6 +25,7 @@ from fa_registry.reporting.figures.plates import (
     data_uri,
     distinct,
     frame,
+    from_frame,
     is_exact,
     whole_ticks,
 )
@@ -159,13 +160,9 @@ def _table(quantity: Quantity, numbers: pd.DataFrame, epochs: Sequence[int]) -> 
         lines = []
         for site, of_site in rows.groupby("site"):
             values = dict(zip(of_site["epoch"], zip(of_site["value"], of_site["reason"], strict=True), strict=True))
-            readings = [_reading(*values.get(epoch, (math.nan, "not drawn at this epoch"))) for epoch in epochs]
+            readings = [from_frame(*values.get(epoch, (math.nan, "not drawn at this epoch"))) for epoch in epochs]
             lines.append(PlateLine(f"site {site}", tuple(Number(one, quantity.kind, ids) for one in readings)))
         yield PlateGroup(str(method), ids, tuple(lines))
-
-
-def _reading(value: float, reason: str) -> Reading:
-    return Reading(float(value)) if value == value else Reading(None, reason)
 
 
 def draw(quantity: Quantity, numbers: pd.DataFrame, threshold: float | None, dpi: int) -> bytes:

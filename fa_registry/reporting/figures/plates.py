@@ -8,12 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
 
-from fa_registry.reporting.figures.style import FRAME, GRID, INK, TICK, compressed
+from fa_registry.records import Reading
+from fa_registry.reporting.figures.style import FRAME, GRID, INK, TICK, Canvas
 from fa_registry.reporting.text.filters import visible
 from fa_registry.reporting.values import Plate
 
@@ -25,9 +23,8 @@ class Inches:
     """A drawing of a given height. Every method takes places in inches, right and down."""
 
     def __init__(self, height: float, dpi: int):
-        self._figure = Figure(figsize=(WIDTH, height), dpi=dpi)
-        self._canvas = FigureCanvasAgg(self._figure)
-        self.axes = self._figure.add_axes((0, 0, 1, 1))
+        self._canvas = Canvas(WIDTH, height, dpi)
+        self.axes = self._canvas.figure.add_axes((0, 0, 1, 1))
         self.axes.set(xlim=(0, WIDTH), ylim=(height, 0))
         self.axes.set_axis_off()
 
@@ -40,9 +37,7 @@ class Inches:
         self.axes.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)
 
     def png(self, flat: Iterable[str], used: Iterable[str]) -> bytes:
-        """Small: in shades of what was drawn with; see png.compressed."""
-        self._canvas.draw()
-        return compressed(np.asarray(self._canvas.buffer_rgba()), [GRID, *flat], [INK, TICK, FRAME, *used])
+        return self._canvas.png([GRID, *flat], [INK, TICK, FRAME, *used])
 
 
 @dataclass(frozen=True)
@@ -109,6 +104,11 @@ def size_of(plate: Plate) -> int:
 
 def data_uri(image: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(image).decode('ascii')}"
+
+
+def from_frame(value: float, reason: str) -> Reading:
+    """The reading that a twin holds as a number, NaN where there is none, and a reason."""
+    return Reading(float(value)) if value == value else Reading(None, reason)
 
 
 def distinct(run_ids: Iterable[str]) -> tuple[str, ...]:

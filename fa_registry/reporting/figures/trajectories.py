@@ -1,7 +1,4 @@
-"""Trajectory figures as PNG bytes. Each has its numbers in trajectories.py, and looks the same whenever it is drawn.
-
-Matplotlib's object interface only: pyplot keeps global state, and a library must not change its user's rcParams.
-"""
+"""Trajectory figures as PNG bytes, and the numbers behind them; a figure looks the same whenever it is drawn."""
 
 from __future__ import annotations
 
@@ -14,9 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axis import Axis
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
@@ -32,7 +27,7 @@ from fa_registry.reporting.figures.style import (
     LIMIT,
     LIMIT_DASH,
     TICK,
-    compressed,
+    Canvas,
     styled,
 )
 from fa_registry.reporting.naming import group_label, short_names
@@ -42,12 +37,6 @@ from fa_registry.reporting.values import Number
 SIZE, LEGEND_COLUMNS = (5.0, 3.2), 4
 LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # of a name; of the axes, as a share of the figure's
 MOST = 308  # decades a double holds
-
-
-def trajectory_png(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]]) -> bytes:
-    """The figure of one panel in one setting. shades: see `colours`. Its numbers: trajectories.trajectory_numbers."""
-    with sheet() as one:
-        return one.png(panel, groups, shades)
 
 
 @contextmanager
@@ -64,15 +53,15 @@ class Sheet:
     """
 
     def __init__(self, dpi: int):
-        self._figure = Figure(figsize=SIZE, dpi=dpi)
-        self._canvas = FigureCanvasAgg(self._figure)
+        self._canvas = Canvas(*SIZE, dpi)
+        self._figure = self._canvas.figure
         self._axes = self._figure.add_subplot()
         self._axes.set_xlabel("epoch (0 = initialisation)")
         # Places given here need no look at the tick labels' extents, which takes longer than to draw them.
         self._axes.yaxis.set_label_coords(-0.125, 0.5)
 
     def png(self, panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]]) -> bytes:
-        """The picture of one panel."""
+        """The picture of one panel in one setting. shades: see `colours`. Its numbers: `trajectory_numbers`."""
         lines = curves(panel, groups)
         found = limit(panel, groups)
         band = frozen_range(groups) if panel.quantity == "accuracy" else None
@@ -83,13 +72,11 @@ class Sheet:
             self._axes.add_artist(artist)
         self._scale(panel, lines, [] if found is None else [found[1]], band or ())
         legend = self._legend(_handles(lines, shades, found, band))
-        self._canvas.draw()
-        pixels = np.array(self._canvas.buffer_rgba())  # (height, width, 4)
+        used = [INK, TICK, FRAME, LIMIT, CONTROL, *(shades[line.method][0] for line in lines)]
+        image = self._canvas.png([GRID], used)
         for artist in (*drawn, legend):
             artist.remove()
-        return compressed(
-            pixels, [GRID], [INK, TICK, FRAME, LIMIT, CONTROL, *(shades[line.method][0] for line in lines)]
-        )
+        return image
 
     def _scale(self, panel: Panel, lines: Sequence[Curve], limits: Sequence[float], band: Sequence[float]) -> None:
         """Limits and ticks of both axes. A logarithmic axis holds powers of ten: the curves are drawn as their decades."""

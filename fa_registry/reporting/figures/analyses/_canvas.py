@@ -1,4 +1,4 @@
-"""What the figures of analyses share: one look, a canvas that leaves matplotlib as it was, axes that take any number."""
+"""What the figures of analyses share: their colours, rows and legends, axes that take any number."""
 
 from __future__ import annotations
 
@@ -12,23 +12,21 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.style import DASHES, DPI, FRAME, GRID, INK, LIMIT, PALETTE, STYLE, compressed
+from fa_registry.reporting.figures.style import DPI, FRAME, GRID, INK, LIMIT, PALETTE, TICK, Canvas, styled
 from fa_registry.reporting.text.filters import compact, visible
 
 MOST_LETTERS = 44  # of a row's name
 MOST_ROWS = 40  # methods a figure shows; its table has all
 WIDTH = 7.2  # inches
-MUTED = "#57606a"
 BAND, PANE = "#cfe6d8", "#f3f4f6"  # where nothing changes; the lane of what is no number
 DECISIONS = ("#F3C98B", "#d0d4d9", "#CFE6F5")  # fields of decisions, beside the palette's own
-FLAT, USED = (GRID, BAND, PANE, *DECISIONS), (INK, MUTED, FRAME, LIMIT, *PALETTE)
+FLAT, USED = (GRID, BAND, PANE, *DECISIONS), (INK, TICK, FRAME, LIMIT, *PALETTE)
 DECADES = 1.5  # what spans more is drawn on a logarithmic axis, if it is all positive
 
 
@@ -43,25 +41,14 @@ class Drawing:
 
 def png(drawing: Drawing, numbers: pd.DataFrame, dpi: int = DPI) -> bytes:
     """Drawn with default settings whatever the user's are; a palette and no metadata keep the bytes few and the same."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE)
-        figure = Figure(figsize=(WIDTH, drawing.height(numbers) if len(numbers) else 1.2), dpi=dpi)
-        canvas = FigureCanvasAgg(figure)
+    with styled():
+        canvas = Canvas(WIDTH, drawing.height(numbers) if len(numbers) else 1.2, dpi)
         if len(numbers):
-            drawing.draw(figure, numbers)
+            drawing.draw(canvas.figure, numbers)
         else:
-            figure.text(0.5, 0.5, "no number to draw: see the remarks of the analysis", ha="center", va="center")
-        canvas.draw()
-        return compressed(np.asarray(canvas.buffer_rgba()), FLAT, USED)  # of (height, width, 4)
-
-
-def shades(labels: Iterable[str]) -> dict[str, tuple[str, object]]:
-    """label → (colour, dash), by first appearance, as in figures.colours."""
-    return {
-        label: (PALETTE[index % len(PALETTE)], DASHES[index // len(PALETTE) % len(DASHES)])
-        for index, label in enumerate(dict.fromkeys(labels))
-    }
+            words = "no number to draw: see the remarks of the analysis"
+            canvas.figure.text(0.5, 0.5, words, ha="center", va="center")
+        return canvas.png(FLAT, USED)
 
 
 def named(numbers: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from fa_registry.analyses.aggregation import NAMES
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
-from fa_registry.reporting.figures.style import INK, PALETTE
+from fa_registry.reporting.figures.style import INK, PALETTE, TICK
 from fa_registry.reporting.text.filters import MINUS
 
 MARKERS = {"mean_mean": "o", "mean_median": "s", "median_mean": "^", "median_median": "D"}
@@ -72,13 +72,13 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
 def _aggregates(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
     known = frame[frame["row"].isin(rows)].dropna(subset="value")
     _canvas.value_axis(axes, [*known["value"], 0.0])
-    axes.axvline(0, color=_canvas.MUTED, linewidth=0.8)
+    axes.axvline(0, color=TICK, linewidth=0.8)
     for row, name, value in zip(known["row"], known["name"], known["value"], strict=True):
         scope, rest = name.split("_", 1)
         shift = 0.18 if scope == "all" else -0.18
         look = {"color": INK, "markerfacecolor": INK if scope == "deep" else "white"}
         axes.plot(value, rows.index(row) + shift, MARKERS[rest], markersize=5, **look)
-    look = {"ha": "center", "va": "center", "color": _canvas.MUTED, "fontsize": 8}
+    look = {"ha": "center", "va": "center", "color": TICK, "fontsize": 8}
     for row in [row for row in rows if row not in set(known["row"])]:
         axes.text(0.5, rows.index(row), "N/A", transform=axes.get_yaxis_transform(), **look)
     axes.set_xlabel("Γ, mean over seeds")
@@ -97,7 +97,7 @@ def _sites(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
         if count <= MOST_WORDS:
             plain = counts != EXACT and value == value
             words = f"{value:.2f}".replace("-", MINUS) if plain else "exact" if counts == EXACT else "N/A"
-            ink = "white" if plain and abs(value) > 0.65 * largest else INK if plain else _canvas.MUTED
+            ink = "white" if plain and abs(value) > 0.65 * largest else INK if plain else TICK
             axes.text(int(name), rows.index(row), words, ha="center", va="center", fontsize=6.5, color=ink)
     axes.set_xlim(-0.5, count - 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))

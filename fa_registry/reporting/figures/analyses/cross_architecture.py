@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
+from fa_registry.reporting.figures.style import TICK, in_order
 
 ROW, BOTTOM, LEAST = 0.24, 0.5, 0.6  # inches
 MARKERS = "os^DvP*X"
@@ -47,19 +48,19 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
     rows, networks = _canvas.rows_of(frame), _networks(frame)
     looks = {
         name: (colour, MARKERS[index % len(MARKERS)])
-        for index, (name, (colour, _)) in enumerate(_canvas.shades(networks).items())
+        for index, (name, (colour, _)) in enumerate(in_order(networks).items())
     }
     axes = figure.subplots()
     known = frame[frame["row"].isin(rows)]
     _canvas.value_axis(axes, [*known["value"].dropna(), 0.0])
-    axes.axvline(0, color=_canvas.MUTED, linewidth=1.0)
+    axes.axvline(0, color=TICK, linewidth=1.0)
     for row, network, value, low, high in zip(
         known["row"], known["architecture"], known["value"], known["low"], known["high"], strict=True
     ):
         colour, marker = looks[network]
         level = rows.index(row)
         if value != value:
-            look = {"ha": "left", "va": "center", "color": _canvas.MUTED, "fontsize": 8}
+            look = {"ha": "left", "va": "center", "color": TICK, "fontsize": 8}
             axes.text(0.01, level, "N/A", transform=axes.get_yaxis_transform(), **look)
             continue
         if low == low:

@@ -12,12 +12,12 @@ from matplotlib.ticker import MaxNLocator
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
-from fa_registry.reporting.figures.style import INK, PALETTE
+from fa_registry.reporting.figures.style import INK, PALETTE, TICK
 
 ROW, BOTTOM, GAP = 0.24, 0.45, 0.45  # inches
 LABELS = {"fires": "first fire of a run", "never": "never fires", "N/A": "cannot be said"}
 LEGEND = [*LABELS.values()]
-STATES = {"fires": ("o", PALETTE[1]), "never": ("o", "white"), "N/A": ("x", _canvas.MUTED)}
+STATES = {"fires": ("o", PALETTE[1]), "never": ("o", "white"), "N/A": ("x", TICK)}
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:

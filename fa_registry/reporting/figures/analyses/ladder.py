@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
+from fa_registry.reporting.figures.style import TICK, in_order
 
 PANELS = {"trained": ("last k blocks trained", "k, trained blocks"), "depth": ("all blocks trained", "L, blocks")}
 FROZEN = "frozen control"
@@ -59,7 +60,7 @@ def height(frame: pd.DataFrame) -> float:
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
     frame = _canvas.named(frame)
     rows = _canvas.rows_of(frame)
-    colours = _canvas.shades(rows)
+    colours = in_order(rows)
     panels = [name for name in PANELS if (frame["panel"] == name).any()]
     top = _canvas.legend_height([*rows, FROZEN]) + HEAD
     for column, name in enumerate(panels):
@@ -72,7 +73,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
         Line2D([], [], color=colour, linestyle=dash, marker="o", markersize=4, label=row.replace("$", "\\$"))
         for row, (colour, dash) in colours.items()
     ]
-    handles += [Line2D([], [], color=_canvas.MUTED, linestyle=":", marker="x", label=FROZEN)] * ("depth" in panels)
+    handles += [Line2D([], [], color=TICK, linestyle=":", marker="x", label=FROZEN)] * ("depth" in panels)
     _canvas.legend(figure, handles)
 
 

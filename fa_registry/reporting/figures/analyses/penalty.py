@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
+from fa_registry.reporting.figures.style import in_order
 from fa_registry.reporting.text.filters import compact
 
 PANELS = {"accuracy": "accuracy, whole test set", "h_L": "final ‖h_L‖", "gamma": "Γ, mean over sites 1..L"}
@@ -53,7 +54,7 @@ def _lower(frame: pd.DataFrame) -> int:
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
     frame = _canvas.named(frame)
     sweeps = _canvas.rows_of(frame)
-    colours = _canvas.shades(sweeps)
+    colours = in_order(sweeps)
     for index, (name, title) in enumerate(PANELS.items()):
         axes = _axes(figure, 0, index, _top(frame))
         _trade(axes, frame[(frame["panel"] == name) & frame["row"].isin(sweeps)], colours)
@@ -66,7 +67,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
     ]
     _canvas.legend(figure, handles)
     epochs = frame[(frame["panel"] == "epochs") & frame["row"].isin(sweeps)]
-    strengths = _canvas.shades(f"λ = {strength:g}" for strength in sorted(epochs["penalty"].unique()))
+    strengths = in_order(f"λ = {strength:g}" for strength in sorted(epochs["penalty"].unique()))
     for index, (sweep, rows) in enumerate(epochs.groupby("row", sort=False)):
         axes = _axes(figure, 1 + index // ACROSS, index % ACROSS, _top(frame))
         _epochs(axes, rows, strengths)

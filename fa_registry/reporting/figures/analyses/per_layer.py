@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
+from fa_registry.reporting.figures.style import TICK, in_order
 
 PANELS = {"g": "‖g_l‖ of the mean cross entropy", "gamma": "Γ_l, where the credit acts"}
 MOST_SETTINGS, MOST_METHODS = 6, 14  # a figure shows; the table has all
@@ -50,7 +51,7 @@ def _methods(frame: pd.DataFrame) -> list[str]:
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
     methods = _methods(frame)
-    colours = _canvas.shades(methods)
+    colours = in_order(methods)
     settings = list(dict.fromkeys(frame["setting"]))
     for place, setting in enumerate(settings[:MOST_SETTINGS]):
         for column, (name, title) in enumerate(PANELS.items()):
@@ -69,7 +70,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
     left_out = frame["method"].nunique() - len(methods), len(settings) - MOST_SETTINGS
     if max(left_out) > 0:
         words = f"({max(left_out[0], 0)} more methods and {max(left_out[1], 0)} more settings in the table)"
-        figure.text(0.99, 0.003, words, ha="right", fontsize=7.5, color=_canvas.MUTED)
+        figure.text(0.99, 0.003, words, ha="right", fontsize=7.5, color=TICK)
 
 
 def _label(method: str) -> str:
@@ -89,11 +90,11 @@ def _panel(axes: Axes, frame: pd.DataFrame, colours: dict[str, tuple[str, object
     known = frame[frame["value"] > 0] if log else frame.dropna(subset="value")
     _canvas.value_axis(axes, known["value"], "y")
     if not len(known):
-        look = {"ha": "center", "va": "center", "color": _canvas.MUTED, "fontsize": 8}
+        look = {"ha": "center", "va": "center", "color": TICK, "fontsize": 8}
         axes.text(0.5, 0.4, "no number at any site", transform=axes.transAxes, **look)
         axes.set_yticks([])
     if not log:
-        axes.axhline(0, color=_canvas.MUTED, linewidth=0.8)
+        axes.axhline(0, color=TICK, linewidth=0.8)
     for place, (method, rows) in enumerate(frame.groupby("method", sort=False)):
         colour, dash = colours[method]
         values = rows["value"].where(rows["value"] > 0) if log else rows["value"]

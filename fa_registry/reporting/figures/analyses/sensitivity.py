@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from fa_registry.analyses.base import Analysis, Cell
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
-from fa_registry.reporting.figures.style import LIMIT, PALETTE
+from fa_registry.reporting.figures.style import LIMIT, LIMIT_DASH, PALETTE, TICK
 from fa_registry.reporting.text.filters import compact, visible
 
 MARKERS = "os^D"
@@ -59,7 +59,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
     for axes, rule in zip(strips, rules, strict=True):
         _strip(axes, frame[frame["rule"] == rule], looks)
     handles = [
-        Line2D([], [], color=LIMIT, linewidth=1.2, linestyle=(0, (4, 2)), label=LINES[0]),
+        Line2D([], [], color=LIMIT, linewidth=1.2, linestyle=LIMIT_DASH, label=LINES[0]),
         Patch(color=_canvas.BAND, label=LINES[1]),
         *(_canvas.dot(method, *look) for method, look in looks.items()),
     ]
@@ -83,7 +83,7 @@ def _strip(axes: Axes, frame: pd.DataFrame, looks: Mapping[str, tuple[str, str]]
     low, high = (one[kind].iloc[0] if len(one[kind]) else end for kind, end in zip(("low", "high"), ends, strict=True))
     axes.axvspan(low, high, color=_canvas.BAND, linewidth=0, zorder=0)
     for threshold in one["threshold"]:
-        axes.axvline(threshold, color=LIMIT, linewidth=1.2, linestyle=(0, (4, 2)), zorder=3)
+        axes.axvline(threshold, color=LIMIT, linewidth=1.2, linestyle=LIMIT_DASH, zorder=3)
     for place, (method, (colour, marker)) in enumerate(looks.items()):
         rows = known[(known["kind"] == "value") & (known["method"] == method)]
         level = [(place + 0.5) / len(looks)] * len(rows)
@@ -97,7 +97,7 @@ def _strip(axes: Axes, frame: pd.DataFrame, looks: Mapping[str, tuple[str, str]]
     low, high = (compact(float(f"{end.iloc[0]:.3g}")) if len(end) else "" for end in (one["low"], one["high"]))
     words = f"{name}, between {low or 'no lower limit'} and {high or 'no upper limit'}"
     axes.set_title(visible(words), loc="left", fontsize=8.5, pad=3)
-    look = {"ha": "right", "va": "bottom", "fontsize": 7, "color": _canvas.MUTED, "transform": axes.transAxes}
+    look = {"ha": "right", "va": "bottom", "fontsize": 7, "color": TICK, "transform": axes.transAxes}
     axes.text(1.0, 1.04, visible(_canvas.shortened(unit, 52)), **look)
 
 
