@@ -22,7 +22,6 @@ from fa_registry.records.audits import (
     Verdict,
     Waiver,
 )
-from fa_registry.records.options import Option
 from fa_registry.records.readings import NOT_FINITE, Reading, Series
 from fa_registry.records.reproduction import (
     REPRODUCTION_OUTCOMES,
@@ -44,6 +43,7 @@ from fa_registry.records.runs import (
     FigureDifference,
     Integrity,
     Measurements,
+    Option,
     Recipe,
     RunRecord,
     RunSpec,

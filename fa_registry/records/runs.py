@@ -204,3 +204,28 @@ class RunRecord:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     by_site: Mapping[str, SiteSeries] = field(default_factory=dict)
     conformance: Conformance | None = None
+
+
+@dataclass(frozen=True)
+class Option:
+    """help: what it is. source: where the default comes from. least: smallest value allowed; above: it must be larger than this.
+
+    choices: the words allowed, empty for any.
+    """
+
+    default: Scalar
+    help: str
+    source: str = ""
+    least: float | None = None
+    above: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def refusal(self, value: Scalar) -> str:
+        """What is wrong with a value of the right type; empty where nothing is."""
+        if self.choices and value not in self.choices:
+            return f"expected one of {', '.join(self.choices)}, found {value!r}"
+        if self.least is not None and value < self.least:
+            return f"expected at least {self.least:g}, found {value:g}"
+        if self.above is not None and value <= self.above:
+            return f"expected more than {self.above:g}, found {value:g}"
+        return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import shutil
 import tempfile
@@ -11,14 +12,14 @@ from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from filelock import FileLock, Timeout
 from jinja2 import Environment, TemplateError, meta, nodes
 
 from fa_registry import resources
 from fa_registry.errors import InvalidFields, unknown_name_text
-from fa_registry.records import AuditReport
-from fa_registry.reporting.files.audit_json import write_report
+from fa_registry.records import AuditReport, Reproduction, SecondOpinion
 from fa_registry.reporting.files.csv import write_csv
 from fa_registry.reporting.files.junit import write_junit
 from fa_registry.reporting.pages.compare import CompareContext
@@ -36,7 +37,6 @@ from fa_registry.reporting.text.environment import SUFFIX, Pages, environment, t
 
 TABLE = "audit_table.tex"  # for a paper to take in
 REPORT = "audit.json"  # as it was recorded
-RECORDS = {"audit.csv": write_csv, "junit.xml": write_junit, REPORT: write_report}  # for machines to read
 
 
 def render_report(report: AuditReport, out: Path, templates: Path | None = None) -> list[Path]:
@@ -266,3 +266,47 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
         "audit_note.md.j2": AuditNoteContext,
     }
 )
+
+
+# audit.json: the whole report without loss, written run by run, so that ten thousand runs need no giant text in memory.
+
+
+# Laid out field by field, their lists entry by entry, so that a diff of two audits names the run; all else is one line.
+LAID_OUT = (AuditReport, SecondOpinion, Reproduction)
+
+
+def write_report(report: AuditReport, path: Path) -> None:
+    """Write what jsonio.decode reads back as an equal report. Raises ValueError for a number that is not finite."""
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+        stream.writelines(pieces(report))
+        stream.write("\n")
+
+
+RECORDS = {"audit.csv": write_csv, "junit.xml": write_junit, REPORT: write_report}  # for machines to read
+
+
+def pieces(value: Any) -> Iterator[str]:
+    """The JSON text of a report, in pieces of about a run."""
+    if isinstance(value, LAID_OUT):
+        for place, field in enumerate(dataclasses.fields(value)):
+            yield f"{',' if place else '{'}\n{json.dumps(field.name)}: "
+            yield from pieces(getattr(value, field.name))
+        yield "\n}"
+    elif isinstance(value, tuple) and value:
+        for place, entry in enumerate(value):
+            yield ",\n" if place else "[\n"
+            yield from pieces(entry)
+        yield "\n]"
+    else:
+        yield json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """What json writes of a record, one level deep: it asks again for what it finds inside."""
+    if hasattr(value, "__json__"):
+        return value.__json__()
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"cannot write {type(value).__name__} as JSON")

@@ -27,8 +27,7 @@ from fa_registry.statistics.intervals import (
     t_interval,
     wilson_interval,
 )
-from fa_registry.statistics.ranks import rank_p_value
-from fa_registry.statistics.samples import CONFIDENCE, Reported, Summary, reported, summary
+from fa_registry.statistics.samples import CONFIDENCE, Reported, Summary, rank_p_value, reported, summary
 
 __all__ = [
     "CONFIDENCE",

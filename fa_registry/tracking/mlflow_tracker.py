@@ -34,9 +34,8 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 from fa_registry.errors import StoreError
-from fa_registry.tracking import table_view
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
-from fa_registry.tracking.schema import EXPERIMENT, TAG_PARENT
+from fa_registry.tracking.schema import EXPERIMENT, MARGIN, TAG_PARENT, TAG_VERDICT
 from fa_registry.tracking.store import ARTIFACTS, check_store, creation_lock, quiet_migrations, resolve_uri, sqlite_path
 
 BATCH_POINTS = 1000  # MLflow's own limit for one log_batch call
@@ -163,8 +162,8 @@ class MlflowTracker(Tracker):
         return f"#/experiments/{self._place(run_id).experiment_id}/runs/{run_id}/artifacts/{quote(path)}"
 
     def table(self) -> str:
-        self._client.set_experiment_tag(self.experiment_id, table_view.TAG, table_view.STATE)
-        return f"#/experiments/{self.experiment_id}/runs?viewStateShareKey={table_view.NAME}"
+        self._client.set_experiment_tag(self.experiment_id, VIEW_TAG, VIEW_STATE)
+        return f"#/experiments/{self.experiment_id}/runs?viewStateShareKey={VIEW}"
 
     def artifact(self, run_id: str, path: str) -> Path | None:
         """As Tracker.artifact: the store's own file where it is on this machine, else a copy that lives as long as the process.
@@ -263,3 +262,33 @@ def _quoted(value: str) -> str:
     if "'" in value:
         raise StoreError(f"cannot search for {value!r}: MLflow's queries have no escape for a quote")
     return value
+
+
+# The run table of MLflow's pages with the columns worth sorting by, as a shared view of the experiment.
+#
+# MLflow keeps such a view in a tag of the experiment and opens it by its name in the address. Nobody's own columns change,
+# and which runs are unfolded stays everybody's own. The form of the tag is that of MLflow 3.17;
+# tests/end_to_end/test_mlflow_ui.py looks whether the pages still read it.
+
+
+VIEW = "audit"
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
+RUN_NAME = "attributes.`Run Name`"  # always shown, and always first
+VIEW_COLUMNS = {  # and their width in pixels
+    RUN_NAME: 420,
+    f"tags.`{TAG_VERDICT}`": 130,
+    "metrics.`accuracy/test`": 105,
+    f"metrics.`{MARGIN}`": 95,
+    "metrics.`growth_max`": 105,
+    "metrics.`gamma_deep_mean`": 150,
+    "metrics.`h_L`": 90,
+    "metrics.`g_L`": 100,
+    "attributes.`Dataset`": 200,
+}
+VIEW_STATE = json.dumps(
+    {
+        "selectedColumns": [name for name in VIEW_COLUMNS if name != RUN_NAME],
+        "columnOrder": list(VIEW_COLUMNS),
+        "columnWidths": VIEW_COLUMNS,
+    }
+)

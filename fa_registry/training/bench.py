@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -11,14 +12,15 @@ from torch import Tensor, nn
 
 from fa_registry import diagnostics
 from fa_registry.architectures.base import ExactCostate, Network
+from fa_registry.datasets.base import Splits
 from fa_registry.diagnostics import Absent, Bench, Look
 from fa_registry.diagnostics.gamma_null import CHEAP_DRAWS, COSTLY_DRAWS
+from fa_registry.diagnostics.stability import BATCH, BATCHES
 from fa_registry.methods.base import Bridge, CreditInputs, FixedMatrices, check_credits
 from fa_registry.records import Scalar
 from fa_registry.seeding import derive, generator
 from fa_registry.terminal_loss import sample_losses
 from fa_registry.training.asking import credits_of, held
-from fa_registry.training.disjoint import disjoint_batches
 from fa_registry.training.task import Task, network_shape
 
 NO_INITIAL = "the run's initial weights were not saved"
@@ -180,3 +182,35 @@ def bench_conventions(task: Task) -> dict[str, Scalar]:
         return {"stability_split": f"none: {source.reason}", **draws}
     taken = {"stability_split": source.split, "stability_batches": source.count, "stability_batch_size": source.size}
     return {**taken, **draws}
+
+
+# Disjoint batches to compare gradients between: of the test split where it is large enough, else of the training split.
+
+
+@dataclass(frozen=True)
+class DisjointBatches:
+    """The first count × size samples of a split, unshuffled. split: "test", or "train" under one fixed augmentation draw."""
+
+    split: str
+    count: int = BATCHES
+    size: int = BATCH
+
+    def batches(self, splits: Splits, draw: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        """images (size, …), labels (size,); `draw`, on the splits' device, is what the augmentation is drawn from."""
+        whole = self.count * self.size
+        if self.split == "test":
+            images, labels = splits.test_images[:whole], splits.test_labels[:whole]
+        else:
+            images, labels = splits.augment(splits.train_images[:whole], draw), splits.train_labels[:whole]
+        return zip(images.split(self.size), labels.split(self.size), strict=True)
+
+
+def disjoint_batches(splits: Splits) -> DisjointBatches | Absent:
+    """Smaller batches would measure another quantity, so where neither split has enough samples there is none."""
+    test, train = len(splits.test_labels), len(splits.train_labels)
+    for split, samples in (("test", test), ("train", train)):
+        if samples >= BATCHES * BATCH:
+            return DisjointBatches(split)
+    return Absent(
+        f"needs {BATCHES} disjoint batches of {BATCH}: the test split holds {test} samples, the training split {train}"
+    )

@@ -80,7 +80,7 @@ def test_stability_is_the_mean_pairwise_cosine_of_the_batch_averaged_gradient_at
 def test_stability_is_that_of_the_registry():
     """The same weights and batches as `measure` takes give the same figure."""
     from fa_registry.seeding import generator
-    from fa_registry.training.disjoint import disjoint_batches
+    from fa_registry.training.bench import disjoint_batches
     from fa_registry.training.measuring import measure
 
     task = tiny_task()

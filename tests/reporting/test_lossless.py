@@ -9,7 +9,7 @@ import pytest
 
 from fa_registry import jsonio
 from fa_registry.records import AuditReport
-from fa_registry.reporting.files.audit_json import pieces, write_report
+from fa_registry.reporting.render import pieces, write_report
 
 
 @pytest.mark.parametrize("which", ["report", "rich"])

@@ -15,7 +15,6 @@ from fa_registry import jsonio
 from fa_registry.protocol.reproduction import reproduction
 from fa_registry.records import AuditReport, Published, Reading, Reference, Series
 from fa_registry.reporting.diff import audit_diff
-from fa_registry.reporting.files.audit_json import write_report
 from fa_registry.reporting.files.schemas import (
     CHOICES,
     CONSTANTS,
@@ -29,6 +28,7 @@ from fa_registry.reporting.files.schemas import (
     published,
     within,
 )
+from fa_registry.reporting.render import write_report
 from tests.protocol.reproduction.builders import figure
 from tests.reporting import scenes
 from tests.reporting.runs import HOSTILE, SEEDS, make_record

@@ -12,8 +12,7 @@ from fa_registry import diagnostics
 from fa_registry.architectures.base import Network
 from fa_registry.diagnostics import Absent
 from fa_registry.seeding import generator
-from fa_registry.training.bench import bench_conventions, bench_of, credits_under, in_double, stream
-from fa_registry.training.disjoint import disjoint_batches
+from fa_registry.training.bench import bench_conventions, bench_of, credits_under, disjoint_batches, in_double, stream
 from tests.helpers.bench import bench_for, first
 from tests.helpers.hand import KINDS, gradients, hand_task, sharp_task, states
 from tests.helpers.small import tiny_task

@@ -9,7 +9,7 @@ import torch
 
 from fa_registry.datasets.base import Splits
 from fa_registry.diagnostics import Absent
-from fa_registry.training.disjoint import DisjointBatches, disjoint_batches
+from fa_registry.training.bench import DisjointBatches, disjoint_batches
 
 
 def splits(test: int, train: int) -> Splits:
