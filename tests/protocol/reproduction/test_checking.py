@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from fa_registry.protocol.reproduction.checking import problems_of
+from fa_registry.protocol.reproduction.reference_file import problems_of
 from tests.protocol.reproduction.test_loading import HEAD, table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from fa_registry.protocol.grouping import groups
-from fa_registry.protocol.reproduction.matching import alike, differences, nearest
+from fa_registry.protocol.reproduction.reproduced import alike, differences, nearest
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Recipe
 from tests.analyses.builders import report_of, run

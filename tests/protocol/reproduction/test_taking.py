@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fa_registry.protocol.reproduction.taking import figure_of
+from fa_registry.protocol.reproduction.reproduced import figure_of
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Integrity
 from tests.analyses.builders import run

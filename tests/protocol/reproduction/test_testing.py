@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fa_registry.protocol.reproduction.testing import ONE_RUN, outcome_of
+from fa_registry.protocol.reproduction.reproduced import ONE_RUN, outcome_of
 from fa_registry.records import Measured, Published, Reading
 from fa_registry.statistics import Reported, tost
 from tests.protocol.reproduction.builders import figure
