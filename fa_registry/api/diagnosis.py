@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fa_registry import jsonio
 from fa_registry.api.checks import Batch, Checks
-from fa_registry.api.measuring import accuracy, judged, measured, observed
+from fa_registry.api.one_batch import accuracy, judged, measured, observed
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.stability import BATCHES, mean_pairwise_cosine
 from fa_registry.protocol.rules import Edition, load_edition

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fa_registry.api.checks import Checks
-from fa_registry.api.measuring import accuracy, accuracy_of, judged, measured, observed
+from fa_registry.api.one_batch import accuracy, accuracy_of, judged, measured, observed
 from fa_registry.errors import EvidenceWarning
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.rules import Edition, load_edition

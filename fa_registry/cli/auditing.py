@@ -232,7 +232,7 @@ def audited(result: AuditResult, as_json: bool) -> None:
 
 def _reproduced(found: Reproduction) -> None:
     """The figures that these runs say something of; the others are counted, and stand in the report."""
-    from fa_registry.reporting.pages.reproduction import (
+    from fa_registry.reporting.pages.published_figures import (
         WORST_FIRST,
         counts,
         measured_text,
@@ -264,7 +264,7 @@ def _rows(report: AuditReport) -> Iterator[list[str]]:
     from fa_registry.protocol.grouping import groups
     from fa_registry.protocol.verdict import combined
     from fa_registry.quantities import quantity_of
-    from fa_registry.reporting.readings import scalar_estimate
+    from fa_registry.reporting.lookups import scalar_estimate
     from fa_registry.reporting.text.filters import counted
 
     opinions = [{one.run_id: one.verdict for one in opinion.judgements} for opinion in report.opinions]

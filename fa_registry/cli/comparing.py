@@ -15,7 +15,7 @@ from fa_registry.cli.tables import table
 from fa_registry.protocol.shipped import edition_words
 
 if TYPE_CHECKING:
-    from fa_registry.reporting.pages.compare import ComparedRule, ComparedSites, PairedRow, SideBySide
+    from fa_registry.reporting.pages.comparison import ComparedRule, ComparedSites, PairedRow, SideBySide
     from fa_registry.reporting.values import Estimate, FindingRow
     from fa_registry.workflows.compare import CompareResult
 

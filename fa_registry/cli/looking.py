@@ -16,7 +16,7 @@ from fa_registry.cli.options import DATA_ROOT, JSON, STORE, examples, folder
 from fa_registry.cli.tables import table, text
 from fa_registry.errors import IntegrityError, UsageError
 from fa_registry.lint.base import LintFinding, LintReport
-from fa_registry.lint.engine import lint_paths
+from fa_registry.lint.linting import lint_paths
 from fa_registry.lint.sarif import sarif
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from fa_registry.reporting.claims_measured import (
     seen,
     with_state,
 )
-from fa_registry.reporting.readings import last_site, scalar, site_row
+from fa_registry.reporting.lookups import last_site, scalar, site_row
 from fa_registry.reporting.text.filters import compact, num
 from fa_registry.reporting.values import Claim
 

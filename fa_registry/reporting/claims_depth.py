@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fa_registry.quantities import SUBJECTS, over_seeds
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.claims_measured import UNDERCUT, by_author, claim, finding_with, with_state
-from fa_registry.reporting.readings import scalar
+from fa_registry.reporting.lookups import scalar
 from fa_registry.reporting.text.filters import between, ci, compact, num, pct, pp
 from fa_registry.reporting.values import Claim
 from fa_registry.statistics import CONFIDENCE, level_words, seeds_to_plan, wilson_interval

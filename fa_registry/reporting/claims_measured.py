@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from fa_registry.quantities import SUBJECTS
 from fa_registry.records import Finding, Reading, RunAudit
-from fa_registry.reporting.readings import last_site, scalar, site_row
+from fa_registry.reporting.lookups import last_site, scalar, site_row
 from fa_registry.reporting.text.filters import KINDS, at_least, compact
 from fa_registry.reporting.values import Claim
 

@@ -11,9 +11,9 @@ from fa_registry.protocol.integrity import difference_words
 from fa_registry.protocol.verdict import stands
 from fa_registry.records import AuditReport, Choice, OtherRun, Reading, RunAudit, RunRecord, RunSpec
 from fa_registry.reporting.claims_measured import reaching
-from fa_registry.reporting.naming import group_label
-from fa_registry.reporting.pages.tables import is_exact
-from fa_registry.reporting.readings import GIVEN, NO_CONTROL, scalar, site_row
+from fa_registry.reporting.labels import group_label
+from fa_registry.reporting.lookups import GIVEN, NO_CONTROL, scalar, site_row
+from fa_registry.reporting.pages.form_tables import is_exact
 from fa_registry.reporting.sources import Sources
 from fa_registry.reporting.text.filters import at_least, compact, cos, num, pct, sci
 

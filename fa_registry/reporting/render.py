@@ -22,7 +22,7 @@ from fa_registry.errors import InvalidFields, unknown_name_text
 from fa_registry.records import AuditReport, Reproduction, SecondOpinion
 from fa_registry.reporting.files.csv import write_csv
 from fa_registry.reporting.files.junit import write_junit
-from fa_registry.reporting.pages.compare import CompareContext
+from fa_registry.reporting.pages.comparison import CompareContext
 from fa_registry.reporting.pages.form import FormContext, check_kept, form_context, read_blanks
 from fa_registry.reporting.pages.index import (
     AuditTableContext,

@@ -23,8 +23,8 @@ from fa_registry.records import (
     Scalar,
     Verdict,
 )
-from fa_registry.reporting.naming import group_label, slug
-from fa_registry.reporting.readings import SEVERITY, Frozen
+from fa_registry.reporting.labels import group_label, slug
+from fa_registry.reporting.lookups import SEVERITY, Frozen
 from fa_registry.reporting.text.filters import na, reading
 from fa_registry.reporting.values import (
     ChangedEdition,

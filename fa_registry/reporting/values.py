@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from fa_registry.records import EditionReference, Reading, Verdict, Waiver
-from fa_registry.reporting.naming import label_parts
+from fa_registry.reporting.labels import label_parts
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from fa_registry.errors import IntegrityError, InvalidFields, NothingSelected, U
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Exclusion
-from fa_registry.reporting.naming import group_label
-from fa_registry.reporting.pages.compare import CompareContext, compare_context
+from fa_registry.reporting.labels import group_label
+from fa_registry.reporting.pages.comparison import CompareContext, compare_context
 from fa_registry.reporting.render import render_comparison, template_problems
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker

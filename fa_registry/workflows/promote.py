@@ -18,7 +18,7 @@ from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.rules import load_edition
 from fa_registry.protocol.shipped import DIGEST, FOREIGN, SHIPPED, edition_words, standing
 from fa_registry.records import AuditReport, EditionReference, Reading, RunRecord, RunSpec
-from fa_registry.reporting.pages.tables import words
+from fa_registry.reporting.pages.form_tables import words
 from fa_registry.reporting.text.filters import fence, markdown_text, reading
 from fa_registry.tracking import models, schema
 from fa_registry.tracking.base import StoredRun, Tracker

@@ -11,8 +11,8 @@ from fa_registry.cli.comparing import compared, estimate_text, finding_text
 from fa_registry.protocol.grouping import groups
 from fa_registry.quantities import quantity_of
 from fa_registry.records import Reading
-from fa_registry.reporting.pages.compare import compare_context
-from fa_registry.reporting.readings import estimate
+from fa_registry.reporting.lookups import estimate
+from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.values import Number, SeedValue
 from fa_registry.workflows.compare import CompareResult
 from tests.reporting import scenes

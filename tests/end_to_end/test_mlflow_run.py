@@ -7,7 +7,7 @@ import shlex
 import yaml
 
 from fa_registry.cli import main
-from fa_registry.reporting.naming import command as line
+from fa_registry.reporting.labels import command as line
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.specs import parse_spec

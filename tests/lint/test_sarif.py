@@ -7,7 +7,7 @@ import json
 import pytest
 
 from fa_registry import jsonio
-from fa_registry.lint.engine import lint_paths
+from fa_registry.lint.linting import lint_paths
 from fa_registry.lint.sarif import sarif
 from tests.lint.samples import NEGATIVE_NORM, notebook
 

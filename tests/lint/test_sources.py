@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fa_registry.errors import UsageError
-from fa_registry.lint.sources import python_files, read
+from fa_registry.lint.python_files import python_files, read
 from tests.lint.samples import notebook
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fa_registry.lint.engine import silences
+from fa_registry.lint.linting import silences
 
 KNOWN = ("FA001", "FA002")
 

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from fa_registry.protocol.grouping import groups
-from fa_registry.reporting.pages.compare import compare_context, settings_shared
+from fa_registry.reporting.pages.comparison import compare_context, settings_shared
 from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.sources import Sources
 

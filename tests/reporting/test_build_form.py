@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
+from fa_registry.reporting.lookups import Frozen
 from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.pages.notes import note_context
-from fa_registry.reporting.readings import Frozen
 from fa_registry.reporting.sources import Sources
 from fa_registry.reporting.text.environment import Pages, variables
 from tests.reporting.asking import changed

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from fa_registry.records import Reading
+from fa_registry.reporting.lookups import SEVERITY
 from fa_registry.reporting.pages import index as build_index
 from fa_registry.reporting.pages.index import index_context
-from fa_registry.reporting.readings import SEVERITY
 from fa_registry.reporting.sources import Sources
 
 

@@ -6,7 +6,7 @@ import dataclasses
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Recipe
-from fa_registry.reporting.pages.compare import differing_fields, of_setting
+from fa_registry.reporting.pages.comparison import differing_fields, of_setting
 
 
 def test_nested_fields_by_dotted_name_and_a_dash_where_there_is_none(judged, record):

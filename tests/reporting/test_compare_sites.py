@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from fa_registry.protocol.grouping import groups
-from fa_registry.reporting.pages.compare import compared_sites, layer_figure, layer_numbers
+from fa_registry.reporting.pages.comparison import compared_sites, layer_figure, layer_numbers
 
 
 def test_it_shows_the_geometric_mean_of_g_and_the_mean_of_gamma(rich):

@@ -8,11 +8,11 @@ import pytest
 from jinja2 import meta, nodes
 
 from fa_registry import resources
-from fa_registry.reporting.pages.compare import compare_context
+from fa_registry.reporting.lookups import Frozen
+from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.pages.index import audit_table_context, index_context
 from fa_registry.reporting.pages.notes import audit_note_context, excluded_note_context, note_context
-from fa_registry.reporting.readings import Frozen
 from fa_registry.reporting.render import TEMPLATES
 from fa_registry.reporting.sources import Sources
 from fa_registry.reporting.text.environment import environment, variables

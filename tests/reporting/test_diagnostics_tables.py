@@ -8,7 +8,7 @@ import pytest
 
 from fa_registry.quantities import DECLARED, DEVIATIONS, RUN_SCALARS, SITE_TABLES
 from fa_registry.records import Measurements, Reading, RunAudit
-from fa_registry.reporting.pages.tables import first_fires, gamma_table, scalar_table, site_tables
+from fa_registry.reporting.pages.form_tables import first_fires, gamma_table, scalar_table, site_tables
 from tests.reporting.scenes import a_finding
 
 

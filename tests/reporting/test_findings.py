@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from fa_registry.records import OUTCOMES, Reading
-from fa_registry.reporting.readings import SEVERITY, finding_rows, most_severe_first
+from fa_registry.reporting.lookups import SEVERITY, finding_rows, most_severe_first
 from tests.reporting.scenes import a_finding
 
 

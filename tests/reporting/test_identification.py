@@ -8,7 +8,7 @@ import pytest
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.provenance import NOT_A_CHECKOUT
-from fa_registry.reporting.pages.tables import identification, words
+from fa_registry.reporting.pages.form_tables import identification, words
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 from fa_registry.cli.auditing import _rows
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Recipe, RunRecord
-from fa_registry.reporting.naming import command, group_label, short_names, slug
+from fa_registry.reporting.labels import command, group_label, short_names, slug
+from fa_registry.reporting.lookups import Frozen
 from fa_registry.reporting.pages.notes import note_context
-from fa_registry.reporting.readings import Frozen
 from tests.reporting.page import written
 from tests.reporting.runs import SEEDS, full, make_record
 from tests.reporting.scenes import make_report

@@ -14,7 +14,7 @@ from fa_registry.cli.comparing import estimate_text
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading, Recipe
-from fa_registry.reporting.pages.compare import compare_context
+from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.text import filters
 from tests.reporting.asking import changed
 from tests.reporting.page import section, words_of, written

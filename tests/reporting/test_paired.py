@@ -9,7 +9,7 @@ import pytest
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading
-from fa_registry.reporting.pages.compare import paired_rows
+from fa_registry.reporting.pages.comparison import paired_rows
 from fa_registry.statistics import paired_difference
 
 

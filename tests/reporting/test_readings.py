@@ -9,7 +9,7 @@ import pytest
 
 from fa_registry.quantities import quantity_of
 from fa_registry.records import Reading
-from fa_registry.reporting.readings import BY_AUTHOR, Frozen, column_estimate, estimate, last_site, scalar, seed_row
+from fa_registry.reporting.lookups import BY_AUTHOR, Frozen, column_estimate, estimate, last_site, scalar, seed_row
 from fa_registry.reporting.values import Number, SeedValue
 from fa_registry.statistics import summary
 from tests.reporting.asking import changed

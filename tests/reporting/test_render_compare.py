@@ -8,8 +8,8 @@ import pytest
 
 from fa_registry.errors import UsageError
 from fa_registry.protocol.grouping import groups
-from fa_registry.reporting.pages import compare
-from fa_registry.reporting.pages.compare import compare_context
+from fa_registry.reporting.pages import comparison
+from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.render import render_comparison
 from tests.reporting.page import Page
 
@@ -39,7 +39,7 @@ def test_the_same_bytes_twice(context, tmp_path):
 
 
 def test_a_page_without_room_says_where_the_numbers_are(rich, tmp_path, monkeypatch):
-    monkeypatch.setattr(compare, "ROOM", 1)
+    monkeypatch.setattr(comparison, "ROOM", 1)
     crowded = Page(render_comparison(compare_context(rich, groups(rich)), tmp_path).read_text("utf-8"))
     assert "Its numbers are in the files of its runs: this page has no room for them." in crowded.words
 

@@ -8,9 +8,9 @@ import pytest
 
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import Choice
-from fa_registry.reporting.naming import command
+from fa_registry.reporting.labels import command
+from fa_registry.reporting.lookups import Frozen
 from fa_registry.reporting.pages.form import lines
-from fa_registry.reporting.readings import Frozen
 
 DIRTY = "  # the tree was DIRTY: what was changed after this commit was not recorded"
 

@@ -6,7 +6,7 @@ import pytest
 
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.records import Exclusion
-from fa_registry.reporting.naming import group_label
+from fa_registry.reporting.labels import group_label
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.workflows.compare import check_unambiguous, columns, in_setting, needed, operands

@@ -14,8 +14,8 @@ from fa_registry.quantities import over_seeds, quantity_of
 from fa_registry.records import Reading
 from fa_registry.reporting.figures.plates import LABEL, SMALL, WIDTH, Box, Inches, data_uri, from_frame, padded
 from fa_registry.reporting.figures.style import CONTROL, GRID, LIMIT, LIMIT_DASH, PALETTE, TICK
-from fa_registry.reporting.naming import group_label, short_names
-from fa_registry.reporting.readings import scalar_estimate
+from fa_registry.reporting.labels import group_label, short_names
+from fa_registry.reporting.lookups import scalar_estimate
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.values import Number, Plate, PlateGroup, PlateLine
 

@@ -27,7 +27,7 @@ from fa_registry.reporting.figures.plates import (
     whole_ticks,
 )
 from fa_registry.reporting.figures.style import CONTROL, GRID, INK, PALETTE, TICK
-from fa_registry.reporting.naming import group_label, short_names
+from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.values import Number, Plate, PlateGroup, PlateLine
 

@@ -31,7 +31,7 @@ from fa_registry.reporting.figures.plates import (
 )
 from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK
 from fa_registry.reporting.figures.trajectories import PANELS, limit, table_epochs
-from fa_registry.reporting.naming import group_label, short_names
+from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.text.filters import compact
 from fa_registry.reporting.values import Number, Plate, PlateGroup, PlateLine

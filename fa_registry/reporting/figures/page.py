@@ -27,7 +27,7 @@ from fa_registry.reporting.figures.trajectories import (
     table_epochs,
     table_rows,
 )
-from fa_registry.reporting.naming import group_label
+from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.values import Listed, Picture, Plate, SettingFigures
 

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from fa_registry.protocol.grouping import Group
-from fa_registry.reporting.naming import group_label
+from fa_registry.reporting.labels import group_label
 
 SHADES = 3  # of a colour between itself and white: what smooth edges need
 LARGEST = 256  # colours of a palette

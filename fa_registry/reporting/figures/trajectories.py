@@ -30,7 +30,7 @@ from fa_registry.reporting.figures.style import (
     Canvas,
     styled,
 )
-from fa_registry.reporting.naming import group_label, short_names
+from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.text.filters import compact, visible
 from fa_registry.reporting.values import Number
 

@@ -13,7 +13,7 @@ from fa_registry.protocol.shipped import edition_words
 from fa_registry.quantities import Quantity, further, held
 from fa_registry.records import AuditReport, Exclusion, Finding, Reading, RunAudit, Verdict
 from fa_registry.records.runs import pairs
-from fa_registry.reporting.readings import Frozen, scalar, seed_row
+from fa_registry.reporting.lookups import Frozen, scalar, seed_row
 from fa_registry.reporting.values import SeedRow
 
 REASONS = "reasons"

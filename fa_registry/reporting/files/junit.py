@@ -18,7 +18,7 @@ from xml.sax.saxutils import quoteattr
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.protocol.shipped import edition_words
 from fa_registry.records import AuditReport, Exclusion, Finding, RunAudit
-from fa_registry.reporting.naming import group_label
+from fa_registry.reporting.labels import group_label
 from fa_registry.statistics import CONFIDENCE, level_words
 
 Element = ElementTree.Element

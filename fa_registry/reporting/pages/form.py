@@ -18,10 +18,10 @@ from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAud
 from fa_registry.reporting.citations import Bibliography, bibliography
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import Sampling, sampling
-from fa_registry.reporting.naming import command, group_label
-from fa_registry.reporting.pages import reproduction
-from fa_registry.reporting.pages.reproduction import ReproductionTable
-from fa_registry.reporting.pages.tables import (
+from fa_registry.reporting.labels import command, group_label
+from fa_registry.reporting.lookups import Frozen, column_estimate, finding_rows, seed_row
+from fa_registry.reporting.pages import published_figures
+from fa_registry.reporting.pages.form_tables import (
     NOT_RECORDED,
     UNKNOWN,
     aggregates,
@@ -35,8 +35,8 @@ from fa_registry.reporting.pages.tables import (
     site_tables,
     words,
 )
+from fa_registry.reporting.pages.published_figures import ReproductionTable
 from fa_registry.reporting.pitfalls import Pitfall, pitfalls
-from fa_registry.reporting.readings import Frozen, column_estimate, finding_rows, seed_row
 from fa_registry.reporting.sources import EvidenceRow, Sources, evidence
 from fa_registry.reporting.values import (
     Blank,
@@ -99,7 +99,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         claims=claims(group.runs, excluded, exact=is_exact(method)),
         excluded=excluded,
         pitfalls=pitfalls(group, sources),
-        reproduction=reproduction.table(report.reproduction, [run.record.run_id for run in group.runs]),
+        reproduction=published_figures.table(report.reproduction, [run.record.run_id for run in group.runs]),
         commands=lines(group.runs, report, sources.frozen),
         bibliography=bibliography(group.runs, found, report),
         blanks=blanks(written),

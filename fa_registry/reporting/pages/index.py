@@ -9,12 +9,12 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.quantities import means_in_words
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
 from fa_registry.reporting.figures.page import room_beside, setting_figures
-from fa_registry.reporting.naming import command, group_label
-from fa_registry.reporting.pages import reproduction
+from fa_registry.reporting.labels import command, group_label
+from fa_registry.reporting.lookups import COLUMNS, SEVERITY, column_estimate, finding_rows, most_severe_first, seed_row
+from fa_registry.reporting.pages import published_figures
 from fa_registry.reporting.pages.analyses import PageAnalyses, page_analyses
-from fa_registry.reporting.pages.reproduction import ReproductionTable
-from fa_registry.reporting.pages.tables import entry
-from fa_registry.reporting.readings import COLUMNS, SEVERITY, column_estimate, finding_rows, most_severe_first, seed_row
+from fa_registry.reporting.pages.form_tables import entry
+from fa_registry.reporting.pages.published_figures import ReproductionTable
 from fa_registry.reporting.sources import EvidenceRow, Sources, changed_editions, evidence, integrity_states, not_intact
 from fa_registry.reporting.values import (
     AuditRow,
@@ -82,7 +82,7 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
         findings=Listed.first(MOST, to_look_at),
         passed=sum(len(row.seeds) for row in findings if row.outcome == "pass"),
         comparison=_comparison(sources),
-        reproduction=reproduction.table(report.reproduction),
+        reproduction=published_figures.table(report.reproduction),
         excluded=Listed.first(MOST, report.excluded),
         unaudited=_unaudited(report),
         integrity=Listed.first(MOST, integrity),

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fa_registry.quantities import held
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, Verdict
 from fa_registry.reporting.claims import claims
-from fa_registry.reporting.pages.tables import card, is_exact
-from fa_registry.reporting.readings import Frozen, column_estimate, finding_rows, integrity_row, seed_row
+from fa_registry.reporting.lookups import Frozen, column_estimate, finding_rows, integrity_row, seed_row
+from fa_registry.reporting.pages.form_tables import card, is_exact
 from fa_registry.reporting.sources import Sources
 from fa_registry.reporting.text.environment import Pages, variables
 from fa_registry.reporting.values import Claim, Count, FindingRow, IntegrityRow, Link, Listed, Metric, documented

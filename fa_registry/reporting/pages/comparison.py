@@ -16,9 +16,8 @@ from fa_registry.quantities import Known, Quantity, further, held, is_scale, mea
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec, Verdict
 from fa_registry.reporting.figures.analyses import DRAWINGS, png
 from fa_registry.reporting.figures.page import setting_figures
-from fa_registry.reporting.naming import command, group_label
-from fa_registry.reporting.pages.tables import aggregates, entry, first_fires
-from fa_registry.reporting.readings import (
+from fa_registry.reporting.labels import command, group_label
+from fa_registry.reporting.lookups import (
     COLUMNS,
     Frozen,
     column_estimate,
@@ -30,6 +29,7 @@ from fa_registry.reporting.readings import (
     seed_row,
     site_row,
 )
+from fa_registry.reporting.pages.form_tables import aggregates, entry, first_fires
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.values import (
     Count,

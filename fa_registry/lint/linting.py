@@ -10,8 +10,8 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from fa_registry.lint.base import Hit, LintFinding, LintReport, Place, Rule, RuleCard
+from fa_registry.lint.python_files import Source, Unreadable, python_files, read
 from fa_registry.lint.rules import all_rules
-from fa_registry.lint.sources import Source, Unreadable, python_files, read
 
 UNREADABLE = RuleCard(
     code="FA900",

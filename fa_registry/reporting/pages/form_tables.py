@@ -23,8 +23,8 @@ from fa_registry.quantities import (
 )
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord, RunSpec
 from fa_registry.records.runs import pairs
-from fa_registry.reporting.naming import group_label
-from fa_registry.reporting.readings import scalar, scalar_estimate, site_row
+from fa_registry.reporting.labels import group_label
+from fa_registry.reporting.lookups import scalar, scalar_estimate, site_row
 from fa_registry.reporting.text.filters import num
 from fa_registry.reporting.values import (
     CardLine,
