@@ -116,6 +116,31 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Row(Generic[T]):
+    """A line of a table, one of `cells` a column. name: a site, a seed, or a quantity as it is logged; symbol, words: of that.
+
+    run_ids: where the cells were read, where they do not say so themselves.
+    """
+
+    name: str
+    cells: tuple[T, ...]
+    symbol: str = ""
+    words: str = ""
+    run_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RowGroup(Generic[T]):
+    """The lines of one quantity, a seed each, or of one method, a site each. The rest: as of a Row."""
+
+    name: str
+    rows: tuple[Row[T], ...]
+    symbol: str = ""
+    words: str = ""
+    run_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Picture:
     """A figure: PNG data URI, its text for those who cannot see it, and its numbers (a subsample where it says so)."""
 
@@ -125,23 +150,6 @@ class Picture:
     uri: str
     epochs: tuple[int, ...]
     rows: tuple[tuple[str, int, tuple[Number, ...]], ...]
-
-
-@dataclass(frozen=True)
-class PlateLine:
-    """label: what tells it from the other lines of its method, e.g. `site 2`; numbers: one a column."""
-
-    label: str
-    numbers: tuple[Number, ...]
-
-
-@dataclass(frozen=True)
-class PlateGroup:
-    """A method's lines. run_ids: where its numbers were read."""
-
-    name: str
-    run_ids: tuple[str, ...]
-    lines: tuple[PlateLine, ...]
 
 
 @dataclass(frozen=True)
@@ -157,7 +165,7 @@ class Plate:
     uri: str
     table: str
     columns: tuple[str, ...]
-    groups: tuple[PlateGroup, ...]
+    groups: tuple[RowGroup[Number], ...]
 
 
 @dataclass(frozen=True)
@@ -247,12 +255,6 @@ class AuditRow:
 
 
 @dataclass(frozen=True)
-class SettingRows:
-    setting: str
-    rows: tuple[AuditRow, ...]
-
-
-@dataclass(frozen=True)
 class Footnote:
     mark: int
     reason: str
@@ -261,12 +263,12 @@ class Footnote:
 
 @dataclass(frozen=True)
 class SettingTable:
-    """A part of the audit table that stands alone. number: from 1; footnotes: why its numbers are missing."""
+    """A part of the audit table: one setting. number: from 1; footnotes: why its numbers are missing, where it stands alone."""
 
     number: int
     setting: str
     rows: tuple[AuditRow, ...]
-    footnotes: tuple[Footnote, ...]
+    footnotes: tuple[Footnote, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -433,22 +435,6 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class SiteRow:
-    site: int
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
-class SiteTable:
-    """Sites down, columns across. columns: (name, run id). notes: why cells are N/A."""
-
-    caption: str
-    columns: tuple[tuple[str, str], ...]
-    rows: tuple[SiteRow, ...]
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class CardLine:
     """What a reader must know of a diagnostic, from its card."""
 
@@ -458,57 +444,18 @@ class CardLine:
 
 
 @dataclass(frozen=True)
-class SeedCells:
-    seed: int
-    run_id: str
-    cells: tuple[Cell, ...]
+class Table(Generic[T]):
+    """Numbers as a page prints them. columns: (head, run id; empty where it is no one run's). rows: each a Row, or a RowGroup.
 
-
-@dataclass(frozen=True)
-class QuantityRows:
-    """One quantity: a line a seed, a cell a site. symbol, words: what it is."""
-
-    quantity: str
-    symbol: str
-    words: str
-    seeds: tuple[SeedCells, ...]
-
-
-@dataclass(frozen=True)
-class QuantityTable:
-    """Quantities down, sites across. cards: of the diagnostics that measure them. measured: how, in the words of the runs.
-
-    notes: why cells are N/A.
+    notes: why cells are N/A. cards: of the diagnostics that measure them. measured: how, in the words of the runs.
     """
 
     title: str
-    sites: tuple[int, ...]
-    quantities: tuple[QuantityRows, ...]
-    cards: tuple[CardLine, ...]
-    measured: str
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ScalarRow:
-    """name: as it is logged; cells: one a seed."""
-
-    name: str
-    symbol: str
-    words: str
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
-class ScalarTable:
-    """Numbers that a run has one of: a line a quantity, a column a seed (seed, run id). The rest: as above."""
-
-    title: str
-    seeds: tuple[tuple[int, str], ...]
-    rows: tuple[ScalarRow, ...]
-    cards: tuple[CardLine, ...]
-    measured: str
-    notes: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[T, ...]
+    notes: tuple[str, ...] = ()
+    cards: tuple[CardLine, ...] = ()
+    measured: str = ""
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ def measuring(run: RunAudit, **changes) -> RunAudit:
 def spoken(runs, report) -> dict:
     """(quantity, seed, site) → (word, outcome) of every cell that has a word."""
     return {
-        (row.quantity, line.seed, site): (cell.word, cell.outcome)
+        (row.name, int(line.name), site): (cell.word, cell.outcome)
         for table in site_tables(runs, report)
-        for row in table.quantities
-        for line in row.seeds
+        for row in table.rows
+        for line in row.rows
         for site, cell in enumerate(line.cells)
         if cell.word
     }
@@ -43,7 +43,7 @@ def dfa(report):
 def test_gamma_stands_for_every_site_and_seed_with_its_reason(dfa):
     table = gamma_table(dfa)
     assert [column for column, _ in table.columns] == ["seed 42", "seed 123"]
-    assert [row.site for row in table.rows] == [0, 1, 2, 3, 4]
+    assert [row.name for row in table.rows] == ["0", "1", "2", "3", "4"]
     assert all(
         row.cells[0].number.reading.value is None and row.cells[1].number.reading.value is not None
         for row in table.rows
@@ -76,16 +76,16 @@ def test_a_state_no_one_here_has_heard_of_is_shown_as_it_is(rich):
 
 def test_every_quantity_that_was_measured_has_its_lines(rich):
     tables = site_tables(runs_of(rich, "dfa"), rich)
-    shown = [row.quantity for table in tables for row in table.quantities]
+    shown = [row.name for table in tables for row in table.rows]
     unvalued = {one.name for one in DECLARED.values() if one.valued}
     measured = set(runs_of(rich, "dfa")[0].record.measurements.sites)
     assert set(shown) == measured - unvalued - set(DEVIATIONS.values()) and len(shown) == len(set(shown))
-    assert all([line.seed for line in row.seeds] == [42, 123] for table in tables for row in table.quantities)
+    assert all([line.name for line in row.rows] == ["42", "123"] for table in tables for row in table.rows)
 
 
 def test_a_mean_of_the_null_carries_its_deviation(rich):
     table = next(table for table in site_tables(runs_of(rich, "dfa"), rich) if table.title == "Credit and its null")
-    cells = {row.quantity: row.seeds[0].cells[0] for row in table.quantities}
+    cells = {row.name: row.rows[0].cells[0] for row in table.rows}
     assert cells["gamma_null_mean"].deviation.reading == Reading(0.022)
     assert cells["gamma"].deviation is None and "gamma_null_std" not in cells
     assert table.measured == "gamma_null_draws 20"
@@ -93,7 +93,7 @@ def test_a_mean_of_the_null_carries_its_deviation(rich):
 
 def test_the_published_reading_of_gamma_says_that_it_is_one_site_too_early(rich):
     (_, credit, _) = site_tables(runs_of(rich, "dfa"), rich)
-    words = {row.quantity: row.words for row in credit.quantities}
+    words = {row.name: row.words for row in credit.rows}
     assert (
         "one site too early" in words["gamma_block_input"] and "reproduction tables only" in words["gamma_block_input"]
     )
@@ -101,15 +101,15 @@ def test_the_published_reading_of_gamma_says_that_it_is_one_site_too_early(rich)
 
 def test_what_only_some_methods_have_is_left_out_without_a_value(rich):
     run = runs_of(rich, "dfa")[0]
-    shown = {row.quantity for table in site_tables([run], rich) for row in table.quantities}
+    shown = {row.name for table in site_tables([run], rich) for row in table.rows}
     assert not {"bridge_residual", "costate_cosine"} & shown
     row = run.record.measurements.sites["bridge_residual"]
     valued = measuring(run, bridge_residual=(*row[:-1], Reading(0.3)))
-    assert "bridge_residual" in {row.quantity for table in site_tables([valued], rich) for row in table.quantities}
+    assert "bridge_residual" in {row.name for table in site_tables([valued], rich) for row in table.rows}
 
 
 def test_an_older_run_has_only_what_it_measured(report):
-    shown = {row.quantity for table in site_tables(report.runs[:1], report) for row in table.quantities}
+    shown = {row.name for table in site_tables(report.runs[:1], report) for row in table.rows}
     assert shown == set(report.runs[0].record.measurements.sites)
     assert scalar_table(report.runs[:1], report).rows == ()
 
@@ -117,7 +117,7 @@ def test_an_older_run_has_only_what_it_measured(report):
 def test_where_one_seed_measured_it_the_other_says_that_it_did_not(rich):
     first, second = runs_of(rich, "dfa")
     tables = site_tables([first, measuring(second, rho=None)], rich)
-    line = next(row for table in tables for row in table.quantities if row.quantity == "rho").seeds[1]
+    line = next(row for table in tables for row in table.rows if row.name == "rho").rows[1]
     assert {cell.number.reading for cell in line.cells} == {Reading(None, "this quantity was not measured")}
     assert "ρ: this quantity was not measured" in tables[-1].notes
 
@@ -125,18 +125,18 @@ def test_where_one_seed_measured_it_the_other_says_that_it_did_not(rich):
 def test_a_run_that_measured_nothing_keeps_the_core_without_sites(dfa, report):
     record = dataclasses.replace(dfa[0].record, measurements=Measurements({}, {}))
     tables = site_tables([dataclasses.replace(dfa[0], record=record)], report)
-    assert [(table.title, table.sites) for table in tables] == [
+    assert [(table.title, table.columns) for table in tables] == [
         ("Scale and reference", ()),
         ("Credit and its null", ()),
     ]
     core = {name for _, names in SITE_TABLES for name in names if DECLARED[name].always}
-    assert {row.quantity for table in tables for row in table.quantities} == core
+    assert {row.name for table in tables for row in table.rows} == core
 
 
 def test_a_quantity_with_fewer_sites_is_filled_with_na(dfa, report):
     run = measuring(dfa[1], gain=dfa[1].record.measurements.sites["gain"][:2])
     table = site_tables([run], report)[0]
-    line = next(row for row in table.quantities if row.quantity == "gain").seeds[0]
+    line = next(row for row in table.rows if row.name == "gain").rows[0]
     assert [cell.number.reading.value is None for cell in line.cells] == [False, False, True, True, True]
     assert "gain: this quantity was not measured at this site" in table.notes
 

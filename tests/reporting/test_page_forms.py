@@ -69,7 +69,7 @@ def test_every_run_id_is_in_all_three(formed, rich):
 def test_every_diagnostic_has_its_line_and_its_word(formed, rich):
     context, pages = formed(rich, "fa")
     for table in context.diagnostics:
-        for quantity in table.quantities:
+        for quantity in table.rows:
             assert all(shown_in(pages, quantity.words).values()), quantity
     for word in ("EXPLODED", "AT FLOOR", "UNDERCUT"):
         assert all(word in pages[kind] for kind in KINDS)

@@ -17,7 +17,7 @@ from fa_registry.reporting.figures.style import CONTROL, GRID, LIMIT, LIMIT_DASH
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.lookups import scalar_estimate
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.values import Number, Plate, PlateGroup, PlateLine
+from fa_registry.reporting.values import Number, Plate, Row, RowGroup
 
 TITLE, BAND = "Accuracy of every seed", "#d9dcdf"
 MOST, LETTERS = 30, 26  # methods a figure shows, and letters of a name
@@ -97,13 +97,13 @@ def _in_words(frame: pd.DataFrame) -> list[str]:
     return words
 
 
-def _table(frame: pd.DataFrame) -> tuple[PlateGroup, ...]:
+def _table(frame: pd.DataFrame) -> tuple[RowGroup[Number], ...]:
     seeds, groups = _seeds(frame), []
     for method, rows in frame.groupby("method", sort=False):
         first = rows.drop_duplicates("seed").set_index("seed")
         cells = [first.loc[seed] if seed in first.index else None for seed in seeds]
         numbers = tuple(_number(cell) for cell in cells)
-        groups.append(PlateGroup(str(method), tuple(first["run_id"]), (PlateLine("", numbers),)))
+        groups.append(RowGroup(str(method), (Row("", numbers),), run_ids=tuple(first["run_id"])))
     return tuple(groups)
 
 

@@ -29,7 +29,7 @@ from fa_registry.reporting.figures.plates import (
 from fa_registry.reporting.figures.style import CONTROL, GRID, INK, PALETTE, TICK
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.values import Number, Plate, PlateGroup, PlateLine
+from fa_registry.reporting.values import Number, Plate, Row, RowGroup
 
 TITLE, BAND = "Γ of every site against its null", "#d9dcdf"
 DEVIATIONS = 2  # of the null's draws, half the band
@@ -100,15 +100,15 @@ def _in_words(numbers: pd.DataFrame) -> Iterator[str]:
         yield f"{method} {', '.join(map(str, outside.index)) or 'none'}"
 
 
-def _table(numbers: pd.DataFrame) -> Iterator[PlateGroup]:
+def _table(numbers: pd.DataFrame) -> Iterator[RowGroup[Number]]:
     for method, rows in numbers.groupby("method", sort=False):
         ids = distinct(rows["run_id"])
         lines = []
         for site, (gamma, low, high, _) in _over_runs(rows).iterrows():
             of_site = rows[rows["site"] == site]
             shown = [_known(gamma, of_site["reason"]), *(_known(end, of_site["no_null"]) for end in (low, high))]
-            lines.append(PlateLine(f"site {site}", tuple(Number(one, "cos", ids) for one in shown)))
-        yield PlateGroup(str(method), ids, tuple(lines))
+            lines.append(Row(f"site {site}", tuple(Number(one, "cos", ids) for one in shown)))
+        yield RowGroup(str(method), tuple(lines), run_ids=ids)
 
 
 def _over_runs(rows: pd.DataFrame) -> pd.DataFrame:

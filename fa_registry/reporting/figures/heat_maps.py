@@ -14,7 +14,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Rectangle
 
 from fa_registry.protocol.grouping import Group
-from fa_registry.quantities import is_scale, over_seeds, quantity_of
+from fa_registry.quantities import over_seeds, quantity_of
 from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figures.plates import (
     LABEL,
@@ -30,66 +30,53 @@ from fa_registry.reporting.figures.plates import (
     whole_ticks,
 )
 from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK
-from fa_registry.reporting.figures.trajectories import PANELS, limit, table_epochs
+from fa_registry.reporting.figures.trajectories import Panel, limit, table_epochs
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.text.filters import compact
-from fa_registry.reporting.values import Number, Plate, PlateGroup, PlateLine
+from fa_registry.reporting.values import Number, Plate, Row, RowGroup
 
 ACROSS, MOST, LETTERS = 3, 24, 21  # panels a row and a figure; letters of a name
 LEFT, HEAD, PANEL, GAP, BOTTOM = 0.42, 0.66, 0.78, 0.42, 0.36  # inches
 COLUMNS = ("method", "site", "epoch", "value", "reason", "exact", "run_ids")
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """A quantity of RunRecord.by_site."""
-
-    name: str
-    title: str
-    symbol: str
-    words: str
-    kind: str
-
-    @property
-    def scale(self) -> bool:
-        return is_scale(self.name)
-
-
-QUANTITIES = (
-    Quantity("growth", "Growth by site and epoch", "growth of a block", "‖h_l‖ / ‖h_l−1‖", "num"),
-    Quantity("gamma", "Γ by site and epoch", "Γ", "Γ, cosine of credit and gradient", "cos"),
+BY_SITE = (  # of RunRecord.by_site
+    Panel(
+        "growth", "Growth by site and epoch", "‖h_l‖ / ‖h_l−1‖", "growth of a block", "num", log=True, judged="growth"
+    ),
+    Panel("gamma", "Γ by site and epoch", "Γ, cosine of credit and gradient", "Γ", "cos", log=False),
 )
 
 
-def heat_numbers(quantity: Quantity, groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+def heat_numbers(panel: Panel, groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """One row a method, site and epoch: the mean over its seeds. NaN exactly where `reason` says why; controls are left out.
 
     cards: of the report; they say at which sites Γ is exact by construction. A method of which all are is left out there.
     """
-    rows = [row for group in groups if not group.control for row in _rows(quantity, group, cards)]
+    rows = [row for group in groups if not group.control for row in _rows(panel, group, cards)]
     made = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float, "exact": bool})
     tells = made.groupby("method")["exact"].transform(lambda exact: not exact.all()) if len(made) else []
     return made[tells].reset_index(drop=True) if len(made) else made
 
 
-def _rows(quantity: Quantity, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple]:
-    runs = [run for run in group.runs if quantity.name in run.record.by_site]
+def _rows(panel: Panel, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple]:
+    runs = [run for run in group.runs if panel.quantity in run.record.by_site]
     if not runs:
         return
     label, method = group_label(group), runs[0].record.spec.method
-    longest = max((run.record.by_site[quantity.name] for run in runs), key=lambda one: one.epochs[-1])
+    longest = max((run.record.by_site[panel.quantity] for run in runs), key=lambda one: one.epochs[-1])
     ids = " ".join(run.record.run_id for run in runs)
     for site in range(len(longest.sites)):
-        exact = quantity.name == "gamma" and is_exact(method, site, len(longest.sites), cards)
+        exact = panel.quantity == "gamma" and is_exact(method, site, len(longest.sites), cards)
         for epoch in longest.epochs:
-            readings = [(run.record.spec.seed, _at(quantity, run, site, epoch)) for run in runs]
-            mean = over_seeds(readings, quantity.name).mean
+            readings = [(run.record.spec.seed, _at(panel, run, site, epoch)) for run in runs]
+            mean = over_seeds(readings, panel.quantity).mean
             yield (label, site, epoch, mean.value, mean.reason, exact, ids)
 
 
-def _at(quantity: Quantity, run: RunAudit, site: int, epoch: int) -> Reading:
-    series = run.record.by_site[quantity.name]
+def _at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
+    series = run.record.by_site[panel.quantity]
     if epoch not in series.epochs or site >= len(series.sites):
         return Reading(None, "this run was not measured there")
     return series.sites[site][series.epochs.index(epoch)]
@@ -97,39 +84,32 @@ def _at(quantity: Quantity, run: RunAudit, site: int, epoch: int) -> Reading:
 
 def heat_plates(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> tuple[Plate, ...]:
     """The figures of one setting, of the quantities that were followed site by site."""
-    made = (_plate(quantity, groups, dpi, cards) for quantity in QUANTITIES)
+    made = (_plate(panel, groups, dpi, cards) for panel in BY_SITE)
     return tuple(plate for plate in made if plate)
 
 
-def _plate(
-    quantity: Quantity, groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]
-) -> Plate | None:
-    numbers = heat_numbers(quantity, groups, cards)
+def _plate(panel: Panel, groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> Plate | None:
+    numbers = heat_numbers(panel, groups, cards)
     if numbers["value"].isna().all():
         return None
-    found = _limit(quantity, groups)
+    found = limit(panel, groups)
     epochs = sorted(numbers["epoch"].unique().tolist())
     shown = [epochs[place] for place in table_epochs(len(epochs) - 1)]
     return Plate(
-        quantity.title,
-        f"{quantity.title}, mean over seeds. {'; '.join(_in_words(quantity, numbers))}.",
-        _caption(quantity, numbers, found),
-        data_uri(draw(quantity, numbers, found[1] if found else None, dpi)),
-        f"{quantity.words}, mean over seeds, at {len(shown)} of the {len(epochs)} epochs drawn",
+        panel.title,
+        f"{panel.title}, mean over seeds. {'; '.join(_in_words(panel, numbers))}.",
+        _caption(panel, numbers, found),
+        data_uri(draw(panel, numbers, found[1] if found else None, dpi)),
+        f"{panel.axis}, mean over seeds, at {len(shown)} of the {len(epochs)} epochs drawn",
         tuple(f"epoch {epoch}" for epoch in shown),
-        tuple(_table(quantity, numbers, shown)),
+        tuple(_table(panel, numbers, shown)),
     )
 
 
-def _limit(quantity: Quantity, groups: Sequence[Group]) -> tuple[str, float] | None:
-    panel = next((panel for panel in PANELS if panel.judged == quantity.name), None)
-    return limit(panel, groups) if panel else None
-
-
-def _caption(quantity: Quantity, numbers: pd.DataFrame, found: tuple[str, float] | None) -> str:
-    words = f"{quantity.words}: a panel a method, {quantity_of(quantity.name).mean} mean over seeds."
+def _caption(panel: Panel, numbers: pd.DataFrame, found: tuple[str, float] | None) -> str:
+    words = f"{panel.axis}: a panel a method, {quantity_of(panel.quantity).mean} mean over seeds."
     words += f" Orange is beyond the limit of {found[0]}, {filters.compact(found[1])}." if found else ""
-    words += " Blue is positive, orange negative." if not quantity.scale else ""
+    words += " Blue is positive, orange negative." if not panel.log else ""
     words += " Hatched: no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""
     words += " Exact: Γ = 1 by construction." if numbers["exact"].any() else ""
     hidden = numbers["method"].nunique() - MOST
@@ -141,7 +121,7 @@ def _nowhere(numbers: pd.DataFrame) -> pd.Series:
     return numbers["value"].isna().groupby([numbers["method"], numbers["site"]]).transform("all")
 
 
-def _in_words(quantity: Quantity, numbers: pd.DataFrame) -> Iterator[str]:
+def _in_words(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
     """The last epoch's extremes, method by method."""
     for method, rows in numbers[~numbers["exact"]].groupby("method", sort=False):
         last = rows[rows["epoch"] == rows["epoch"].max()].dropna(subset="value")
@@ -149,11 +129,11 @@ def _in_words(quantity: Quantity, numbers: pd.DataFrame) -> Iterator[str]:
             yield f"{method} has no number at the end"
             continue
         top, low = (last.loc[last["value"].idxmax()], last.loc[last["value"].idxmin()])
-        ends = [f"{filters.KINDS[quantity.kind](one['value'])} at site {one['site']}" for one in (low, top)]
+        ends = [f"{filters.KINDS[panel.kind](one['value'])} at site {one['site']}" for one in (low, top)]
         yield f"{method} ends between {ends[0]} and {ends[1]}"
 
 
-def _table(quantity: Quantity, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterator[PlateGroup]:
+def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterator[RowGroup[Number]]:
     told = numbers[~_nowhere(numbers) & numbers["epoch"].isin(epochs)]
     for method, rows in told.groupby("method", sort=False):
         ids = distinct(rows["run_ids"].iloc[0].split())
@@ -161,19 +141,19 @@ def _table(quantity: Quantity, numbers: pd.DataFrame, epochs: Sequence[int]) -> 
         for site, of_site in rows.groupby("site"):
             values = dict(zip(of_site["epoch"], zip(of_site["value"], of_site["reason"], strict=True), strict=True))
             readings = [from_frame(*values.get(epoch, (math.nan, "not drawn at this epoch"))) for epoch in epochs]
-            lines.append(PlateLine(f"site {site}", tuple(Number(one, quantity.kind, ids) for one in readings)))
-        yield PlateGroup(str(method), ids, tuple(lines))
+            lines.append(Row(f"site {site}", tuple(Number(one, panel.kind, ids) for one in readings)))
+        yield RowGroup(str(method), tuple(lines), run_ids=ids)
 
 
-def draw(quantity: Quantity, numbers: pd.DataFrame, threshold: float | None, dpi: int) -> bytes:
+def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int) -> bytes:
     """The picture of these numbers, nothing else. threshold: of the rule that judges the quantity."""
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
     shown = numbers[numbers["method"].isin(methods)]
     sites = shown[~_nowhere(shown)]["site"]
     counted = shown[~shown["exact"]]["value"].dropna()
-    scale = growth(counted, threshold) if quantity.scale else signed(counted)
+    scale = growth(counted, threshold) if panel.log else signed(counted)
     sheet = Inches(HEAD + math.ceil(len(methods) / ACROSS) * (PANEL + GAP) - GAP + BOTTOM, dpi)
-    bar(sheet, scale, quantity.symbol, LEFT, 0.1)
+    bar(sheet, scale, panel.label, LEFT, 0.1)
     wide = (WIDTH - LEFT - 0.12) / ACROSS
     for place, (method, name) in enumerate(zip(methods, short_names(methods, LETTERS), strict=True)):
         row, column = divmod(place, ACROSS)

@@ -95,9 +95,9 @@ GROUP_BYTES, LINE_BYTES, NUMBER_BYTES, PLATE_BYTES = 110, 45, 24, 700  # about, 
 
 def size_of(plate: Plate) -> int:
     """Bytes of the page that the plate and its table take, about."""
-    lines = [line for group in plate.groups for line in group.lines]
+    rows = [row for group in plate.groups for row in group.rows]
     ids = sum(len("".join(group.run_ids)) + len(group.name) for group in plate.groups)
-    numbers = LINE_BYTES * len(lines) + NUMBER_BYTES * sum(len(line.numbers) for line in lines)
+    numbers = LINE_BYTES * len(rows) + NUMBER_BYTES * sum(len(row.cells) for row in rows)
     words = len(plate.alt.encode()) + len(plate.caption.encode())
     return PLATE_BYTES + len(plate.uri) + words + GROUP_BYTES * len(plate.groups) + ids + numbers
 

@@ -11,7 +11,7 @@ from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.records import AuditReport, RunAudit
 from fa_registry.reporting.figures.analyses import analysis_png
 from fa_registry.reporting.figures.plates import data_uri, distinct
-from fa_registry.reporting.values import Listed, Number
+from fa_registry.reporting.values import Listed, Number, Row
 
 NAMES = ("sensitivity", "penalty", "ablation", "first_fire", "ladder", "per_layer", "cross_architecture")
 ROOM, LEAST = 190_000, 40_000  # bytes of the page for them, and what is left where one more is worth drawing
@@ -39,14 +39,6 @@ class AnswerCell:
 
 
 @dataclass(frozen=True)
-class AnswerRow:
-    """run_ids: where its numbers were read."""
-
-    run_ids: tuple[str, ...]
-    cells: tuple[AnswerCell, ...]
-
-
-@dataclass(frozen=True)
 class PageAnalysis:
     """One answered question. setting: of all rows, where they share it. columns: (name, what stands in it, numbers or not)."""
 
@@ -56,7 +48,7 @@ class PageAnalysis:
     source: str
     setting: str
     columns: tuple[tuple[str, str, bool], ...]
-    rows: Listed[AnswerRow]
+    rows: Listed[Row[AnswerCell]]
     uri: str
     alt: str
     remarks: tuple[str, ...]
@@ -122,7 +114,10 @@ def _climbs(analysis: Analysis) -> bool:
 def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
     table = analysis.tables[0]
     columns, setting = _columns(table)
-    rows = [AnswerRow(_ids(row.values()), tuple(_cell(row[one.name], one) for one in columns)) for row in table.rows]
+    rows = [
+        Row("", tuple(_cell(row[column.name], column) for column in columns), run_ids=_ids(row.values()))
+        for row in table.rows
+    ]
     own = tuple(remark for remark in analysis.remarks if remark not in report.remarks)
     return PageAnalysis(
         analysis.name,

@@ -40,6 +40,7 @@ from fa_registry.reporting.pitfalls import Pitfall, pitfalls
 from fa_registry.reporting.sources import EvidenceRow, Sources, evidence
 from fa_registry.reporting.values import (
     Blank,
+    Cell,
     Claim,
     Difference,
     Entry,
@@ -49,10 +50,10 @@ from fa_registry.reporting.values import (
     JudgedBy,
     Link,
     Metric,
-    QuantityTable,
-    ScalarTable,
+    Row,
+    RowGroup,
     SeedRow,
-    SiteTable,
+    Table,
     documented,
 )
 
@@ -169,10 +170,12 @@ class FormContext:
     depth: tuple[FindingRow, ...] = documented("what the leading edition says of that margin", "percentage points")
     gamma: Estimate = documented("Γ by its named aggregation, gamma_deep_mean", "cosine")
     aggregates: tuple[Metric, ...] = documented("Γ by every aggregation, and their spread", "cosine")
-    gamma_sites: SiteTable = documented("Γ of every site and seed, always shown", "cosine")
+    gamma_sites: Table[Row[Cell]] = documented("Γ of every site and seed, always shown", "cosine")
     exact_sites: str = documented("sites whose credit is exact by construction, so that Γ = 1 says nothing", "text")
-    diagnostics: tuple[QuantityTable, ...] = documented("every site quantity by seed and site", "see each quantity")
-    scalars: ScalarTable = documented("what a run has one number of: stability, drift, …", "see each quantity")
+    diagnostics: tuple[Table[RowGroup[Cell]], ...] = documented(
+        "every site quantity by seed and site", "see each quantity"
+    )
+    scalars: Table[Row[Cell]] = documented("what a run has one number of: stability, drift, …", "see each quantity")
     first_fires: tuple[FirstFire, ...] = documented("the epoch at which a rule first fired, seed by seed", "epoch")
     findings: tuple[FindingRow, ...] = documented(
         "every rule's judgement, seeds judged alike together", "see `required`"

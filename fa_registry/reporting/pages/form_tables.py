@@ -34,53 +34,49 @@ from fa_registry.reporting.values import (
     FirstFire,
     Metric,
     Number,
-    QuantityRows,
-    QuantityTable,
-    ScalarRow,
-    ScalarTable,
-    SeedCells,
-    SiteRow,
-    SiteTable,
+    Row,
+    RowGroup,
+    Table,
 )
 
 PER_RUN = "One number a run"
 
 
-def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[QuantityTable, ...]:
+def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[RowGroup[Cell]], ...]:
     """The tables that hold anything: scale and reference, credit and its null, perturbation, what no table names."""
     known = held(report.cards)
     measured = (name for run in runs for name in run.record.measurements.sites)
     named = [(title, [quantity_of(name, known) for name in names]) for title, names in SITE_TABLES]
     tables = (*named, (FURTHER, list(further(measured, known))))
     made = (_site_table(title, quantities, runs, report) for title, quantities in tables)
-    return tuple(table for table in made if table.quantities)
+    return tuple(table for table in made if table.rows)
 
 
-def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> ScalarTable:
+def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cell]]:
     """What a run has one number of: stability at the middle, what no table names, the drift of the weights, …"""
     known = held(report.cards)
     measured = dict.fromkeys(name for run in runs for name in run.record.measurements.scalars)
     quantities = [quantity_of(name, known) for name in RUN_SCALARS if name in measured]
     quantities += [*further(measured, known), *_members(runs, known)]
-    rows = tuple(_scalar_row(one, runs) for one in quantities)
-    return ScalarTable(
-        PER_RUN,
-        tuple((run.record.spec.seed, run.record.run_id) for run in runs),
-        rows,
-        _cards([one.name for one in quantities], report),
-        _measured([one.name for one in quantities], runs),
-        _notes((row.symbol, cell) for row in rows for cell in row.cells),
-    )
+    rows = tuple(_scalar_row(quantity, runs) for quantity in quantities)
+    names = [quantity.name for quantity in quantities]
+    notes = _notes((row.symbol, cell) for row in rows for cell in row.cells)
+    return Table(PER_RUN, _seeds(runs), rows, notes, _cards(names, report), _measured(names, runs))
 
 
-def gamma_table(runs: Sequence[RunAudit]) -> SiteTable:
+def gamma_table(runs: Sequence[RunAudit]) -> Table[Row[Cell]]:
     """Γ: sites down, seeds across. Always there, N/A and why where Γ has no value."""
-    columns = tuple((f"seed {run.record.spec.seed}", run.record.run_id) for run in runs)
+    columns = _seeds(runs)
     lines = [site_row(run.record, "gamma") for run in runs]
     height = max(map(len, lines), default=0)
-    rows = tuple(SiteRow(site, tuple(_cell(run, "gamma", "cos", site) for run in runs)) for site in range(height))
+    rows = tuple(Row(str(site), tuple(_cell(run, "gamma", "cos", site) for run in runs)) for site in range(height))
     notes = _notes((name, row.cells[index]) for index, (name, _) in enumerate(columns) for row in rows)
-    return SiteTable("Γ per site and seed", columns, rows, notes)
+    return Table("Γ per site and seed", columns, rows, notes)
+
+
+def _seeds(runs: Sequence[RunAudit]) -> tuple[tuple[str, str], ...]:
+    """A column a run."""
+    return tuple((f"seed {run.record.spec.seed}", run.record.run_id) for run in runs)
 
 
 def first_fires(runs: Sequence[RunAudit]) -> tuple[FirstFire, ...]:
@@ -96,16 +92,16 @@ def _epoch(run: RunAudit, rule: str) -> str:
 
 def _site_table(
     title: str, quantities: Iterable[Quantity], runs: Sequence[RunAudit], report: AuditReport
-) -> QuantityTable:
+) -> Table[RowGroup[Cell]]:
     shown = [one for one in quantities if _is_shown(one, runs)]
     sites = max((len(site_row(run.record, one.name)) for one in shown for run in runs), default=0)
     made = tuple(
-        QuantityRows(one.name, one.symbol, one.words, tuple(_seed_cells(one, run, sites) for run in runs))
-        for one in shown
+        RowGroup(one.name, tuple(_seed_row(one, run, sites) for run in runs), one.symbol, one.words) for one in shown
     )
-    notes = _notes((row.symbol, cell) for row in made for seed in row.seeds for cell in seed.cells)
+    notes = _notes((group.symbol, cell) for group in made for row in group.rows for cell in row.cells)
     names = [one.name for one in shown]
-    return QuantityTable(title, tuple(range(sites)), made, _cards(names, report), _measured(names, runs), notes)
+    columns = tuple((f"site {site}", "") for site in range(sites))
+    return Table(title, columns, made, notes, _cards(names, report), _measured(names, runs))
 
 
 def _is_shown(quantity: Quantity, runs: Sequence[RunAudit]) -> bool:
@@ -115,9 +111,9 @@ def _is_shown(quantity: Quantity, runs: Sequence[RunAudit]) -> bool:
     return quantity.always or any(lines)
 
 
-def _seed_cells(quantity: Quantity, run: RunAudit, sites: int) -> SeedCells:
+def _seed_row(quantity: Quantity, run: RunAudit, sites: int) -> Row[Cell]:
     cells = tuple(_cell(run, quantity.name, quantity.kind, site) for site in range(sites))
-    return SeedCells(run.record.spec.seed, run.record.run_id, cells)
+    return Row(str(run.record.spec.seed), cells, run_ids=(run.record.run_id,))
 
 
 def _cell(run: RunAudit, name: str, kind: str, site: int) -> Cell:
@@ -144,13 +140,13 @@ def _speaks_of(run: RunAudit, name: str, site: int | None) -> Finding | None:
     return next((one for one in run.findings if one.quantity == name and one.site == site and one.state), None)
 
 
-def _scalar_row(quantity: Quantity, runs: Sequence[RunAudit]) -> ScalarRow:
+def _scalar_row(quantity: Quantity, runs: Sequence[RunAudit]) -> Row[Cell]:
     cells = []
     for run in runs:
         finding = _speaks_of(run, quantity.name, None)
         number = Number(scalar(run.record, quantity.name), quantity.kind, (run.record.run_id,))
         cells.append(Cell(number, finding.state if finding else "", finding.outcome if finding else ""))
-    return ScalarRow(quantity.name, quantity.symbol, quantity.words, tuple(cells))
+    return Row(quantity.name, tuple(cells), quantity.symbol, quantity.words)
 
 
 def _members(runs: Sequence[RunAudit], known: Known) -> Iterator[Quantity]:

@@ -30,7 +30,6 @@ from fa_registry.reporting.values import (
     Link,
     Listed,
     SettingFigures,
-    SettingRows,
     SettingTable,
     WaiverRow,
     documented,
@@ -122,7 +121,7 @@ def _comparison(sources: Sources) -> Comparison | None:
     return Comparison(sources.opinions.editions, Listed.first(MOST, sorted(rows, key=lambda row: not row.why)))
 
 
-def number_footnotes(settings: Iterable[SettingRows]) -> tuple[tuple[SettingRows, ...], tuple[Footnote, ...]]:
+def number_footnotes(settings: Iterable[SettingTable]) -> tuple[tuple[SettingTable, ...], tuple[Footnote, ...]]:
     """Give every missing number of the audit table its footnote: one a reason, with all the runs it holds for."""
     reasons: dict[str, dict[str, None]] = {}
     marks: dict[str, int] = {}
@@ -153,7 +152,7 @@ def _marked(row: AuditRow, reasons: dict[str, dict[str, None]], marks: dict[str,
     return marked
 
 
-def setting_rows(sources: Sources) -> Iterator[SettingRows]:
+def setting_rows(sources: Sources) -> Iterator[SettingTable]:
     """The audit table, one part a setting, its missing numbers without footnotes yet."""
     parts: dict[str, list[AuditRow]] = {}
     names: dict[str, str] = {}
@@ -161,8 +160,8 @@ def setting_rows(sources: Sources) -> Iterator[SettingRows]:
         identity = group.runs[0].record.spec.setting.identity
         names.setdefault(identity, group.setting)
         parts.setdefault(identity, []).append(_audit_row(group, link, sources))
-    for identity, rows in parts.items():
-        yield SettingRows(names[identity], tuple(rows))
+    for number, (identity, rows) in enumerate(parts.items(), 1):
+        yield SettingTable(number, names[identity], tuple(rows))
 
 
 def _audit_row(group: Group, link: Link | None, sources: Sources) -> AuditRow:
@@ -188,7 +187,7 @@ def headline(groups: Iterable[Group]) -> Headline:
     return Headline(_sentence(counts, len(judged), len(settings)), counts, tuple(_rules(judged)), len(settings))
 
 
-def _rules(groups: Iterable[Group]) -> Iterator[RuleCount]:
+def _rules(groups: Iterable[Group]) -> Iterator[tuple[str, str, int]]:
     found: dict[tuple[str, str], int] = {}
     for group in groups:
         fired = {
@@ -200,16 +199,7 @@ def _rules(groups: Iterable[Group]) -> Iterator[RuleCount]:
         for rule in fired:
             found[rule] = found.get(rule, 0) + 1
     for (rule, title), count in sorted(found.items(), key=lambda item: (-item[1], item[0])):
-        yield RuleCount(rule, title, count)
-
-
-@dataclass(frozen=True)
-class RuleCount:
-    """A gating rule that fires, and for how many methods."""
-
-    rule: str
-    title: str
-    count: int
+        yield rule, title, count
 
 
 def _sentence(counts: Sequence[tuple[str, int]], total: int, settings: int) -> str:
@@ -235,11 +225,13 @@ VERBS = {
 
 @dataclass(frozen=True)
 class Headline:
-    """The audit in one sentence. counts: (outcome, methods), worst first; rules: those that fire, most often first."""
+    """The audit in one sentence. counts: (outcome, methods), worst first; rules: (code, title, methods) of those that
+    fire, most often first.
+    """
 
     sentence: str
     counts: tuple[tuple[str, int], ...]
-    rules: tuple[RuleCount, ...]
+    rules: tuple[tuple[str, str, int], ...]
     settings: int
 
 
@@ -271,7 +263,7 @@ class IndexContext:
         "who lets which finding pass, why, until when; expired ones too", "text"
     )
     run_count: int = documented("runs that were judged, controls included", "runs")
-    settings: tuple[SettingRows, ...] = documented("the audit table, one part a setting", "see each column")
+    settings: tuple[SettingTable, ...] = documented("the audit table, one part a setting", "see each column")
     means: str = documented("which mean over seeds each column is", "text")
     shows_stability: bool = documented("whether any run measured it: older ones did not", "yes or no")
     details: bool = documented(
@@ -398,21 +390,20 @@ def audit_table_context(sources: Sources) -> AuditTableContext:
     return AuditTableContext(
         selection=report.selection,
         edition=report.edition,
-        tables=tuple(_table(number, part) for number, part in enumerate(setting_rows(sources), 1)),
+        tables=tuple(map(_table, setting_rows(sources))),
         means=means_in_words(COLUMNS[name] for name in SHOWN),
         shows_stability=any("stability_mid" in run.record.measurements.scalars for run in report.runs),
     )
 
 
-def _table(number: int, part: SettingRows) -> SettingTable:
+def _table(part: SettingTable) -> SettingTable:
     (marked,), footnotes = number_footnotes([part])
     used = dict.fromkeys(mark for row in marked.rows for column in SHOWN for mark in getattr(row, column).marks)
     places = {mark: place for place, mark in enumerate(used, 1)}
     rows = tuple(replace(row, **_numbered(row, places)) for row in marked.rows)
     notes = {note.mark: note for note in footnotes}
-    return SettingTable(
-        number, part.setting, rows, tuple(replace(notes[mark], mark=place) for mark, place in places.items())
-    )
+    own = tuple(replace(notes[mark], mark=place) for mark, place in places.items())
+    return replace(part, rows=rows, footnotes=own)
 
 
 def _numbered(row: AuditRow, places: Mapping[int, int]) -> dict[str, Estimate]:

@@ -41,7 +41,7 @@ def test_the_plate_says_what_it_shows(rich):
     assert "The dashed line is the frozen controls' mean +2.0" in plate.caption and "(D3): 82.0" in plate.caption
     assert "dfa 81.0\u00a0% to 84.0\u00a0%" in plate.alt and plate.columns == ("seed 42", "seed 123")
     drtp = next(group for group in plate.groups if group.name == "drtp")
-    known, absent = drtp.lines[0].numbers
+    known, absent = drtp.rows[0].cells
     assert known.reading == Reading(0.84) and known.run_ids and absent.reading.reason == "this seed was not run"
 
 
@@ -72,4 +72,4 @@ def test_runs_without_accuracy_have_no_figure_and_one_of_several_says_na(report)
         assert accuracy_plate((), 100) is None
         assert accuracy_plate(groups(accuracies(report, lost)), 100) is None
         plate = accuracy_plate(groups(some), 100)
-    assert plate.groups[0].lines[0].numbers[0].reading == lost
+    assert plate.groups[0].rows[0].cells[0].reading == lost

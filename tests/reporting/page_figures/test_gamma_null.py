@@ -42,8 +42,8 @@ def test_the_plate_says_which_sites_lie_outside(rich):
         assert plate == gamma_plate(groups(rich), 100, rich.cards)
     assert "fa 0, 1, 2, 3, 4" in plate.alt
     group = plate.groups[0]
-    assert [line.label for line in group.lines] == [f"site {site}" for site in range(5)]
-    assert all(len(line.numbers) == 3 and line.numbers[0].run_ids == group.run_ids for line in group.lines)
+    assert [line.name for line in group.rows] == [f"site {site}" for site in range(5)]
+    assert all(len(line.cells) == 3 and line.cells[0].run_ids == group.run_ids for line in group.rows)
     assert "Γ inside it is no evidence" in plate.caption
 
 

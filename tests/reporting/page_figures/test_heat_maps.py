@@ -10,11 +10,11 @@ import pytest
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Series, SiteSeries
 from fa_registry.reporting.figures import heat_maps
-from fa_registry.reporting.figures.heat_maps import QUANTITIES, draw, heat_numbers, heat_plates
+from fa_registry.reporting.figures.heat_maps import BY_SITE, draw, heat_numbers, heat_plates
 from fa_registry.reporting.figures.style import styled
 from tests.reporting.page_figures.scenes import EPOCHS, broken, followed, with_record, with_runs
 
-GROWTH, GAMMA = QUANTITIES
+GROWTH, GAMMA = BY_SITE
 
 
 def test_the_twin_holds_the_mean_over_seeds_and_says_whose_it_is(report):
@@ -57,9 +57,9 @@ def test_plates_are_drawn_in_words_and_numbers_the_same_every_time(report):
     growth, gamma = plates
     assert "beyond the limit of D1, 50" in growth.caption and "Blue is positive" in gamma.caption
     assert growth.alt.startswith("Growth by site and epoch, mean over seeds. bp ends between")
-    assert [line.label for line in growth.groups[0].lines] == ["site 1", "site 2", "site 3", "site 4"]
+    assert [line.name for line in growth.groups[0].rows] == ["site 1", "site 2", "site 3", "site 4"]
     assert growth.columns == tuple(f"epoch {epoch}" for epoch in EPOCHS)
-    assert all(number.run_ids for group in growth.groups for line in group.lines for number in line.numbers)
+    assert all(number.run_ids for group in growth.groups for line in group.rows for number in line.cells)
     assert base64.b64decode(growth.uri.split(",")[1]).startswith(b"\x89PNG")
 
 
@@ -83,7 +83,7 @@ def test_another_number_is_another_picture(report):
 )
 def test_any_numbers_can_be_drawn(report, series):
     ordered = groups(followed(report, growth=series, gamma=series))
-    drawn = [quantity.title for quantity in QUANTITIES if heat_numbers(quantity, ordered, {})["value"].notna().any()]
+    drawn = [panel.title for panel in BY_SITE if heat_numbers(panel, ordered, {})["value"].notna().any()]
     with styled():
         assert [plate.title for plate in heat_plates(ordered, 100, {})] == drawn
 
