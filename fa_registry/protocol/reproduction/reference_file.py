@@ -27,21 +27,21 @@ def load_reference(folder: Path) -> Reference:
     digests: list[str] = []
     title = ""
     for path, data, raw in _files(folder, problems):
-        found = [f"{path.parent.name}/{FILE} {one}" for one in problems_of(raw)]
-        problems += found
+        faults = [f"{path.parent.name}/{FILE} {problem}" for problem in problems_of(raw)]
+        problems += faults
         title = title or str(raw.get("title", ""))
-        if not found:
+        if not faults:
             figures[path.parent.name] = list(_figures(raw))
             remarks += raw.get("remarks", [])
         digests.append(hashlib.sha256(data).hexdigest())
     if problems:
         raise InvalidFields(f"reference of study {folder.name}", problems)
-    once: list[PublishedFigure] = []
-    for one in (figure for several in figures.values() for figure in several):
-        if one not in once:
-            once.append(one)
+    distinct: list[PublishedFigure] = []
+    for figure in (figure for figures_of_file in figures.values() for figure in figures_of_file):
+        if figure not in distinct:
+            distinct.append(figure)
     digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    return Reference(folder.name, title, digest, tuple(once), tuple(dict.fromkeys(remarks)))
+    return Reference(folder.name, title, digest, tuple(distinct), tuple(dict.fromkeys(remarks)))
 
 
 def _files(folder: Path, problems: list[str]) -> Iterator[tuple[Path, bytes, Mapping[str, Any]]]:

@@ -34,15 +34,15 @@ EDITION = "2026-05"  # the published rules: a first fire was published by them, 
 
 def reproduction(reference: Reference, report: AuditReport) -> Reproduction:
     """One row for every figure of the reference, in its order."""
-    found, edition = groups(report), load_edition(EDITION)
-    rows = tuple(_row(figure, found, report, edition) for figure in reference.figures)
+    groups_of_report, edition = groups(report), load_edition(EDITION)
+    rows = tuple(_row(figure, groups_of_report, report, edition) for figure in reference.figures)
     return Reproduction(reference.study, reference.title, reference.digest, rows, reference.remarks)
 
 
-def _row(figure: PublishedFigure, found: Sequence[Group], report: AuditReport, edition: Edition) -> FigureVerdict:
+def _row(figure: PublishedFigure, candidates: Sequence[Group], report: AuditReport, edition: Edition) -> FigureVerdict:
     if figure.not_measured:
         return FigureVerdict(figure, "not measured", figure.not_measured)
-    match = nearest(figure, found, report.cards)
+    match = nearest(figure, candidates, report.cards)
     if match is None:
         where = f" on {figure.setting.architecture}" if figure.setting else ""
         return FigureVerdict(figure, "not measured", f"no run of {figure.label}{where} is in this audit")
@@ -50,9 +50,9 @@ def _row(figure: PublishedFigure, found: Sequence[Group], report: AuditReport, e
     rule = _rule(figure, edition)
     measured = tuple(figure_of(figure, run.record, rule) for run in group.runs)
     verdict = Tested("not comparable", "; ".join(differences)) if differences else outcome_of(figure, measured)
-    others = len(alike(figure, found, report.cards)) - 1
+    others = len(alike(figure, candidates, report.cards)) - 1
     more = f"; {others} more groups of runs are alike, this is the largest" if others > 0 else ""
-    mean, std = _over_runs([one.reading for one in measured], figure)
+    mean, std = _over_runs([run.reading for run in measured], figure)
     return FigureVerdict(
         figure,
         verdict.outcome,
@@ -74,10 +74,10 @@ def _rule(figure: PublishedFigure, edition: Edition) -> Rule | None:
 def _over_runs(readings: Sequence[Reading], figure: PublishedFigure) -> tuple[Reading, Reading]:
     """Mean and std of what was measured, for people: over the runs that have a number, by the mean of the test's scale."""
     average = GEOMETRIC if figure.margin.scale == "log10" else ARITHMETIC
-    found = over_seeds(enumerate(readings), figure.quantity, average)
-    if found.mean.value is not None and average == GEOMETRIC:
-        return found.mean, Reading(None, "its spread over runs is in decades: see every run")
-    return found.mean, Reading(None, "one run: no spread") if found.n == 1 else found.std
+    estimate = over_seeds(enumerate(readings), figure.quantity, average)
+    if estimate.mean.value is not None and average == GEOMETRIC:
+        return estimate.mean, Reading(None, "its spread over runs is in decades: see every run")
+    return estimate.mean, Reading(None, "one run: no spread") if estimate.n == 1 else estimate.std
 
 
 # Which runs of an audit a published figure is about, and in what they are another experiment than the published one.
@@ -91,8 +91,12 @@ def nearest(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> t
 
     Of several that are equally near, runs trained here come before adopted ones, and more runs before fewer.
     """
-    found = [(group, tuple(differences(figure, _spec(group), cards))) for group in groups if _is_of(figure, group)]
-    return min(found, key=lambda one: (len(one[1]), bool(_spec(one[0]).weights), -len(one[0].runs)), default=None)
+    candidates = [(group, tuple(differences(figure, _spec(group), cards))) for group in groups if _is_of(figure, group)]
+    return min(
+        candidates,
+        key=lambda candidate: (len(candidate[1]), bool(_spec(candidate[0]).weights), -len(candidate[0].runs)),
+        default=None,
+    )
 
 
 def alike(figure: PublishedFigure, groups: Iterable[Group], cards: Cards) -> Sequence[Group]:
@@ -114,7 +118,7 @@ def differences(figure: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterato
         ("methods", spec.method, figure.method_options, spec.method_options),
     ):
         yield from _unlike(published, ours, _defaults(cards, family, name))
-    recipe = {one.name: one.default for one in dataclasses.fields(Recipe)}
+    recipe = {field.name: field.default for field in dataclasses.fields(Recipe)}
     yield from _unlike(setting.recipe, dataclasses.asdict(spec.recipe), recipe)
 
 
@@ -134,7 +138,7 @@ def _unlike(
 
 def _defaults(cards: Cards, family: str, name: str) -> Mapping[str, Scalar]:
     options = cards.get(f"{family}/{name}", {}).get("options", {})
-    return {option: one["default"] for option, one in options.items() if "default" in one}
+    return {option: declared["default"] for option, declared in options.items() if "default" in declared}
 
 
 def _is_of(figure: PublishedFigure, group: Group) -> bool:
@@ -169,7 +173,7 @@ def _fire(rule: Rule, record: RunRecord) -> tuple[Reading, bool]:
     if not line or record.spec.weights:
         return Reading(None, f"{rule.quantity} was not followed by epoch"), False
     epoch = first_fire(rule, record)
-    unknown = [one.reason for one in line[:epoch] if one.value is None]
+    unknown = [reading.reason for reading in line[:epoch] if reading.value is None]
     if unknown:
         return Reading(None, f"cannot be said of every epoch: {unknown[0]}"), False
     if epoch is None:
@@ -201,10 +205,10 @@ def _at_the_end(figure: PublishedFigure, record: RunRecord) -> Reading:
 
 def _mean(row: Sequence[Reading]) -> Reading:
     """N/A as soon as one site is: a mean over fewer would be another number."""
-    absent = next((one for one in row if one.value is None), None)
+    absent = next((reading for reading in row if reading.value is None), None)
     if absent or not row:
         return absent or Reading(None, "there is no site but site 0")
-    return Reading.of(math.fsum(one.value for one in row) / len(row))
+    return Reading.of(math.fsum(reading.value for reading in row) / len(row))
 
 
 # The test behind a verdict. A figure with a margin is an equivalence test, a bound is one-sided, `never` is a count.
@@ -228,8 +232,8 @@ class Tested:
 def outcome_of(figure: PublishedFigure, measured: Sequence[Measured]) -> Tested:
     """What the runs of one group, which is the published experiment again, say of one published figure."""
     runs = len(measured)
-    silent = sum(one.never for one in measured)
-    missing = [one.reading for one in measured if one.reading.value is None and not one.never]
+    silent = sum(run.never for run in measured)
+    missing = [run.reading for run in measured if run.reading.value is None and not run.never]
     if len(missing) == runs:
         return Tested("not measured", missing[0].reason)
     if missing:
@@ -242,7 +246,7 @@ def outcome_of(figure: PublishedFigure, measured: Sequence[Measured]) -> Tested:
         return Tested("differs", f"published with epochs of first fire, here it fires on none of {runs} runs")
     if silent:
         return Tested("not shown", f"it fires on {runs - silent} of {runs} runs: no mean epoch")
-    return _numbers(figure, [one.reading.value for one in measured])
+    return _numbers(figure, [run.reading.value for run in measured])
 
 
 def _never(silent: int, runs: int, margin: float) -> Tested:
@@ -263,16 +267,16 @@ def _numbers(figure: PublishedFigure, values: Sequence[float]) -> Tested:
         if published.below is not None or published.above is not None:
             return _bound(published, measured, log)
         target, margin, remark = _target(published, figure.margin.size, log)
-        found = tost(measured, target, margin)
+        equivalence = tost(measured, target, margin)
     except ValueError as error:  # numbers beyond what the statistics take: said, not swallowed
         return Tested("not shown", str(error))
     unit = " decades" if log else ""
-    interval = found.interval_90
+    interval = equivalence.interval_90
     words = (
         f"90 % interval of the difference {interval.low:.3g} to {interval.high:.3g}{unit}, margin ±{margin:.3g}{unit}"
     )
-    notes = "; ".join(note for note in (words, remark, found.remark) if note)
-    return Tested(found.outcome, notes, Reading.of(found.difference), (interval.low, interval.high), margin)
+    notes = "; ".join(note for note in (words, remark, equivalence.remark) if note)
+    return Tested(equivalence.outcome, notes, Reading.of(equivalence.difference), (interval.low, interval.high), margin)
 
 
 def _target(published: Published, margin: float, log: bool) -> tuple[Reported | float, float, str]:
