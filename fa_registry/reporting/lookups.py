@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.quantities import Known, Quantity, kind_of, over_seeds, quantity_of
@@ -76,6 +77,14 @@ def last_site(record: RunRecord, name: str) -> Reading:
     """The reading at site L."""
     row = site_row(record, name)
     return row[-1] if row else Reading(None, f"{name} was not measured")
+
+
+def exact_sites(card: Mapping[str, Any], sites: int) -> range:
+    """The sites (of 0..sites−1) whose credit is the gradient by construction, so that Γ = 1 there says nothing.
+
+    card: the method's, as the report holds it; a method without one counts at every site.
+    """
+    return {"all": range(sites), "last": range(sites)[-1:]}.get(str(card.get("exact_sites")), range(0))
 
 
 def seed_row(run: RunAudit, frozen: Frozen) -> SeedRow:

@@ -22,12 +22,12 @@ from fa_registry.reporting.figures.plates import (
     distinct,
     frame,
     from_frame,
-    is_exact,
     padded,
     whole_ticks,
 )
 from fa_registry.reporting.figures.style import CONTROL, GRID, INK, PALETTE, TICK
 from fa_registry.reporting.labels import group_label, short_names
+from fa_registry.reporting.lookups import exact_sites
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.values import Number, Plate, Row, RowGroup
 
@@ -61,12 +61,12 @@ def _rows(label: str, record: RunRecord, cards: Mapping[str, Mapping[str, Any]])
     measured = record.measurements.sites
     nulls = zip(measured.get("gamma_null_mean", ()), measured.get("gamma_null_std", ()), strict=True)
     values = measured.get("gamma", ())
+    exact = exact_sites(cards.get(f"methods/{record.spec.method}", {}), len(values))
     for site, (gamma, (middle, deviation)) in enumerate(zip(values, nulls, strict=False)):
         known = middle.value is not None and deviation.value is not None
         ends = [middle.value + sign * DEVIATIONS * deviation.value for sign in (-1, 1)] if known else [math.nan] * 2
-        exact = is_exact(record.spec.method, site, len(values), cards)
         reason = middle.reason or deviation.reason
-        yield (label, record.spec.seed, record.run_id, site, exact, gamma.value, *ends, gamma.reason, reason)
+        yield (label, record.spec.seed, record.run_id, site, site in exact, gamma.value, *ends, gamma.reason, reason)
 
 
 def gamma_plate(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[str, Any]]) -> Plate | None:

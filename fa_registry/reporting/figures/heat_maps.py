@@ -26,12 +26,12 @@ from fa_registry.reporting.figures.plates import (
     distinct,
     frame,
     from_frame,
-    is_exact,
     whole_ticks,
 )
 from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK
 from fa_registry.reporting.figures.trajectories import Panel, limit, table_epochs
 from fa_registry.reporting.labels import group_label, short_names
+from fa_registry.reporting.lookups import exact_sites
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.text.filters import compact
 from fa_registry.reporting.values import Number, Plate, Row, RowGroup
@@ -67,12 +67,12 @@ def _rows(panel: Panel, group: Group, cards: Mapping[str, Mapping[str, Any]]) ->
     label, method = group_label(group), runs[0].record.spec.method
     longest = max((run.record.by_site[panel.quantity] for run in runs), key=lambda one: one.epochs[-1])
     ids = " ".join(run.record.run_id for run in runs)
+    exact = exact_sites(cards.get(f"methods/{method}", {}), len(longest.sites)) if panel.quantity == "gamma" else ()
     for site in range(len(longest.sites)):
-        exact = panel.quantity == "gamma" and is_exact(method, site, len(longest.sites), cards)
         for epoch in longest.epochs:
             readings = [(run.record.spec.seed, _at(panel, run, site, epoch)) for run in runs]
             mean = over_seeds(readings, panel.quantity).mean
-            yield (label, site, epoch, mean.value, mean.reason, exact, ids)
+            yield (label, site, epoch, mean.value, mean.reason, site in exact, ids)
 
 
 def _at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:

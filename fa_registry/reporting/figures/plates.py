@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from matplotlib.collections import LineCollection
 
@@ -113,12 +112,3 @@ def from_frame(value: float, reason: str) -> Reading:
 
 def distinct(run_ids: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(run_ids))
-
-
-# Where the credit equals the gradient by construction, so that Γ = 1 says nothing: the method's card knows.
-
-
-def is_exact(method: str, site: int, sites: int, cards: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether Γ of `site` (0..sites−1) is exact by construction. cards: of the report; a method without one counts."""
-    where = cards.get(f"methods/{method}", {}).get("exact_sites", "none")
-    return where == "all" or (where == "last" and site == sites - 1)

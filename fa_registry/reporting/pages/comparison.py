@@ -22,6 +22,7 @@ from fa_registry.reporting.lookups import (
     Frozen,
     column_estimate,
     estimate,
+    exact_sites,
     finding_rows,
     last_site,
     scalar,
@@ -385,8 +386,7 @@ def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any
 def _exact(name: str, count: int, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> tuple[int, ...]:
     """The sites of a column at which Γ is 1 whatever was learned."""
     card = cards.get(f"methods/{group.runs[0].record.spec.method}", {})
-    exact = {"all": range(count), "last": range(count)[-1:]}.get(str(card.get("exact_sites")), ())
-    return tuple(exact) if name == "gamma" else ()
+    return tuple(exact_sites(card, count)) if name == "gamma" else ()
 
 
 def _rows(quantity: Quantity, groups: Sequence[Group]) -> Iterator[tuple[int, tuple[Estimate, ...]]]:
