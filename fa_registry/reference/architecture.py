@@ -30,8 +30,7 @@ def picture() -> str:
     stairs = [f"  row{above} --> row{below}" for above, below in zip(floors, floors[1:], strict=False)]
     table = [f"| `{room}` | {_what(room)} |" for floor in floors for room in rooms[floor]]
     return "\n".join(
-        ["```mermaid", "flowchart TB", *boxes, *stairs, "```", "", "| room | what it is |", "|---|---|"]
-        + table
+        ["```mermaid", "flowchart TB", *boxes, *stairs, "```", "", "| room | what it is |", "|---|---|"] + table
     )
 
 

@@ -29,7 +29,7 @@ KINDS = {  # kind of case → the method whose form it is
 
 
 def an_audit(*waivers: Waiver) -> AuditReport:
-    """bp that learns, fa whose stream explodes, dfa without its feedback file, drtp that diverged; each with its frozen controls."""
+    """bp that learns, fa whose stream explodes, dfa without its feedback file, drtp that diverged; and the frozen controls."""
     frozen = [full(make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen")) for seed in SEEDS]
     bp = [full(make_record("bp", seed, 0.97, 3.0, 1e-2, 1.0), gain=[0.3] * SITES) for seed in SEEDS]
     fa = [full(make_record("fa", seed, 0.70, 5e8, 1e-5, 0.25), gain=[1.1e-5] * SITES) for seed in SEEDS]
