@@ -30,7 +30,19 @@ def picture() -> str:
     stairs = [f"  row{above} --> row{below}" for above, below in zip(floors, floors[1:], strict=False)]
     table = [f"| `{room}` | {_what(room)} |" for floor in floors for room in rooms[floor]]
     return "\n".join(
-        ["```mermaid", "flowchart TB", *boxes, *stairs, "```", "", "| room | what it is |", "|---|---|"] + table
+        [
+            "Rows of rooms; an arrow is `may import`:",
+            "",
+            "```mermaid",
+            "flowchart TB",
+            *boxes,
+            *stairs,
+            "```",
+            "",
+            "| room | what it is |",
+            "|---|---|",
+        ]
+        + table
     )
 
 
