@@ -170,12 +170,16 @@ class Plate:
 
 @dataclass(frozen=True)
 class SettingFigures:
-    """pictures: trajectories; plates: what is not by epoch. full: false where the page had no room for all plates."""
+    """pictures: trajectories; plates: what is not by epoch. full: false where the page had no room for all plates.
+
+    layers: of a comparison, (data URI, alt text) of its figure by site; empty where no site was measured.
+    """
 
     setting: str
     pictures: tuple[Picture, ...]
     plates: tuple[Plate, ...] = ()
     full: bool = True
+    layers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,27 +14,29 @@ from fa_registry.quantities import over_seeds
 from fa_registry.records import Reading, RunRecord
 from fa_registry.reporting.figures.plates import (
     LABEL,
+    LEFT,
+    MOST,
     SMALL,
-    WIDTH,
     Box,
     Inches,
     data_uri,
     distinct,
     frame,
     from_frame,
+    height_of,
     padded,
+    small_multiples,
     whole_ticks,
 )
 from fa_registry.reporting.figures.style import CONTROL, GRID, INK, PALETTE, TICK
-from fa_registry.reporting.labels import group_label, short_names
+from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.lookups import exact_sites
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.values import Number, Plate, Row, RowGroup
 
 TITLE, BAND = "Γ of every site against its null", "#d9dcdf"
 DEVIATIONS = 2  # of the null's draws, half the band
-ACROSS, MOST, LETTERS = 3, 24, 21  # panels a row and a figure; letters of a name
-LEFT, HEAD, PANEL, GAP, BOTTOM = 0.42, 0.5, 0.95, 0.42, 0.36  # inches
+HEAD, PANEL = 0.5, 0.95  # inches
 COLUMNS = ("method", "seed", "run_id", "site", "exact", "gamma", "low", "high", "reason", "no_null")
 
 TYPES = {"exact": bool, **dict.fromkeys(("gamma", "low", "high"), float)}
@@ -131,21 +133,17 @@ def _known(value: float, reasons: pd.Series) -> Reading:
 def draw(numbers: pd.DataFrame, dpi: int) -> bytes:
     """The picture of these numbers, nothing else."""
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
-    rows = math.ceil(len(methods) / ACROSS)
-    sheet = Inches(HEAD + rows * (PANEL + GAP) - GAP + BOTTOM, dpi)
+    sheet = Inches(height_of(len(methods), HEAD, PANEL), dpi)
     shown = numbers[numbers["method"].isin(methods)]
     counted = shown[~shown["exact"]]
     low, high = padded([*counted["gamma"], *counted["low"], *counted["high"], 0.0], least=0.1)
-    wide = (WIDTH - LEFT - 0.12) / ACROSS
     last = int(shown["site"].max())
     _key(sheet)
-    for place, (method, name) in enumerate(zip(methods, short_names(methods, LETTERS), strict=True)):
-        row, column = divmod(place, ACROSS)
-        corner = LEFT + column * wide, HEAD + row * (PANEL + GAP)
-        box = Box(*corner, wide - 0.14, PANEL, -0.35, max(last, 1) + 0.35, low, high)
-        sheet.text(box.left, box.top - 0.1, name, fontsize=LABEL)
-        _axes(sheet, box, last, labelled=column == 0, named=place + ACROSS >= len(methods))
-        _panel(sheet, box, shown[shown["method"] == method])
+    for panel in small_multiples(methods, HEAD, PANEL):
+        box = Box(*panel.corner, *panel.size, -0.35, max(last, 1) + 0.35, low, high)
+        sheet.text(box.left, box.top - 0.1, panel.name, fontsize=LABEL)
+        _axes(sheet, box, last, panel.labelled, panel.named)
+        _panel(sheet, box, shown[shown["method"] == panel.method])
     return sheet.png([BAND], [PALETTE[0], CONTROL])
 
 

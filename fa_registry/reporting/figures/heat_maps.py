@@ -18,26 +18,28 @@ from fa_registry.quantities import over_seeds, quantity_of
 from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figures.plates import (
     LABEL,
+    LEFT,
+    MOST,
     SMALL,
-    WIDTH,
     Box,
     Inches,
     data_uri,
     distinct,
     frame,
     from_frame,
+    height_of,
+    small_multiples,
     whole_ticks,
 )
 from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK
 from fa_registry.reporting.figures.trajectories import Panel, limit, table_epochs
-from fa_registry.reporting.labels import group_label, short_names
+from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.lookups import exact_sites
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.text.filters import compact
 from fa_registry.reporting.values import Number, Plate, Row, RowGroup
 
-ACROSS, MOST, LETTERS = 3, 24, 21  # panels a row and a figure; letters of a name
-LEFT, HEAD, PANEL, GAP, BOTTOM = 0.42, 0.66, 0.78, 0.42, 0.36  # inches
+HEAD, PANEL = 0.66, 0.78  # inches
 COLUMNS = ("method", "site", "epoch", "value", "reason", "exact", "run_ids")
 
 
@@ -152,18 +154,15 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
     sites = shown[~_nowhere(shown)]["site"]
     counted = shown[~shown["exact"]]["value"].dropna()
     scale = growth(counted, threshold) if panel.log else signed(counted)
-    sheet = Inches(HEAD + math.ceil(len(methods) / ACROSS) * (PANEL + GAP) - GAP + BOTTOM, dpi)
+    sheet = Inches(height_of(len(methods), HEAD, PANEL), dpi)
     bar(sheet, scale, panel.label, LEFT, 0.1)
-    wide = (WIDTH - LEFT - 0.12) / ACROSS
-    for place, (method, name) in enumerate(zip(methods, short_names(methods, LETTERS), strict=True)):
-        row, column = divmod(place, ACROSS)
-        corner = LEFT + column * wide, HEAD + row * (PANEL + GAP)
-        rows = shown[shown["method"] == method]
+    for place in small_multiples(methods, HEAD, PANEL):
+        rows = shown[shown["method"] == place.method]
         ends = rows["epoch"].max(), sites.min() - 0.5, sites.max() + 0.5
-        box = Box(*corner, wide - 0.14, PANEL, 0, max(ends[0], 1), *ends[1:])
-        sheet.text(box.left, box.top - 0.1, name, fontsize=LABEL)
+        box = Box(*place.corner, *place.size, 0, max(ends[0], 1), *ends[1:])
+        sheet.text(box.left, box.top - 0.1, place.name, fontsize=LABEL)
         _cells(sheet, box, rows[rows["site"].isin(set(sites))], scale)
-        _axes(sheet, box, sites, labelled=column == 0, named=place + ACROSS >= len(methods))
+        _axes(sheet, box, sites, place.labelled, place.named)
     return sheet.png(scale.colours, [HATCH, LIMIT])
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from matplotlib.collections import LineCollection
 
 from fa_registry.records import Reading
 from fa_registry.reporting.figures.style import FRAME, GRID, INK, TICK, Canvas
+from fa_registry.reporting.labels import short_names
 from fa_registry.reporting.text.filters import visible
 from fa_registry.reporting.values import Plate
 
 WIDTH = 5.0  # inches: as wide as the trajectories, so that letters have one size on the page, a phone's too
 SMALL, LABEL = 7.0, 8.0  # points
+ACROSS, MOST, LETTERS = 3, 24, 21  # small multiples a row and a figure; letters of a name
+LEFT, GAP, BOTTOM = 0.42, 0.42, 0.36  # inches around small multiples
 
 
 class Inches:
@@ -65,6 +68,35 @@ class Box:
     @property
     def right(self) -> float:
         return self.left + self.width
+
+
+@dataclass(frozen=True)
+class Multiple:
+    """One of a figure's small panels, a method each. corner, size: in inches.
+
+    labelled: whether the values of its upright axis stand left of it; named: whether its level axis is named below.
+    """
+
+    method: str
+    name: str
+    corner: tuple[float, float]
+    size: tuple[float, float]
+    labelled: bool
+    named: bool
+
+
+def small_multiples(methods: Sequence[str], head: float, high: float) -> Iterator[Multiple]:
+    """A panel a method, ACROSS a row. head: inches above the first row; high: of a panel."""
+    wide = (WIDTH - LEFT - 0.12) / ACROSS
+    for place, (method, name) in enumerate(zip(methods, short_names(methods, LETTERS), strict=True)):
+        row, column = divmod(place, ACROSS)
+        corner = LEFT + column * wide, head + row * (high + GAP)
+        yield Multiple(method, name, corner, (wide - 0.14, high), column == 0, place + ACROSS >= len(methods))
+
+
+def height_of(count: int, head: float, high: float) -> float:
+    """Inches of a figure of so many small multiples."""
+    return head + math.ceil(count / ACROSS) * (high + GAP) - GAP + BOTTOM
 
 
 def frame(sheet: Inches, box: Box) -> None:

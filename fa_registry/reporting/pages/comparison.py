@@ -39,9 +39,8 @@ from fa_registry.reporting.values import (
     FindingRow,
     Listed,
     Number,
-    Picture,
-    Plate,
     SeedValue,
+    SettingFigures,
     documented,
 )
 from fa_registry.statistics import PairedDifference, excludes, paired_difference
@@ -173,7 +172,7 @@ def _unpaired(columns: Sequence[Group]) -> Iterator[str]:
             yield f"{group_label(columns[0])} and {group_label(other)} share no seed: there is no paired difference."
 
 
-def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> SideFigures:
+def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> SettingFigures:
     """Trajectories and the figure by site, with the frozen controls of the same settings behind them."""
     settings = list(dict.fromkeys(_setting(column).identity for column in columns))
     shown = [
@@ -187,7 +186,8 @@ def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> SideFi
     drawn = setting_figures(ordered, report.cards, room=room)
     pictures = tuple(picture for setting in drawn.shown for picture in setting.pictures)
     plates = tuple(plate for setting in drawn.shown for plate in setting.plates)
-    return SideFigures(pictures, plates, layer_figure(columns, compared_sites(columns, report.cards)))
+    layers = layer_figure(columns, compared_sites(columns, report.cards))
+    return SettingFigures(columns[0].setting, pictures, plates, layers=layers)
 
 
 def _setting(group: Group) -> RunSpec:
@@ -294,15 +294,6 @@ class SideBySide:
 
 
 @dataclass(frozen=True)
-class SideFigures:
-    """layers: (data URI, alt text) of the figure by site; empty where no site was measured."""
-
-    pictures: tuple[Picture, ...]
-    plates: tuple[Plate, ...]
-    layers: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
 class CompareContext:
     """compare.html.j2: methods or runs side by side."""
 
@@ -312,7 +303,7 @@ class CompareContext:
     overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
     integrity: tuple[Count, ...] = documented("runs by integrity state: trusted means logged, not recomputed", "runs")
     means: str = documented("which mean over seeds each quantity has", "text")
-    parts: tuple[tuple[SideBySide, SideFigures], ...] = documented(
+    parts: tuple[tuple[SideBySide, SettingFigures], ...] = documented(
         "the comparison, one part a setting, with its figures", "see each part"
     )
     excluded: Listed[Exclusion] = documented("runs that belong to it but cannot be judged, and why", "runs")
