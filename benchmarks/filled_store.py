@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import fa_registry
 from benchmarks.filled_study import study_text
 from fa_registry import jsonio
 from fa_registry.records import RunSpec
@@ -27,7 +28,6 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.checkpoint import content_digest, load_tensors, save_tensors
 from fa_registry.training.naming import run_name, setting_label
-from fa_registry.workflows.study import run_study
 
 TABLES = {name: "run_uuid" for name in ("runs", "tags", "params", "metrics", "latest_metrics")}
 TABLES |= {"inputs": "destination_id"}  # MLflow's tables: the column that names the run
@@ -38,7 +38,7 @@ def fill(folder: Path, runs: int) -> str:
     database, study = folder / "mlflow.db", folder / "study.toml"
     uri = f"sqlite:///{database}"
     study.write_text(study_text(1), encoding="utf-8")
-    run_study(str(study), {"device": "cpu"}, uri, jobs=1)
+    fa_registry.study(str(study), device="cpu", store=uri, jobs=1)
     study.write_text(study_text(runs), encoding="utf-8")
     trained = MlflowTracker(uri).search({schema.TAG_KIND: "run"})
     present = {run.tags[schema.TAG_SPEC] for run in trained}

@@ -18,8 +18,14 @@ __all__ = [
     "RunSpec",
     "Verdict",
     "adapt",
+    "audit",
+    "compare",
     "diagnose",
     "load_model",
+    "report",
+    "study",
+    "train",
+    "verify",
 ]
 
 _HOMES = {
@@ -29,6 +35,7 @@ _HOMES = {
     "adapt": "fa_registry.architectures",
     "diagnose": "fa_registry.api",
     "load_model": "fa_registry.api.loading",
+    **dict.fromkeys(("audit", "compare", "report", "study", "train", "verify"), "fa_registry.workflows.verbs"),
 }
 
 

@@ -44,10 +44,11 @@ class Location:
 
 
 class Catalog:
-    """The members of one family, e.g. Catalog("methods", "method", Method)."""
+    """The members of one family, e.g. Catalog("methods", "method", Method). home: the package ours are in [the family's]."""
 
-    def __init__(self, family: str, singular: str, kind: type | None = None):
+    def __init__(self, family: str, singular: str, kind: type | None = None, home: str = ""):
         self.family = family
+        self.home = home or family
         self.singular = singular
         self.kind = kind
 
@@ -100,9 +101,9 @@ class Catalog:
 
     @cached_property  # reading every installed package's entry points takes 4 ms
     def _locations(self) -> dict[str, Location]:
-        folder = Path(__file__).parent / self.family
+        folder = Path(__file__).parent.joinpath(*self.home.split("."))
         found = {
-            path.stem: Location(f"fa_registry.{self.family}.{path.stem}", "PLUGIN", str(path))
+            path.stem: Location(f"fa_registry.{self.home}.{path.stem}", "PLUGIN", str(path))
             for path in folder.glob("*.py")
             if path.stem not in NOT_MEMBERS and not path.stem.startswith("_")
         }

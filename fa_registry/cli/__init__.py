@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -15,12 +18,35 @@ from fa_registry.errors import RegistryError
 NEW_OBJECTS_BETWEEN_COLLECTIONS = 20_000
 
 
+class _OnStandardError(logging.Handler):
+    """Prints each message bare; sys.stderr is looked up each time, for progress bars take its place while they are shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(record.getMessage(), file=sys.stderr)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Inside, what this package logs is printed on standard error, and nowhere else."""
+    log, handler = logging.getLogger("fa_registry"), _OnStandardError()
+    before = log.level, log.propagate
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False  # MLflow gives the root logger a handler of its own while it makes a database
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.level, log.propagate = before
+
+
 class Verbs(click.Group):
     """Prints this package's errors as one message with their exit code; anything else is a bug and shows its traceback."""
 
     def invoke(self, context: click.Context) -> Any:
         try:
-            return super().invoke(context)
+            with _told():
+                return super().invoke(context)
         except RegistryError as error:
             click.echo(f"fa-registry: {error}", err=True)
             sys.exit(error.exit_code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -31,14 +31,19 @@ if TYPE_CHECKING:
     "analyse penalty --experiment fa_registry --out penalties",
 )
 def analyse(
-    epochs: str,
-    seeds: str,
-    device: str,
-    data: str,
-    scale: str,
+    name: str,
+    study: str,
+    run_ids: tuple[str, ...],
+    experiment: str,
+    edition: str,
     thresholds: tuple[str, ...],
+    recompute: bool,
+    jobs: str,
+    out: str,
+    data_root: str,
+    store: str,
     as_json: bool,
-    **arguments: Any,
+    **replaced: str,
 ) -> None:
     """Ask one question of many judged runs: table here, JSON, CSV and figure in a folder. Exit 3: a run is not intact.
 
@@ -55,14 +60,18 @@ def analyse(
       all          every one of them
     """
     from fa_registry.workflows.analyse import AnalyseRequest, run_analyse
+    from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, overrides
 
     request = AnalyseRequest(
-        overrides=options.overrides(epochs, seeds, device, data, scale),
-        thresholds=options.thresholds(thresholds),
-        **arguments,
+        name,
+        Chosen(study, experiment, run_ids, overrides(**replaced)),
+        Terms(edition, thresholds=options.thresholds(thresholds)),
+        Measuring(not recompute, jobs),
+        Place(store, data_root=data_root),
+        Pages(out),
     )
     result = run_analyse(request)
-    analysed(result, as_json, several=request.name == "all")
+    analysed(result, as_json, several=name == "all")
     sys.exit(result.exit_code)
 
 

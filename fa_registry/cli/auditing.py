@@ -36,11 +36,14 @@ from fa_registry.cli.options import (
     examples,
 )
 from fa_registry.cli.tables import SHORT_ID, table
+from fa_registry.workflows import verbs
 
 if TYPE_CHECKING:
     from fa_registry.records import AuditReport, Reproduction
     from fa_registry.workflows.audit import AuditResult
     from fa_registry.workflows.verify import Verification
+
+NOT_INTACT = 3
 
 
 @click.command()
@@ -72,28 +75,9 @@ if TYPE_CHECKING:
     "audit --study digits --threshold D1=100 --waivers waivers.toml --json",
     "audit --run 4f1c… --run 90ab… --trust-logged",
 )
-def audit(
-    exit_zero: bool,
-    as_json: bool,
-    epochs: str,
-    seeds: str,
-    device: str,
-    data: str,
-    scale: str,
-    editions: str,
-    thresholds: tuple[str, ...],
-    **arguments: Any,
-) -> None:
+def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **arguments: Any) -> None:
     """Recompute, judge and report runs. Exit 0: none fails (warnings too), 1: some fail, 3: incomplete or not intact."""
-    from fa_registry.workflows.audit import AuditRequest, run_audit
-
-    request = AuditRequest(
-        overrides=options.overrides(epochs, seeds, device, data, scale),
-        editions=options.names(editions),
-        thresholds=options.thresholds(thresholds),
-        **arguments,
-    )
-    result = run_audit(request)
+    result = verbs.audit(thresholds=options.thresholds(thresholds), **arguments)
     audited(result, as_json)
     sys.exit(0 if exit_zero else result.exit_code)
 
@@ -112,26 +96,11 @@ def audit(
 @STORE
 @JSON
 @examples("verify --study digits", "verify reports/audit.json")
-def verify(
-    report_file: str,
-    study: str,
-    run_ids: tuple[str, ...],
-    as_json: bool,
-    store: str,
-    jobs: str,
-    replay: str,
-    **replaced: str,
-) -> None:
+def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
     """Recompute runs from their artifacts, or check that an old audit.json still matches the store. Exit 3 if not."""
-    from fa_registry.workflows import verify as verifying
-
-    verifying.check_choice(report_file, study, run_ids)
-    if report_file:
-        results = verifying.verify_report(options.existing(report_file), store)
-    else:
-        results = verifying.verify_runs(study, run_ids, options.overrides(**replaced), store, jobs, replay)
+    results = verbs.verify(report_file, **arguments)
     verified(results, as_json)
-    sys.exit(verifying.exit_code(results))
+    sys.exit(0 if all(result.integrity.state == "verified" for result in results) else NOT_INTACT)
 
 
 @click.command()
@@ -147,11 +116,9 @@ def verify(
     "report reports/audit.json --out elsewhere",
     "report --templates my-templates",
 )
-def report(report_file: str, study: str, out: str, templates: str, store: str, as_json: bool) -> None:
+def report(report_file: str, as_json: bool, **arguments: str) -> None:
     """Render the pages of an audit again, of reports/audit.json unless told otherwise; same records, same bytes."""
-    from fa_registry.workflows.reports import run_report
-
-    rendered(run_report(report_file, study, out, templates, store), as_json)
+    rendered(verbs.report(report_file, **arguments), as_json)
 
 
 @click.command()

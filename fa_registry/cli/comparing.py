@@ -13,6 +13,7 @@ from fa_registry.cli import options
 from fa_registry.cli.options import OUT, TEMPLATES, examples, of_many_runs
 from fa_registry.cli.tables import table
 from fa_registry.protocol.shipped import edition_words
+from fa_registry.workflows import verbs
 
 if TYPE_CHECKING:
     from fa_registry.reporting.pages.comparison import ComparedRule, ComparedSites, PairedRow, SideBySide
@@ -33,30 +34,14 @@ if TYPE_CHECKING:
     "compare dfa 'dfa+pen λ=0.01' bp --experiment fa_registry --setting digits",
     "compare dfa bp --study digits --recompute --json",
 )
-def compare(
-    epochs: str,
-    seeds: str,
-    device: str,
-    data: str,
-    scale: str,
-    thresholds: tuple[str, ...],
-    as_json: bool,
-    **arguments: Any,
-) -> None:
+def compare(operands: tuple[str, ...], thresholds: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     """Put methods (all their seeds) or single runs side by side: verdicts, figures, what differs, paired differences.
 
     Operands are methods as an audit names them, or the first characters of run ids; they are looked up in the study,
     experiment or runs that are given, else in the whole store. Differences are the first operand minus each of the
     others, over the seeds both have. Writes compare.html. Exit 3: a run is not intact.
     """
-    from fa_registry.workflows.compare import CompareRequest, run_compare
-
-    request = CompareRequest(
-        overrides=options.overrides(epochs, seeds, device, data, scale),
-        thresholds=options.thresholds(thresholds),
-        **arguments,
-    )
-    result = run_compare(request)
+    result = verbs.compare(*operands, thresholds=options.thresholds(thresholds), **arguments)
     compared(result, as_json)
     sys.exit(result.exit_code)
 

@@ -64,9 +64,11 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     The feedback FILE holds tensors B_01, B_02, …, a list of matrices B_1..B_L, or names with one running number.
     """
     from fa_registry.workflows.adopt import AdoptRequest, run_adopt
+    from fa_registry.workflows.requests import Place, spec_fields
 
-    fields = options.fields({name: arguments.pop(name) for name in SPEC_FIELDS}, settings)
-    adopted(run_adopt(AdoptRequest(weights=weights, fields=fields, **arguments)), as_json)
+    fields = spec_fields({name: arguments.pop(name) for name in SPEC_FIELDS}, options.settings(settings))
+    place = Place(*(arguments.pop(name) for name in ("store", "experiment", "data_root")))
+    adopted(run_adopt(AdoptRequest(weights=weights, fields=fields, place=place, **arguments)), as_json)
 
 
 # What adopt prints.
@@ -120,8 +122,10 @@ def promote(as_json: bool, **arguments: Any) -> None:
     A run that FAILs, or lacks evidence, is refused without --despite.
     """
     from fa_registry.workflows.promote import PromoteRequest, run_promote
+    from fa_registry.workflows.requests import Place
 
-    promoted(run_promote(PromoteRequest(**arguments)), as_json)
+    place = Place(arguments.pop("store"), data_root=arguments.pop("data_root"))
+    promoted(run_promote(PromoteRequest(place=place, **arguments)), as_json)
 
 
 # What promote prints.

@@ -31,6 +31,7 @@ from fa_registry.cli.options import (
 )
 from fa_registry.cli.tables import table
 from fa_registry.errors import UsageError
+from fa_registry.workflows import verbs
 
 if TYPE_CHECKING:
     from fa_registry.workflows.dry_run import Plan, SettingPlan
@@ -81,14 +82,7 @@ if TYPE_CHECKING:
 )
 def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     """Train one configuration and log it as one run."""
-    from fa_registry.workflows.training import run_train
-
-    keep = {
-        name: arguments.pop(name)
-        for name in ("store", "experiment", "force", "study", "threads", "checkpoint_every", "data_root", "edition")
-    }
-    keep |= {name: arguments.pop(name) for name in ("stop_on", "keep_trained")}
-    trained(run_train(options.fields(arguments, settings), **keep), as_json)
+    trained(verbs.train(settings=options.settings(settings), **arguments), as_json)
 
 
 @click.command()
@@ -118,20 +112,12 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     "study paper --data digits --scale 0.02 --jobs 2",
     "study my/study.toml --json",
 )
-def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **given: Any) -> None:
+def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **arguments: Any) -> None:
     """Train every run of a study that the store does not hold yet."""
-    replaced = {option: given.pop(option) for option in ("epochs", "seeds", "device", "data", "scale")}
-    overrides = options.overrides(**replaced)
     if no_probe and not dry_run:
         raise UsageError("--no-probe belongs to --dry-run, which is missing")
-    if dry_run:
-        from fa_registry.workflows.dry_run import plan_study
-
-        asked = {option: given[option] for option in ("store", "jobs", "edition", "stop_on", "force", "keep_trained")}
-        sys.exit(planned(plan_study(name, overrides, **asked, probing=not no_probe), as_json))
-    from fa_registry.workflows.study import run_study
-
-    sys.exit(studied(run_study(name, overrides, **given), as_json))
+    result = verbs.study(name, dry_run=dry_run, no_probe=no_probe, **arguments)
+    sys.exit((planned if dry_run else studied)(result, as_json))
 
 
 @click.command()
@@ -154,23 +140,20 @@ def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **given: Any)
     "run paper --data digits --scale 0.02",
     "run digits --stop-on D1,D2",
 )
-def run(
-    name: str, epochs: str, seeds: str, data: str, scale: str, device: str, out: str, as_json: bool, **arguments: Any
-) -> None:
+def run(name: str, jobs: str, edition: str, store: str, out: str, as_json: bool, **arguments: Any) -> None:
     """Study, audit and report in one go. Failed verdicts, and runs that --stop-on ends, are results here: exit 0."""
     from fa_registry.workflows.audit import AuditRequest, run_audit
-    from fa_registry.workflows.study import run_study
+    from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, overrides
+    from fa_registry.workflows.study import StudyRequest, run_study
 
-    overrides = options.overrides(epochs, seeds, device, data, scale)
-    result = run_study(name, overrides, **arguments)
+    training = {option: arguments.pop(option) for option in ("stop_on", "keep_trained")}
+    chosen, place = Chosen(name, overrides=overrides(**arguments)), Place(store)
+    result = run_study(StudyRequest(chosen, place, jobs, edition, **training))
     code = studied(result, as_json=False, quiet=as_json)
     if result.stopped:
         sys.exit(code)
-    arguments.pop("stop_on")
-    arguments.pop("keep_trained")
-    audit = run_audit(
-        AuditRequest(study=name, overrides=overrides, out=out, adopt=False, early_is_incomplete=False, **arguments)
-    )
+    judged = Terms(edition), Measuring(jobs=jobs), place, Pages(out)
+    audit = run_audit(AuditRequest(chosen, *judged, adopt=False, early_is_incomplete=False))
     audited(audit, as_json)
     sys.exit(3 if audit.exit_code == 3 else code)
 

@@ -57,19 +57,36 @@ def find(name: str) -> Path:
     raise UnknownName("study", name, names())
 
 
+@dataclass(frozen=True)
+class StudyFile:
+    """A study.toml as it was read, to be expanded into itself and into any twin of it."""
+
+    path: Path
+    raw: Mapping[str, Any]
+
+
 def load_study(name: str, overrides: Mapping[str, Any] | None = None) -> Study:
-    """Expand a study. InvalidFields names all that is wrong.
+    """Read a study and expand it: see `expanded`. Raises UnknownName too."""
+    return expanded(read_study(name), overrides or {})
+
+
+def read_study(name: str) -> StudyFile:
+    """The file of a study; UnknownName where there is none, InvalidFields where it is no TOML."""
+    path = find(name)
+    try:
+        return StudyFile(path, tomllib.loads(path.read_text(encoding="utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidFields(f"study {path}", [f"file: not TOML: {error}"]) from error
+
+
+def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
+    """The runs of a study. InvalidFields names all that is wrong.
 
     overrides: `epochs`, `seeds`, `device`, replacing the file's; `data`, `scale`, making a twin of it (twins.RULE, SCALING).
     """
-    path = find(name)
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidFields(f"study {path}", [f"file: not TOML: {error}"]) from error
-    problems = wrong_fields(raw)
-    given = {key: value for key, value in (overrides or {}).items() if value}
-    twin = parse_twin(overrides or {}, problems)
+    raw, problems = file.raw, wrong_fields(file.raw)
+    given = {key: value for key, value in overrides.items() if value}
+    twin = parse_twin(overrides, problems)
     trained: list[tuple[RunSpec, GridCell]] = []
     for cell in cells(raw, given, twin):
         try:
@@ -79,7 +96,7 @@ def load_study(name: str, overrides: Mapping[str, Any] | None = None) -> Study:
     if not trained and not problems:
         problems.append("grid: expands to no run; every list needs at least one entry")
     if problems:
-        raise InvalidFields(f"study {path}", list(dict.fromkeys(problems)))
+        raise InvalidFields(f"study {file.path}", list(dict.fromkeys(problems)))
     return Study(
         raw["name"], raw["title"], raw["edition"], raw.get("cost", ""), _specs(trained), twin, _labels(trained)
     )

@@ -29,6 +29,7 @@ from fa_registry.training.naming import run_name
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.task import Task, prepare
 from fa_registry.workflows.conformance import code_changes
+from fa_registry.workflows.requests import Place
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.training import finished_run, headline
 
@@ -48,9 +49,7 @@ class AdoptRequest:
     feedback: str = ""
     frozen_accuracy: str = ""
     name: str = ""
-    store: str = ""
-    experiment: str = ""
-    data_root: str = ""
+    place: Place = Place()
     threads: int = 1
     force: bool = False
 
@@ -80,14 +79,13 @@ class _Checked:
 def run_adopt(request: AdoptRequest) -> Adoption:
     """Measure the checkpoint and log it as one run; InvalidFields names all that is wrong before anything is written."""
     checked = _check(request)
-    tracker = open_tracker(request.store, request.experiment)
+    tracker = open_tracker(request.place.store, request.place.experiment)
     present = None if request.force else finished_run(tracker, checked.spec)
     if present and not code_changes(tracker, present, checked.spec):
         _check_same(tracker, present, checked)
         return Adoption(present.run_id, present.tags[schema.TAG_STATUS], adopted=False)
     with pinned_threads(request.threads):
-        root = Path(request.data_root) if request.data_root else None
-        task = prepare(checked.spec, torch.device(checked.spec.device_class), root)
+        task = prepare(checked.spec, torch.device(checked.spec.device_class), request.place.root)
         absent = put_into(task, checked.weights, checked.feedback)
         measured = measure(task, absent)
         status = "diverged" if has_diverged(measured) else "complete"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.analyses import CATALOG, Analyser, Analysis
@@ -14,8 +11,10 @@ from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import analysis_png, table_numbers
-from fa_registry.workflows.audit import AuditRequest, Terms, build_report
-from fa_registry.workflows.editions import checked_request
+from fa_registry.workflows.audit import LoadedTerms, build_report
+from fa_registry.workflows.editions import checked_terms
+from fa_registry.workflows.evidence import checked_measuring
+from fa_registry.workflows.requests import LOGGED, Chosen, Measuring, Pages, Place, Terms, checked_pages
 from fa_registry.workflows.selection import select
 from fa_registry.workflows.stores import open_tracker
 
@@ -25,24 +24,17 @@ NOT_INTACT = 3
 
 @dataclass(frozen=True)
 class AnalyseRequest:
-    """What to ask of which runs. Exactly one of study, experiment, run_ids; name: one analysis, or `all`.
+    """What to ask of which runs. name: one analysis, or `all`. chosen: of one way only.
 
-    recompute: measure every run again first; otherwise the logged figures count, whose files are checked by their digests.
-    Waivers do not apply: an analysis asks what the rules say. thresholds: of the edition, instead of its own.
+    Waivers do not apply: an analysis asks what the rules say. One edition judges.
     """
 
     name: str
-    study: str = ""
-    experiment: str = ""
-    run_ids: tuple[str, ...] = ()
-    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    edition: str = ""
-    thresholds: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    recompute: bool = False
-    jobs: str | int = 0
-    out: str = "reports/analyses"
-    store: str = ""
-    data_root: str = ""
+    chosen: Chosen
+    terms: Terms = Terms()
+    measuring: Measuring = LOGGED
+    place: Place = Place()
+    pages: Pages = Pages("reports/analyses")
 
 
 @dataclass(frozen=True)
@@ -56,12 +48,11 @@ class AnalyseResult:
 
 def run_analyse(request: AnalyseRequest) -> AnalyseResult:
     """Read and judge the selected runs, answer, and write JSON, CSV and PNG to `out`."""
-    analysers, edition, processes = _checked(request)
-    tracker = open_tracker(request.store, create=False)
-    selection = select(tracker, request.study, request.experiment, request.run_ids, request.overrides)
-    gathering = AuditRequest(trust_logged=not request.recompute, data_root=request.data_root)
-    report, tampered = build_report(tracker, selection, Terms((edition,), (), processes), gathering)
-    out = Path(request.out)
+    analysers, edition, measuring = _checked(request)
+    tracker = open_tracker(request.place.store, create=False)
+    selection = select(tracker, request.chosen)
+    report, tampered = build_report(tracker, selection, LoadedTerms((edition,)), measuring, request.place.data_root)
+    out = Path(request.pages.out)
     out.mkdir(parents=True, exist_ok=True)
     analyses, files = [], []
     for analyser in analysers:
@@ -76,18 +67,20 @@ def names() -> list[str]:
     return [name.replace("_", "-") for name in CATALOG.names()]
 
 
-def _checked(request: AnalyseRequest) -> tuple[list[Analyser], Edition, int]:
+def _checked(request: AnalyseRequest) -> tuple[list[Analyser], Edition, Measuring]:
     """Refuse what cannot end well before the store is opened; every wrong field is named."""
     problems: list[str] = []
     wanted = request.name.replace("_", "-")
     known = names()
     if wanted not in (ALL, *known):
         problems.append(f"name: {UnknownName('analysis', request.name, [*known, ALL])}")
-    editions, processes = checked_request(request, (), problems)
+    checked_pages(request.pages, problems)
+    measuring = checked_measuring(request.measuring, problems)
+    editions = checked_terms(request.chosen, request.terms, problems)
     if problems:
         raise InvalidFields("analyse", problems)
     chosen = known if wanted == ALL else [wanted]
-    return [CATALOG.get(name.replace("-", "_")) for name in chosen], editions[0], processes
+    return [CATALOG.get(name.replace("-", "_")) for name in chosen], editions[0], measuring
 
 
 def _write(analysis: Analysis, runs: tuple[RunAudit, ...], out: Path) -> list[Path]:

@@ -34,15 +34,14 @@ from fa_registry.records import (
 )
 from fa_registry.reporting.pages.form import in_place_of_a_form, standing_alone
 from fa_registry.reporting.pages.notes import Notes, not_judged_words
-from fa_registry.reporting.render import render_report, template_problems
-from fa_registry.studies.study import find
+from fa_registry.reporting.render import render_report
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, Tracker
 from fa_registry.tracking.writer import process_tag
-from fa_registry.training.redraw import AUTO, asked_steps
 from fa_registry.workflows.conformance import with_conformance
-from fa_registry.workflows.editions import checked_request, signature
-from fa_registry.workflows.evidence import Gathered, gather_all, replay_remark
+from fa_registry.workflows.editions import checked_terms, signature
+from fa_registry.workflows.evidence import Gathered, checked_measuring, gather_all, replay_remark
+from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, checked_pages
 from fa_registry.workflows.selection import Selection, exclusion, looks_of, not_judged, select, with_unaudited
 from fa_registry.workflows.stores import launched_run, open_tracker
 
@@ -61,42 +60,27 @@ class AuditResult:
 
 @dataclass(frozen=True)
 class AuditRequest:
-    """What to audit and how. Exactly one of study, experiment, run_ids. out: folder of the pages.
+    """What to audit and how. chosen: of one way only.
 
-    edition, or several editions: see editions.chosen_editions; thresholds: of the leading one. waivers: a file; without one
-    waivers.toml of the current folder, if it is there. jobs: processes that measure, see gathering.gather_all.
-    replay: how many steps of every run are taken again, see training.redraw.asked_steps.
     adopt: the run that `mlflow run` started becomes the audit's own run (not where it is already the study's).
     early_is_incomplete: whether a run that --stop-on ended makes the audit incomplete (not where it was just asked for).
     """
 
-    study: str = ""
-    experiment: str = ""
-    run_ids: tuple[str, ...] = ()
-    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    edition: str = ""
-    editions: tuple[str, ...] = ()
-    thresholds: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    waivers: str = ""
-    trust_logged: bool = False
-    jobs: str | int = 0
-    replay: str | int = AUTO
-    out: str = "reports"
-    store: str = ""
-    templates: str = ""
-    data_root: str = ""
+    chosen: Chosen
+    terms: Terms = Terms()
+    measuring: Measuring = Measuring()
+    place: Place = Place()
+    pages: Pages = Pages()
     adopt: bool = True
     early_is_incomplete: bool = True
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What the runs are judged by: the editions, the leading one first, the waivers, and the study's published figures."""
+class LoadedTerms:
+    """What the terms turn out to be: the editions, the leading one first, the waivers, and the study's published figures."""
 
     editions: tuple[Edition, ...]
     waivers: tuple[Waiver, ...] = ()
-    processes: int = 0
-    replay: str | int = AUTO
     reference: Reference | None = None
 
     @property
@@ -113,37 +97,33 @@ class Terms:
 
 def run_audit(request: AuditRequest) -> AuditResult:
     """Audit the selected runs, write the pages to `out` and log them as one audit run beside the runs."""
-    terms = _checked(request)
-    tracker = open_tracker(request.store, create=False)
+    terms, measuring = _checked(request)
+    place, pages = request.place, request.pages
+    tracker = open_tracker(place.store, create=False)
     adopted = launched_run() if request.adopt else ""
-    selection = select(tracker, request.study, request.experiment, request.run_ids, request.overrides)
-    report, tampered = build_report(tracker, selection, terms, request)
+    selection = select(tracker, request.chosen)
+    report, tampered = build_report(tracker, selection, terms, measuring, place.data_root)
     report = with_unaudited(tracker, report, selection.runs)
-    out = Path(request.out)
-    pages = tuple(render_report(report, out, Path(request.templates) if request.templates else None))
+    out = Path(pages.out)
+    written = tuple(render_report(report, out, pages.own_templates))
     beside = tracker.beside(selection.runs[0].experiment)  # the audit stands in its runs' experiment
-    audit_run_id = log_audit(beside, report, pages, out, selection, adopted)
+    audit_run_id = log_audit(beside, report, written, out, selection, adopted)
     verdicts = [run.verdict for run in report.runs if run.verdict.outcome != "control"]
     gaps = [one for one in report.excluded if request.early_is_incomplete or one.kind != "ended early"]
-    return AuditResult(report, pages, audit_run_id, exit_code(verdicts, tampered or bool(gaps) or not verdicts))
+    return AuditResult(report, written, audit_run_id, exit_code(verdicts, tampered or bool(gaps) or not verdicts))
 
 
-def _checked(request: AuditRequest) -> Terms:
+def _checked(request: AuditRequest) -> tuple[LoadedTerms, Measuring]:
     """Refuse what cannot end well before anything is measured or opened; every wrong field is named."""
     problems: list[str] = []
-    if request.templates:
-        problems += template_problems(Path(request.templates))
-    editions, processes = checked_request(request, request.editions, problems)
-    waivers = _waivers(request.waivers, problems)
-    reference = study_reference(request.study, problems)
-    replay: str | int = AUTO
-    try:
-        replay = asked_steps(request.replay)
-    except ValueError as error:
-        problems.append(f"replay: {error}")
+    checked_pages(request.pages, problems)
+    measuring = checked_measuring(request.measuring, problems)
+    editions = checked_terms(request.chosen, request.terms, problems)
+    waivers = _waivers(request.terms.waivers, problems)
+    reference = study_reference(request.chosen, problems)
     if problems:
         raise InvalidFields("audit", problems)
-    return Terms(editions, waivers, processes, replay, reference)
+    return LoadedTerms(editions, waivers, reference), measuring
 
 
 def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
@@ -157,12 +137,10 @@ def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
 
 
 def build_report(
-    tracker: Tracker, selection: Selection, terms: Terms, request: AuditRequest
+    tracker: Tracker, selection: Selection, terms: LoadedTerms, measuring: Measuring, data_root: str
 ) -> tuple[AuditReport, bool]:
     """The report, and whether any run failed its integrity check: it is not judged, whatever its figures say."""
-    gathered = gather_all(
-        tracker, selection.runs, request.trust_logged, request.data_root, terms.processes, terms.replay
-    )
+    gathered = gather_all(tracker, selection.runs, measuring, data_root)
     records = [with_conformance(one.record) for one in gathered if one.record and not not_judged(one.record)]
     broken = [_excluded(tracker, one) for one in gathered if one.record is None or not_judged(one.record)]
     leading, *others = terms.editions
@@ -368,13 +346,13 @@ def fire_tags(run: RunAudit, report: AuditReport, before: Mapping[str, str]) -> 
 # Where an audited study's published figures are: in the reference.toml beside its study.toml, if it has one.
 
 
-def study_reference(study: str, problems: list[str]) -> Reference | None:
-    """The reference of a study by name or path; None without a study or a file. What is wrong is added to `problems`."""
-    if not study:
+def study_reference(chosen: Chosen, problems: list[str]) -> Reference | None:
+    """The reference of the study, None without a study or such a file. What is wrong is added to `problems`."""
+    if not chosen.study:
         return None
     try:
-        folder = find(study).parent
-    except UnknownName:  # whoever selects the runs says so, with the nearest name
+        folder = chosen.file.path.parent
+    except (UnknownName, InvalidFields):  # whoever asks for the study's edition says so
         return None
     if not (folder / FILE).is_file():
         return None

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fa_registry.errors import IntegrityError, InvalidFields, NothingSelected, UsageError, unknown_name_text
 from fa_registry.protocol.grouping import Group, groups
@@ -15,11 +14,13 @@ from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Exclusion
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.pages.comparison import CompareContext, compare_context
-from fa_registry.reporting.render import render_comparison, template_problems
+from fa_registry.reporting.render import render_comparison
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.workflows.audit import AuditRequest, Terms, build_report
-from fa_registry.workflows.editions import checked_request
+from fa_registry.workflows.audit import LoadedTerms, build_report
+from fa_registry.workflows.editions import checked_terms
+from fa_registry.workflows.evidence import checked_measuring
+from fa_registry.workflows.requests import LOGGED, Chosen, Measuring, Pages, Place, Terms, checked_pages
 from fa_registry.workflows.selection import Selection, select
 from fa_registry.workflows.stores import open_tracker
 
@@ -84,26 +85,18 @@ RUN_ID = re.compile(r"[0-9a-f]{4,32}")
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """What to compare. operands: method labels and run ids. At most one of study, experiment, run_ids; none: the store.
+    """What to compare. operands: method labels and run ids. chosen: of at most one way; of none: the store.
 
-    setting: words of a setting's name, where the methods ran in several. recompute: measure every run again first;
-    otherwise the logged figures count, whose files are checked by their digests. Waivers do not apply.
+    setting: words of a setting's name, where the methods ran in several. Waivers do not apply, and one edition judges.
     """
 
     operands: tuple[str, ...]
-    study: str = ""
-    experiment: str = ""
-    run_ids: tuple[str, ...] = ()
-    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    chosen: Chosen = Chosen()
     setting: str = ""
-    edition: str = ""
-    thresholds: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    recompute: bool = False
-    jobs: str | int = 0
-    out: str = "reports"
-    templates: str = ""
-    store: str = ""
-    data_root: str = ""
+    terms: Terms = Terms()
+    measuring: Measuring = LOGGED
+    place: Place = Place()
+    pages: Pages = Pages()
 
 
 @dataclass(frozen=True)
@@ -117,12 +110,12 @@ class CompareResult:
 
 def run_compare(request: CompareRequest) -> CompareResult:
     """Read and judge what is compared, and write compare.html to `out`."""
-    edition, processes = _checked(request)
-    tracker = open_tracker(request.store, create=False)
-    selection = _pool(tracker, request)
+    edition, measuring = _checked(request)
+    tracker = open_tracker(request.place.store, create=False)
+    selection = _pool(tracker, request.chosen)
     pool = in_setting(selection.runs, request.setting) if request.setting else selection.runs
     found = operands(request.operands, pool)
-    if not (request.study or request.experiment or request.run_ids):
+    if not request.chosen.ways:
         check_unambiguous(found)
     narrowed = dataclasses.replace(
         selection,
@@ -130,31 +123,30 @@ def run_compare(request: CompareRequest) -> CompareResult:
         excluded=tuple(one for one in selection.excluded if _concerns(one, found)),
         remarks=(),  # they are of the whole selection
     )
-    gathering = AuditRequest(trust_logged=not request.recompute, data_root=request.data_root)
-    report, tampered = build_report(tracker, narrowed, Terms((edition,), (), processes), gathering)
+    report, tampered = build_report(tracker, narrowed, LoadedTerms((edition,)), measuring, request.place.data_root)
     context = compare_context(report, columns(report, found))
-    page = render_comparison(context, Path(request.out), Path(request.templates) if request.templates else None)
+    page = render_comparison(context, Path(request.pages.out), request.pages.own_templates)
     return CompareResult(context, page, NOT_INTACT if tampered else 0)
 
 
-def _checked(request: CompareRequest) -> tuple[Edition, int]:
+def _checked(request: CompareRequest) -> tuple[Edition, Measuring]:
     """Refuse what cannot end well before the store is opened; every wrong field is named."""
     problems: list[str] = []
     if len(request.operands) < 2:
         found = ", ".join(request.operands) or "none"
         problems.append(f"operands: expected two or more methods or runs, found {found}")
-    if request.templates:
-        problems += template_problems(Path(request.templates))
-    editions, processes = checked_request(request, (), problems)
+    checked_pages(request.pages, problems)
+    measuring = checked_measuring(request.measuring, problems)
+    editions = checked_terms(request.chosen, request.terms, problems)
     if problems:
         raise InvalidFields("compare", problems)
-    return editions[0], processes
+    return editions[0], measuring
 
 
-def _pool(tracker: Tracker, request: CompareRequest) -> Selection:
+def _pool(tracker: Tracker, chosen: Chosen) -> Selection:
     """The runs among which the operands are looked up."""
-    if request.study or request.experiment or request.run_ids:
-        return select(tracker, request.study, request.experiment, request.run_ids, request.overrides)
+    if chosen.ways:
+        return select(tracker, chosen)
     newest = {}
     for run in tracker.search({schema.TAG_KIND: "run"}):  # newest first
         if run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
+import logging
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -22,11 +22,13 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.training.code import Code, changes, code_of, described
 from fa_registry.workflows.stores import registry_folder
 
+LOG = logging.getLogger(__name__)
+
 
 def stated_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
     """What training seals of the spec's method: measured once for each source, then read from the folder beside the store.
 
-    Empty for a method of our own. A method that fails is trained all the same, with a word on standard error.
+    Empty for a method of our own. A method that fails is trained all the same, with a word to whoever listens.
     """
     if methods.CATALOG.location(spec.method).own:
         return {}
@@ -38,9 +40,9 @@ def stated_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(jsonio.pretty(found), encoding="utf-8")
     if found.state == "failed":
-        print(f"method {spec.method} fails its conformance, so that no audit will pass its runs:", file=sys.stderr)
+        LOG.info("method %s fails its conformance, so that no audit will pass its runs:", spec.method)
         for line in found.failures:
-            print(f"  {line}", file=sys.stderr)
+            LOG.info("  %s", line)
     return jsonio.encode(found)
 
 
@@ -99,7 +101,7 @@ def _measured(key: str) -> Conformance:
         return Conformance(
             "unchecked", (f"{architecture} cannot be built as small as the suite needs it: {hindrance}",)
         )
-    print(f"method {name}: measuring its conformance on {architecture}, once for this source", file=sys.stderr)
+    LOG.info("method %s: measuring its conformance on %s, once for this source", name, architecture)
     results = check_method(name, [architecture], options=wanted["options"])
     failures = tuple(f"{result.property}: {result.detail}" for result in results if result.outcome == "fail")
     return Conformance("failed" if failures else "passed", failures, architecture)
@@ -143,7 +145,7 @@ def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
 
 
 def tell(found: Mapping[str, Sequence[str]], kept: bool) -> None:
-    """Say on standard error which runs other code has trained, what changed, and what becomes of them. found: by run name."""
+    """Say which runs other code has trained, what changed, and what becomes of them. found: by run name."""
     if not found:
         return
     many = len(found) > 1
@@ -153,9 +155,9 @@ def tell(found: Mapping[str, Sequence[str]], kept: bool) -> None:
         if kept
         else f"{'are' if many else 'is'} trained again (--keep-trained keeps {'them' if many else 'it'})"
     )
-    print(f"{count} trained by other code and {become}:", file=sys.stderr)
+    LOG.info("%s trained by other code and %s:", count, become)
     for line in dict.fromkeys(line for lines in found.values() for line in lines):
-        print(f"  {line}", file=sys.stderr)
+        LOG.info("  %s", line)
 
 
 def code_check(record: RunRecord) -> Check:

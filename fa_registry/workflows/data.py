@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from fa_registry.datasets.base import Dataset
 from fa_registry.datasets.random_targets import RandomTargets
 from fa_registry.errors import IntegrityError, RegistryError, UsageError
 
+LOG = logging.getLogger(__name__)
 Row = dict[str, Any]
 Report = Callable[[str], None]
 
@@ -48,7 +49,7 @@ def make_ready(names: Iterable[str], root: str) -> None:
     for name in sorted(names):
         for dataset in _with_files(name).values():
             try:
-                dataset.raw(existing_root(Path(root) if root else None), lambda line: print(line, file=sys.stderr))
+                dataset.raw(existing_root(Path(root) if root else None), LOG.info)
             except IntegrityError as error:  # the next one's files may be missing too: all are named at once
                 problems.append(str(error))
     if problems:

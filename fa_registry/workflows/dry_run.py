@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from fa_registry import datasets, methods
 from fa_registry.datasets.base import DatasetCard, Splits
 from fa_registry.errors import RegistryError
 from fa_registry.records import RunSpec, Scalar
-from fa_registry.studies.executors.local import JobEvent
+from fa_registry.studies.executors.base import JobEvent
 from fa_registry.studies.study import Study
 from fa_registry.tracking.attempts import runs_by_spec
 from fa_registry.tracking.store import resolve_uri, sqlite_path
@@ -29,7 +28,7 @@ from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.conformance import code_changes
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.stores import open_tracker
-from fa_registry.workflows.study import checked_study, default_processes, on_gpu
+from fa_registry.workflows.study import StudyRequest, checked_study, default_processes, on_gpu
 from fa_registry.workflows.training import newest_finished
 from fa_registry.workflows.watching import Watch
 
@@ -87,20 +86,12 @@ class Plan:
         return 1 if any(setting.problem for setting in self.settings) else 0
 
 
-def plan_study(
-    name: str,
-    overrides: Mapping[str, Any],
-    store: str = "",
-    jobs: str | int = 0,
-    edition: str = "",
-    stop_on: str = "",
-    force: bool = False,
-    keep_trained: bool = False,
-    probing: bool = True,
-) -> Plan:
-    """The plan of a study under the arguments of run_study, whose InvalidFields it raises; no file of a data set is touched."""
-    study, processes, watch = checked_study(name, overrides, jobs, edition, stop_on)
-    there, remarks = (set(), []) if force else _complete(study, store, watch, keep_trained)
+def plan_study(request: StudyRequest, probing: bool = True) -> Plan:
+    """The plan of what run_study is asked, whose InvalidFields it raises; no file of a data set is touched."""
+    study, processes, watch = checked_study(request)
+    there, remarks = set(), []
+    if not request.force:
+        there, remarks = _complete(study, request.place.store, watch, request.keep_trained)
     found = probe(study.specs) if probing else Probe()
     settings = tuple(
         _setting(specs, study.labels.get(identity, ()), there, found) for identity, specs in study.settings.items()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Protocol
 
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol.rules import Edition, load_edition, overridden
 from fa_registry.protocol.shipped import DIGEST, FOREIGN, OWN, SHIPPED, standing
 from fa_registry.records import EditionReference
 from fa_registry.studies.study import load_study
-from fa_registry.training.specs import whole_number
+from fa_registry.workflows.requests import Chosen, Terms
 
 DEFAULT_EDITION = "2026-11"
 
@@ -60,33 +58,16 @@ def chosen_editions(
     return tuple(found)
 
 
-class Judging(Protocol):
-    """What the requests of audit and analyse have in common."""
-
-    study: str
-    overrides: Mapping[str, Any]
-    edition: str
-    thresholds: Mapping[str, float]
-    out: str
-    jobs: str | int
-
-
-def checked_request(request: Judging, editions: Sequence[str], problems: list[str]) -> tuple[tuple[Edition, ...], int]:
-    """The editions to judge by and the number of processes; what is wrong with the request is added to `problems`."""
-    own, processes = "", 0
-    if Path(request.out).exists() and not Path(request.out).is_dir():
-        problems.append(f"out: {request.out} is a file; a folder is needed")
+def checked_terms(chosen: Chosen, terms: Terms, problems: list[str]) -> tuple[Edition, ...]:
+    """The editions to judge by; what is wrong with them, or with the study that names one, is added to `problems`."""
+    own = ""
     try:
-        processes = whole_number(request.jobs, least=0)
-    except ValueError as error:
-        problems.append(f"jobs: {error}")
-    try:
-        own = load_study(request.study, request.overrides).edition if request.study else ""
+        own = chosen.as_asked.edition if chosen.study else ""
     except InvalidFields as error:
         problems += error.problems
     except UnknownName as error:
         problems.append(f"study: {error}")
-    return chosen_editions(own, request.edition, editions, request.thresholds, problems), processes
+    return chosen_editions(own, terms.edition, terms.editions, terms.thresholds, problems)
 
 
 def signature(edition: EditionReference) -> str:

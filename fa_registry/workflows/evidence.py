@@ -15,17 +15,20 @@ from fa_registry import diagnostics
 from fa_registry.errors import IntegrityError, Interrupted
 from fa_registry.protocol.integrity import FIGURES, SAME_MACHINE, compare, merged, with_checks
 from fa_registry.records import Check, Integrity, Reading, RunRecord
-from fa_registry.studies.executors.local import JobEvent, run_jobs, stop_on_signal
+from fa_registry.studies.executors.base import JobEvent
+from fa_registry.studies.executors.local import run_jobs, stop_on_signal
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import check_digest, read_record
 from fa_registry.training.devices import pinned_threads, usable_cores
 from fa_registry.training.measuring import machine
 from fa_registry.training.recompute import NO_FEEDBACK, obstacle, remeasure
-from fa_registry.training.redraw import AUTO, OFF, Redrawn, Sealed, credit_in_training, redraw
+from fa_registry.training.redraw import AUTO, OFF, Redrawn, Sealed, asked_steps, credit_in_training, redraw
+from fa_registry.training.specs import whole_number
 from fa_registry.training.task import Task, prepare
 from fa_registry.workflows.conformance import code_check, with_other_code
 from fa_registry.workflows.progress import Progress
+from fa_registry.workflows.requests import Measuring
 from fa_registry.workflows.same_weights import compared, final_weights
 from fa_registry.workflows.stores import open_tracker
 
@@ -70,17 +73,26 @@ class GatherJob:
 def gather_all(
     tracker: Tracker,
     runs: Sequence[StoredRun],
-    trust_logged: bool = False,
+    measuring: Measuring = Measuring(),  # noqa: B008
     data_root: str = "",
-    processes: int = 0,
-    replay: str | int = AUTO,
 ) -> list[Gathered]:
-    """Every run gathered, in the order given. processes 0: one a core, where there are runs enough to pay for them.
+    """Every run gathered, in the order given. measuring: as `checked_measuring` returns it.
 
-    The figures do not depend on `processes`: each run is measured at its own thread count. Raises Interrupted on request.
-    replay: see evidence.gather.
+    The figures do not depend on the number of processes: each run is measured at its own thread count. Raises Interrupted on
+    request.
     """
-    return _compared(tracker, _each(tracker, runs, trust_logged, data_root, processes, replay))
+    return _compared(tracker, _each(tracker, runs, measuring, data_root))
+
+
+def checked_measuring(measuring: Measuring, problems: list[str]) -> Measuring:
+    """The same with numbers for what was typed; what is wrong with them is added to `problems`."""
+    numbers: dict[str, Any] = {}
+    for name, number in {"jobs": lambda typed: whole_number(typed, least=0), "replay": asked_steps}.items():
+        try:
+            numbers[name] = number(getattr(measuring, name))
+        except ValueError as error:
+            problems.append(f"{name}: {error}")
+    return dataclasses.replace(measuring, **numbers)
 
 
 def _compared(tracker: Tracker, gathered: list[Gathered]) -> list[Gathered]:
@@ -90,18 +102,11 @@ def _compared(tracker: Tracker, gathered: list[Gathered]) -> list[Gathered]:
     return [dataclasses.replace(one, record=by_id[one.run.run_id]) if one.record else one for one in gathered]
 
 
-def _each(
-    tracker: Tracker,
-    runs: Sequence[StoredRun],
-    trust_logged: bool,
-    data_root: str,
-    processes: int,
-    replay: str | int,
-) -> list[Gathered]:
-    if trust_logged:
-        return [gather_one(tracker, GatherJob(run, tracker.uri, trust_logged, data_root)) for run in runs]
-    jobs = [GatherJob(run, tracker.uri, trust_logged, data_root, replay) for run in runs]
-    count = min(processes or _default_processes(len(jobs)), len(jobs))
+def _each(tracker: Tracker, runs: Sequence[StoredRun], measuring: Measuring, data_root: str) -> list[Gathered]:
+    jobs = [GatherJob(run, tracker.uri, measuring.trust_logged, data_root, measuring.replay) for run in runs]
+    if measuring.trust_logged:
+        return [gather_one(tracker, job) for job in jobs]
+    count = min(int(measuring.jobs) or _default_processes(len(jobs)), len(jobs))
     if count > 1:
         with stop_on_signal() as stop:  # the workers leave Ctrl-C to this process
             return _run(jobs, _gather_there, count, stop)

@@ -1,7 +1,11 @@
-"""Progress of many jobs on standard error: live bars on a terminal, one plain line a finished run elsewhere."""
+"""Progress of many jobs: a line for every run that ends, in Python's log, and bars on the terminal of whoever listens.
+
+The command line prints the log on standard error. In Python nothing is printed unless `logging` is told to.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +15,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from fa_registry.studies.executors.local import JobEvent
+from fa_registry.studies.executors.base import JobEvent
 from fa_registry.workflows.watching import fired_words
+
+LOG = logging.getLogger(__name__)
 
 
 def joined(*parts: str) -> str:
@@ -26,15 +32,15 @@ class Progress:
         self._title = title
         self._names = names
         self._words = words
-        self._console = Console(file=sys.stderr)
+        console = Console(file=sys.stderr)
         self._bars = Bars(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
             TimeElapsedColumn(),
-            console=self._console,
-            disable=not self._console.is_terminal,
+            console=console,
+            disable=not (console.is_terminal and LOG.isEnabledFor(logging.INFO)),
         )
         self._lines: dict[int, TaskID] = {}
         self._fired: dict[int, set[str]] = {}
@@ -42,7 +48,7 @@ class Progress:
         self._started = time.monotonic()
 
     def __enter__(self) -> Progress:
-        self._console.print(self._title, highlight=False, markup=False)
+        LOG.info(self._title)
         self._bars.start()
         self._total = self._bars.add_task("all runs", total=len(self._names), note="")
         return self
@@ -51,7 +57,7 @@ class Progress:
         self._bars.stop()
 
     def show(self, event: JobEvent) -> None:
-        """Advance the job's bar, or print its end."""
+        """Advance the job's bar, or tell its end."""
         if event.kind == "progress":
             self._advance(event)
             return
@@ -60,10 +66,8 @@ class Progress:
         if event.index in self._lines:
             self._bars.remove_task(self._lines.pop(event.index))
         seconds = time.monotonic() - self._started
-        line = (
-            f"[{self._finished}/{len(self._names)}] {seconds:5.0f} s  {self._names[event.index]}: {self._ending(event)}"
-        )
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        count = f"[{self._finished}/{len(self._names)}]"
+        LOG.info("%s %5.0f s  %s: %s", count, seconds, self._names[event.index], self._ending(event))
 
     def _advance(self, event: JobEvent) -> None:
         epoch, epochs, note, fired = event.value
@@ -79,8 +83,7 @@ class Progress:
         told.update(news)
         if news:
             seconds = time.monotonic() - self._started
-            line = f"{seconds:5.0f} s  {self._names[index]}: {fired_words(news)}"
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+            LOG.info("%5.0f s  %s: %s", seconds, self._names[index], fired_words(news))
 
     def _ending(self, event: JobEvent) -> str:
         if event.kind == "failed":

@@ -30,6 +30,7 @@ from fa_registry.workflows.audit import marked
 from fa_registry.workflows.editions import load_or_name, signature
 from fa_registry.workflows.evidence import gather
 from fa_registry.workflows.reports import recorded_report
+from fa_registry.workflows.requests import Place
 from fa_registry.workflows.same_weights import compared
 from fa_registry.workflows.selection import whole_id
 from fa_registry.workflows.stores import open_tracker
@@ -52,8 +53,7 @@ class PromoteRequest:
     edition: str = ""
     despite: str | None = None
     author: str = ""
-    store: str = ""
-    data_root: str = ""
+    place: Place = Place()
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def run_promote(request: PromoteRequest) -> Promotion:
     FAIL without a reason), IntegrityError (a file or a figure is not what was recorded), StoreError.
     """
     check_words(request.name, request.aliases, request.despite)
-    tracker = open_tracker(request.store, create=False)
+    tracker = open_tracker(request.place.store, create=False)
     case = _case(request, tracker)
     name = request.name or model_name(case.record.spec, case.record.setting)
     registry = ModelRegistry(tracker.uri)
@@ -245,7 +245,7 @@ def _case(request: PromoteRequest, tracker: Tracker) -> _Case:
     audit_run_id, said = opinions(tracker, run, request.edition)
     check_aliases(request.aliases, said[0])
     despite = justified(run, said[0], request.despite, request.author)
-    record = verified(tracker, run, request.data_root)
+    record = verified(tracker, run, request.place.root)
     return _Case(record, said, audit_run_id, despite)
 
 
@@ -368,12 +368,12 @@ def check_finished(run: StoredRun) -> None:
         )
 
 
-def verified(tracker: Tracker, run: StoredRun, data_root: str) -> RunRecord:
+def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) -> RunRecord:
     """The run's record, measured again; IntegrityError where a file is not the recorded one or a figure comes out otherwise.
 
     Figures that this machine cannot give again (a GPU's, on one without) are let pass: the card says `unverifiable`.
     """
-    (record,) = compared(tracker, [gather(tracker, run, data_root=Path(data_root) if data_root else None)])
+    (record,) = compared(tracker, [gather(tracker, run, data_root=data_root)])
     if record.status not in schema.FINISHED_STATUSES:
         raise IntegrityError(f"run {run.run_id} ({run.name}): its sealed files say {record.status}")
     if record.integrity.state == "mismatch":

@@ -14,23 +14,22 @@ from fa_registry.reporting.diff import AuditDiff, audit_diff
 from fa_registry.reporting.render import render_report
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
+from fa_registry.workflows.requests import Pages
 
 REPORT = "audit.json"
 USUAL = f"reports/{REPORT}"
 
 
-def run_report(
-    file: str = "", study: str = "", out: str = "reports", templates: str = "", store: str = ""
-) -> list[Path]:
-    """Render the pages of `file`, or of the newest audit of `study`, into `out`; the paths written.
+def run_report(file: str, study: str, pages: Pages, store: str = "") -> list[Path]:
+    """Render the pages of `file`, or of the newest audit of `study`; the paths written.
 
-    Without either it is the file that `audit` writes by default. templates: see render_report.
+    Without either it is the file that `audit` writes by default.
     Raises UsageError where both are given, where there is no such file, and where the study was never audited.
     """
     if file and study:
         raise UsageError("report one of REPORT or --study; found both")
-    report = _newest(store, study) if study else load_report(_existing(file or USUAL))
-    return render_report(report, Path(out), Path(templates) if templates else None)
+    report = _newest(store, study) if study else load_report(existing(file or USUAL))
+    return render_report(report, Path(pages.out), pages.own_templates)
 
 
 def _newest(store: str, study: str) -> AuditReport:
@@ -68,7 +67,8 @@ def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditRep
     return report
 
 
-def _existing(file: str) -> Path:
+def existing(file: str) -> Path:
+    """The path of a report; UsageError where there is no such file."""
     if not Path(file).is_file():
         raise UsageError(f"{file}: no such file; `fa-registry audit` writes one, and --study takes it from the store")
     return Path(file)

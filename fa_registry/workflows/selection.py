@@ -15,13 +15,14 @@ from fa_registry.protocol.cases import COUNTED
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.integrity import with_checks
 from fa_registry.records import AuditReport, Choice, Exclusion, Integrity, Measurements, OtherRun, RunRecord, RunSpec
-from fa_registry.studies.study import Study, load_study
+from fa_registry.studies.study import Study
 from fa_registry.tracking import schema
 from fa_registry.tracking.attempts import runs_by_spec
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.training.loop import has_diverged
 from fa_registry.training.naming import run_name, setting_label
+from fa_registry.workflows.requests import Chosen
 
 FULL_ID = 32  # hexadecimal characters
 
@@ -39,27 +40,19 @@ class Selection:
     choice: Choice | None = None
 
 
-def select(
-    tracker: Tracker,
-    study: str = "",
-    experiment: str = "",
-    run_ids: Sequence[str] = (),
-    overrides: Mapping[str, Any] | None = None,
-) -> Selection:
-    """Exactly one of study, experiment and run_ids; NothingSelected when no finished run is among them."""
-    given = [name for name, value in (("--study", study), ("--experiment", experiment), ("--run", run_ids)) if value]
-    if len(given) != 1:
-        raise UsageError(f"choose runs by one of --study, --experiment or --run; found {', '.join(given) or 'none'}")
-    if study:
-        selection = _by_study(tracker, study, overrides or {})
-    elif experiment:
-        selection = _sorted_out(
-            tracker, tracker.search({schema.TAG_KIND: "run"}, experiment), f"every run of experiment {experiment}"
-        )
+def select(tracker: Tracker, chosen: Chosen) -> Selection:
+    """The runs that are chosen, in one way only; NothingSelected when no finished run is among them."""
+    if len(chosen.ways) != 1:
+        found = ", ".join(chosen.ways) or "none"
+        raise UsageError(f"choose runs by one of --study, --experiment or --run; found {found}")
+    if chosen.study:
+        selection = _by_study(tracker, chosen)
+    elif chosen.experiment:
+        runs = tracker.search({schema.TAG_KIND: "run"}, chosen.experiment)
+        selection = _sorted_out(tracker, runs, f"every run of experiment {chosen.experiment}")
     else:
-        selection = _sorted_out(
-            tracker, [tracker.get(whole_id(tracker, run_id)) for run_id in run_ids], f"{len(run_ids)} runs by id"
-        )
+        runs = [tracker.get(whole_id(tracker, run_id)) for run_id in chosen.run_ids]
+        selection = _sorted_out(tracker, runs, f"{len(runs)} runs by id")
     if not selection.runs:
         raise NothingSelected(
             f"no finished run among {selection.words} in {tracker.uri}"
@@ -79,20 +72,20 @@ def whole_id(tracker: Tracker, start: str) -> str:
     return found[0]
 
 
-def _by_study(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> Selection:
+def _by_study(tracker: Tracker, chosen: Chosen) -> Selection:
     """The newest finished run of every spec of the study as it is now; older and other runs are counted, not hidden."""
-    study, remarks = _as_trained(tracker, name, overrides)
+    study, remarks = _as_trained(tracker, chosen)
     tagged = tracker.search({schema.TAG_STUDY: study.name, schema.TAG_KIND: "run"})
     by_identity: dict[str, list[StoredRun]] = {}
     for run in tagged:
         by_identity.setdefault(run.tags[schema.TAG_SPEC], []).append(run)
     elsewhere = runs_by_spec(tracker, [spec.identity for spec in study.specs if spec.identity not in by_identity])
-    chosen, excluded, superseded = [], [], 0
+    newest, excluded, superseded = [], [], 0
     for spec in study.specs:
         attempts = by_identity.pop(spec.identity, None) or elsewhere[spec.identity]
         finished = [run for run in attempts if _is_finished(run)]
         if finished:
-            chosen.append(finished[0])
+            newest.append(finished[0])
             superseded += len(finished) - 1
             excluded += [half_written(tracker, run, spec) for run in attempts if is_hidden(run)]
         else:
@@ -104,10 +97,9 @@ def _by_study(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> Sele
         remarks.append(
             f"{others} runs carry the tag of study {study.name} with other specifications than those asked for; not audited."
         )
-    choice = Choice(study.name, _asked(study, overrides), others, superseded)
-    return Selection(
-        tuple(chosen), tuple(excluded), _words(study, overrides), tuple(remarks), study.edition, study.name, choice
-    )
+    asked = _asked(study, chosen.overrides)
+    choice, words = Choice(study.name, asked, others, superseded), _words(study, asked)
+    return Selection(tuple(newest), tuple(excluded), words, tuple(remarks), study.edition, study.name, choice)
 
 
 def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
@@ -117,18 +109,16 @@ def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in given.items() if value}
 
 
-def _words(study: Study, overrides: Mapping[str, Any]) -> str:
-    replaced = [
-        f"{name} {value}" for name, value in _asked(study, overrides).items() if name not in study.twin.overrides
-    ]
+def _words(study: Study, asked: Mapping[str, str]) -> str:
+    replaced = [f"{name} {value}" for name, value in asked.items() if name not in study.twin.overrides]
     which = ", ".join([" ".join([study.name, study.twin.words]).strip(), *replaced])
     return f"study {which} ({len(study.specs)} specifications)"
 
 
-def _as_trained(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> tuple[Study, list[str]]:
+def _as_trained(tracker: Tracker, chosen: Chosen) -> tuple[Study, list[str]]:
     """The study as asked for. Where nothing of it is finished but a twin was trained, the twin trained last, with a remark."""
-    study = load_study(name, overrides)
-    asked = study.twin.words or overrides.get("epochs")
+    study = chosen.as_asked
+    asked = study.twin.words or chosen.overrides.get("epochs")
     trained = [] if asked else tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: study.name})
     twin = next((run.tags[schema.TAG_TWIN] for run in trained if schema.TAG_TWIN in run.tags), "")
     if not twin:
@@ -136,7 +126,7 @@ def _as_trained(tracker: Tracker, name: str, overrides: Mapping[str, Any]) -> tu
     attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
     if any(_is_finished(run) for runs in attempts.values() for run in runs):
         return study, []
-    found = load_study(name, {**overrides, **json.loads(twin)})
+    found = chosen.twin(json.loads(twin))
     return found, [
         f"No run of study {study.name} as it is written is finished here; audited is its twin {found.twin.words}."
     ]

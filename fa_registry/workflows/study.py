@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 
@@ -14,32 +13,34 @@ from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, RunSpec
 from fa_registry.reporting.text.filters import markdown_text
-from fa_registry.studies.executors.local import JobEvent, run_jobs, stop_on_signal
-from fa_registry.studies.executors.side_by_side import run_side_by_side
-from fa_registry.studies.study import Study, load_study
+from fa_registry.studies import executors
+from fa_registry.studies.executors.base import ENDS, JobEvent, Resources
+from fa_registry.studies.executors.local import stop_on_signal
+from fa_registry.studies.study import Study
 from fa_registry.terminal_loss import is_regression
 from fa_registry.tracking import schema
 from fa_registry.tracking.attempts import runs_by_spec
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import process_tag
-from fa_registry.training.devices import pinned_threads, usable_cores
+from fa_registry.training.devices import usable_cores
 from fa_registry.training.naming import run_name, setting_label
 from fa_registry.training.specs import whole_number
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import load_or_name
 from fa_registry.workflows.progress import Progress
+from fa_registry.workflows.requests import Chosen, Place
 from fa_registry.workflows.stores import launched_run, open_tracker
 from fa_registry.workflows.training import (
     TrainingJob,
     close_zombies,
     newest_finished,
-    run_training,
     training_steps,
     training_words,
 )
 from fa_registry.workflows.watching import UNWATCHED, Watch, checked_watch
 
+LOG = logging.getLogger(__name__)
 SIDE_BY_SIDE = 8  # runs on one GPU at a time
 
 
@@ -69,29 +70,34 @@ class StudyResult:
         return 130 if self.stopped else 1 if self.failed else 0
 
 
-def run_study(
-    name: str,
-    overrides: Mapping[str, Any],
-    store: str = "",
-    experiment: str = "",
-    jobs: str | int = 0,
-    force: bool = False,
-    checkpoint_every: int = 0,
-    data_root: str = "",
-    edition: str = "",
-    stop_on: str = "",
-    keep_trained: bool = False,
-) -> StudyResult:
-    """Train every run of the study that the store does not hold yet. jobs 0: one process a core (one in all on a GPU).
+@dataclass(frozen=True)
+class StudyRequest:
+    """What to train. chosen: a study. jobs: how many runs at a time, 0: one a core, several side by side on a GPU.
 
     edition: the rules that watch the runs instead of the study's. stop_on: which of them end a run, `D1,D2`.
-    keep_trained: runs that other code has trained stay; else they are trained again.
+    keep_trained: runs that other code has trained stay; else they are trained again. executor: a name of
+    studies.executors.CATALOG; empty: `side_by_side` on a GPU, else `local`.
     """
-    study, processes, watch = checked_study(name, overrides, jobs, edition, stop_on)
-    tracker, adopted = open_tracker(store, experiment), launched_run()
+
+    chosen: Chosen
+    place: Place = Place()
+    jobs: str | int = 0
+    edition: str = ""
+    stop_on: str = ""
+    checkpoint_every: int = 0
+    force: bool = False
+    keep_trained: bool = False
+    executor: str = ""
+
+
+def run_study(request: StudyRequest) -> StudyResult:
+    """Train every run of the study that the store does not hold yet."""
+    study, processes, watch = checked_study(request)
+    place = request.place
+    tracker, adopted = open_tracker(place.store, place.experiment), launched_run()
     close_zombies(tracker, {schema.TAG_KIND: "study"})
-    result, todo = _already_there(study, tracker, watch, force, keep_trained)
-    make_ready({spec.dataset for spec in todo}, data_root)
+    result, todo = _already_there(study, tracker, watch, request.force, request.keep_trained)
+    make_ready({spec.dataset for spec in todo}, place.data_root)
     if adopted:
         tracker.adopt(adopted, f"study {study.name}", _study_tags(study), {})
     if not todo:
@@ -103,12 +109,12 @@ def run_study(
         experiment_id=tracker.experiment_id,
         study=study.name,
         parent=parent,
-        checkpoint_every=checkpoint_every,
-        data_root=data_root,
+        checkpoint_every=request.checkpoint_every,
+        data_root=place.data_root,
         watch=watch,
     )
     try:
-        _train_all([_job(template, spec) for spec in todo], study, result, processes)
+        _train_all([_job(template, spec) for spec in todo], study, result, processes, request.executor)
     finally:
         _close(tracker, parent, study, result)
     return result
@@ -151,8 +157,8 @@ def _already_there(
 def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker, adopted: str) -> StudyResult:
     early = len(result.stopped_early)
     state = f"complete or stopped early as asked ({early})" if early else "complete"
-    message = f"study {study.name}: all {len(study.specs)} runs are {state}, nothing to train (--force trains again)"
-    print(message, file=sys.stderr)
+    count = len(study.specs)
+    LOG.info("study %s: all %d runs are %s, nothing to train (--force trains again)", study.name, count, state)
     if adopted:
         tracker.log(adopted, tags={schema.TAG_STATUS: "complete"})
     elif study.twin.words and not tracker.search(_marks(study)):
@@ -166,21 +172,24 @@ def _marks(study: Study) -> dict[str, str]:
     return kind | ({schema.TAG_TWIN: jsonio.canonical(study.twin.overrides)} if study.twin.words else {})
 
 
-def checked_study(
-    name: str, overrides: Mapping[str, Any], jobs: str | int, edition: str, stop_on: str
-) -> tuple[Study, int, Watch]:
+def checked_study(request: StudyRequest) -> tuple[Study, int, Watch]:
     """The study, the number of processes and what to look out for; everything that is wrong is named at once."""
     problems: list[str] = []
-    processes, study, watch = 0, None, UNWATCHED
+    name, processes, study, watch = request.chosen.study, 0, None, UNWATCHED
     try:
-        processes = whole_number(jobs, least=0)
+        processes = whole_number(request.jobs, least=0)
     except ValueError as error:
         problems.append(f"jobs: {error}")
     try:
-        study = load_study(name, overrides)
+        if request.executor:
+            executors.CATALOG.get(request.executor)
+    except UnknownName as error:
+        problems.append(f"executor: {error}")
+    try:
+        study = request.chosen.as_asked
         # an edition that does not exist must show before hours of training, not after
-        watch = checked_watch(edition or study.edition, stop_on, problems)
-        own = load_or_name(study.edition, problems) if edition else watch.edition
+        watch = checked_watch(request.edition or study.edition, request.stop_on, problems)
+        own = load_or_name(study.edition, problems) if request.edition else watch.edition
         problems += without_frozen(study, own) if own else []
     except InvalidFields as error:
         problems += error.problems
@@ -191,14 +200,21 @@ def checked_study(
     return study, processes, watch
 
 
-def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, processes: int) -> None:
-    processes = processes or default_processes([job.spec for job in jobs])
+def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, processes: int, name: str) -> None:
+    """Have the executor of this name (empty: the usual one) train all, and sort the runs into `result` as they end."""
+    specs = [job.spec for job in jobs]
+    processes = processes or default_processes(specs)
+    name = name or usual_executor(specs)
+    resources = Resources(processes, "cuda" if on_gpu(specs) else "cpu", jobs[0].threads)
+    open_jobs = set(range(len(jobs)))
     names = [run_name(job.spec) for job in jobs]
     title = f"study {study.name}: {len(jobs)} of {len(study.specs)} runs to train, {processes} at a time"
     with Progress(title, names, training_words) as progress, stop_on_signal() as stop:
 
         def hear(event: JobEvent) -> None:
             progress.show(event)
+            if event.kind in ENDS:
+                open_jobs.discard(event.index)
             if event.kind == "done":
                 early = event.value.status == schema.STOPPED_EARLY
                 (result.stopped_early if early else result.trained).append(event.value.run_id)
@@ -207,11 +223,14 @@ def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, proce
             elif event.kind == "stopped":
                 result.stopped.append(names[event.index])
 
-        if on_gpu(job.spec for job in jobs):
-            with pinned_threads(jobs[0].threads):
-                run_side_by_side(jobs, training_steps, processes, stop, hear)
-        else:
-            run_jobs(jobs, run_training, processes, stop, hear)
+        executors.CATALOG.get(name).run(jobs, training_steps, resources, stop, hear)
+        for index in sorted(open_jobs):
+            hear(JobEvent(index, "failed", f"the executor {name} returned and never told how this run ended"))
+
+
+def usual_executor(specs: Iterable[RunSpec]) -> str:
+    """On a GPU the runs share the card in turns of one process."""
+    return "side_by_side" if on_gpu(specs) else "local"
 
 
 def _study_tags(study: Study) -> dict[str, str]:

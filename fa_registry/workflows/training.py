@@ -14,14 +14,15 @@ import torch
 from fa_registry import jsonio
 from fa_registry.errors import Interrupted, InvalidFields, RegistryError
 from fa_registry.records import RunSpec
-from fa_registry.studies.executors.local import JobEvent, run_jobs, stop_on_signal
+from fa_registry.studies import executors
+from fa_registry.studies.executors.base import JobEvent, Resources
+from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.code import FIRST, code_of
-from fa_registry.training.devices import pinned_threads
-from fa_registry.training.loop import EpochRow, Outcome, in_one_go, training
+from fa_registry.training.loop import EpochRow, Outcome, training
 from fa_registry.training.naming import run_name
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.specs import parse_spec
@@ -31,6 +32,7 @@ from fa_registry.workflows.conformance import code_changes, stated_conformance, 
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import study_edition
 from fa_registry.workflows.progress import Progress, joined
+from fa_registry.workflows.requests import Place
 from fa_registry.workflows.stores import launched_run, open_tracker, registry_folder
 from fa_registry.workflows.watching import UNWATCHED, Monitor, Watch, checked_watch, fired_words
 
@@ -74,12 +76,6 @@ class TrainingResult:
     headline: dict[str, float]
     fired: Mapping[str, int] = field(default_factory=dict)
     ended_by: str = ""
-
-
-def run_training(job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]) -> TrainingResult:
-    """Train `job` into the store: `training_steps` in one go, on the job's number of threads."""
-    with pinned_threads(job.threads):
-        return in_one_go(training_steps(job, stop, report))
 
 
 def training_steps(
@@ -224,41 +220,48 @@ class Trained:
     other_code: tuple[str, ...] = ()
 
 
-def run_train(
-    fields: Mapping[str, Any],
-    store: str = "",
-    experiment: str = "",
-    force: bool = False,
-    study: str = "",
-    threads: int = 1,
-    checkpoint_every: int = 0,
-    data_root: str = "",
-    edition: str = "",
-    stop_on: str = "",
-    keep_trained: bool = False,
-) -> Trained:
+@dataclass(frozen=True)
+class TrainRequest:
+    """What to train. fields: of a run specification, as typed. study: of which it is tagged as a part.
+
+    edition: the rules it is watched by instead of the study's. stop_on: which of them end it, `D1,D2`.
+    keep_trained: a run that other code has trained stays; else it is trained again.
+    """
+
+    fields: Mapping[str, Any]
+    place: Place = Place()
+    study: str = ""
+    edition: str = ""
+    stop_on: str = ""
+    threads: int = 1
+    checkpoint_every: int = 0
+    force: bool = False
+    keep_trained: bool = False
+
+
+def run_train(request: TrainRequest) -> Trained:
     """Train one spec, unless the store already holds a finished run of it, trained by today's code or kept all the same.
 
-    edition: the rules it is watched by. stop_on: which of them end it, `D1,D2`.
     Raises InvalidFields before anything is written, RegistryError with the traceback when training breaks.
     """
-    spec, watch = _checked(fields, edition or study_edition(study), stop_on)
-    tracker = open_tracker(store, experiment)
-    present = None if force else finished_run(tracker, spec, watch)
+    place = request.place
+    spec, watch = _checked(request.fields, request.edition or study_edition(request.study), request.stop_on)
+    tracker = open_tracker(place.store, place.experiment)
+    present = None if request.force else finished_run(tracker, spec, watch)
     changed = code_changes(tracker, present, spec) if present else ()
-    tell({run_name(spec): changed} if changed else {}, keep_trained)
-    if present and (keep_trained or not changed):
+    tell({run_name(spec): changed} if changed else {}, request.keep_trained)
+    if present and (request.keep_trained or not changed):
         return _as_it_is(present, changed)
-    make_ready([spec.dataset], data_root)
+    make_ready([spec.dataset], place.data_root)
     job = TrainingJob(
         spec,
         tracker.uri,
         experiment_id=tracker.experiment_id,
-        study=study,
+        study=request.study,
         adopt=launched_run(),
-        threads=threads,
-        checkpoint_every=checkpoint_every,
-        data_root=data_root,
+        threads=request.threads,
+        checkpoint_every=request.checkpoint_every,
+        data_root=place.data_root,
         watch=watch,
         conformance=stated_conformance(spec, tracker.uri),
     )
@@ -302,5 +305,6 @@ def _run_here(job: TrainingJob, name: str) -> JobEvent:
             if event.kind != "progress":
                 ends.append(event)
 
-        run_jobs([job], run_training, 1, stop, hear)
+        resources = Resources(1, job.spec.device_class, job.threads)
+        executors.CATALOG.get("local").run([job], training_steps, resources, stop, hear)
     return ends[0]

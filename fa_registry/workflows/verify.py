@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, RegistryError, UsageError
@@ -15,10 +13,9 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.reader import table_history
 from fa_registry.tracking.schema import TAG_AUDIT
-from fa_registry.training.redraw import AUTO, asked_steps
-from fa_registry.training.specs import whole_number
-from fa_registry.workflows.evidence import Gathered, gather_all
-from fa_registry.workflows.reports import load_report
+from fa_registry.workflows.evidence import Gathered, checked_measuring, gather_all
+from fa_registry.workflows.reports import existing, load_report
+from fa_registry.workflows.requests import Chosen, Measuring
 from fa_registry.workflows.selection import select
 from fa_registry.workflows.stores import open_tracker
 
@@ -32,34 +29,22 @@ class Verification:
     integrity: Integrity
 
 
-def check_choice(report_file: str, study: str, run_ids: tuple[str, ...]) -> None:
-    """Raise UsageError unless exactly one of a report, a study and run ids says what to verify."""
-    given = [name for name, value in (("REPORT", report_file), ("--study", study), ("--run", run_ids)) if value]
+def run_verify(report_file: str, chosen: Chosen, measuring: Measuring, store: str = "") -> list[Verification]:
+    """Verify a report, or the chosen runs; UsageError unless it is one of both, and chosen in one way."""
+    given = [*(["REPORT"] if report_file else []), *chosen.ways]
     if len(given) != 1:
         raise UsageError(f"verify one of REPORT, --study or --run; found {' and '.join(given) or 'none'}")
+    return verify_report(existing(report_file), store) if report_file else verify_runs(chosen, measuring, store)
 
 
-def verify_runs(
-    study: str,
-    run_ids: tuple[str, ...],
-    overrides: Mapping[str, Any],
-    store: str = "",
-    jobs: str | int = 0,
-    replay: str | int = AUTO,
-) -> list[Verification]:
-    """Recompute every selected run from its artifacts and compare with what it logged. jobs: see gathering.gather_all;
-    replay: see training.redraw.asked_steps.
-    """
-    name = "jobs"
-    try:
-        processes = whole_number(jobs, least=0)
-        name = "replay"
-        steps = asked_steps(replay)
-    except ValueError as error:
-        raise InvalidFields("verify", [f"{name}: {error}"]) from error
+def verify_runs(chosen: Chosen, measuring: Measuring, store: str = "") -> list[Verification]:
+    """Recompute every selected run from its artifacts and compare with what it logged."""
+    problems: list[str] = []
+    checked = checked_measuring(measuring, problems)
+    if problems:
+        raise InvalidFields("verify", problems)
     tracker = open_tracker(store, create=False)
-    chosen = select(tracker, study=study, run_ids=run_ids, overrides=overrides)
-    gathered = gather_all(tracker, chosen.runs, processes=processes, replay=steps)
+    gathered = gather_all(tracker, select(tracker, chosen).runs, checked)
     return [Verification(one.run.run_id, one.run.name, _integrity(tracker, one)) for one in gathered]
 
 
@@ -76,10 +61,6 @@ def verify_report(path: Path, store: str = "") -> list[Verification]:
     tracker = open_tracker(store, create=False)
     results = [Verification(run.record.run_id, run.record.name, _still_stands(run, tracker)) for run in report.runs]
     return [Verification("", f"the report itself, {path.name}", _is_recorded(report, tracker)), *results]
-
-
-def exit_code(results: list[Verification]) -> int:
-    return 0 if all(result.integrity.state == "verified" for result in results) else 3
 
 
 def _is_recorded(report: AuditReport, tracker: Tracker) -> Integrity:

@@ -84,7 +84,7 @@ def test_promote_refuses_it(store, attacked):
     assert result.exit_code == 2 and "judged other files than it has now" in result.output
     # whatever an audit said of it, it is measured again first
     with pytest.raises(IntegrityError, match="accuracy: logged"):
-        verified(MlflowTracker(), MlflowTracker().get(run_id), "")
+        verified(MlflowTracker(), MlflowTracker().get(run_id))
 
 
 def test_verify_tells_the_figures(attacked):

@@ -14,6 +14,7 @@ from fa_registry.errors import StoreError
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.recompute import NO_FEEDBACK
+from fa_registry.workflows.requests import Chosen
 from fa_registry.workflows.selection import select
 from tests.builders import verdict_tag
 
@@ -204,7 +205,7 @@ def test_an_audit_of_nothing_is_a_usage_error(registry, workplace, arguments, me
 def test_asking_for_an_unknown_experiment_creates_none(registry):
     registry("audit", "--experiment", "nowhere")
     with pytest.raises(StoreError, match="known: Default$"):
-        select(MlflowTracker(), experiment="nowhere")
+        select(MlflowTracker(), Chosen(experiment="nowhere"))
 
 
 def test_exit_zero_is_for_notebooks(trained):

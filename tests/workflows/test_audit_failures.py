@@ -13,7 +13,7 @@ from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured
 from fa_registry.diagnostics.h_norm import PLUGIN as H_NORM
 from fa_registry.methods import CATALOG as METHODS
 from fa_registry.records import Reading, RunRecord
-from fa_registry.studies.executors.local import JobEvent
+from fa_registry.studies.executors.base import JobEvent
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows import evidence

@@ -7,7 +7,8 @@ import pytest
 from fa_registry.errors import InvalidFields
 from fa_registry.protocol.rules import load_edition
 from fa_registry.studies.study import load_study, names
-from fa_registry.workflows.study import run_study, without_frozen
+from fa_registry.workflows import verbs
+from fa_registry.workflows.study import without_frozen
 from tests.workflows.conftest import STUDY
 
 NO_FROZEN = STUDY + "\n[controls]\nfrozen = false\n"
@@ -22,7 +23,7 @@ def study_of(workplace, text):
 def test_a_setting_without_its_frozen_control_is_refused_before_anything_is_trained(workplace):
     study_of(workplace, NO_FROZEN)
     with pytest.raises(InvalidFields) as caught:
-        run_study("study.toml", {"device": "cpu"}, jobs=1)
+        verbs.study("study.toml", device="cpu", jobs=1)
     (problem,) = caught.value.problems
     assert problem.startswith(
         "controls.frozen: setting resmlp-16x2 · digits · 2 epochs: expected a frozen control for seed 1"

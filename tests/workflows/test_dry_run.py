@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+import fa_registry
 from fa_registry.errors import InvalidFields
 from fa_registry.jsonio import file_digest
 from fa_registry.studies.study import load_study
 from fa_registry.workflows import dry_run
-from fa_registry.workflows.dry_run import Probe, Speed, kind, plan_study
+from fa_registry.workflows.dry_run import Probe, Speed, kind
 
 CPU = {"device": "cpu"}
 PENALTY = """
@@ -28,6 +30,9 @@ architecture_options = { d_hidden = 8, num_blocks = 2 }
 """
 
 
+dry = partial(fa_registry.study, device="cpu", dry_run=True)
+
+
 def files(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): file_digest(path) for path in folder.rglob("*") if path.is_file()}
 
@@ -40,20 +45,20 @@ def test_nothing_is_written(trained, workplace):
 
 
 def test_a_store_that_is_not_there_is_not_made(workplace):
-    plan = plan_study("digits", CPU, f"sqlite:///{workplace / 'none.db'}", probing=False)
+    plan = dry("digits", store=f"sqlite:///{workplace / 'none.db'}", no_probe=True)
     assert plan.complete == 0 and not (workplace / "none.db").exists()
     assert any(remark.startswith("There is no store") for remark in plan.remarks)
 
 
 def test_what_is_complete_is_counted_and_costs_nothing_more(trained, monkeypatch):
     monkeypatch.setattr(dry_run, "probe", lambda specs: known_speeds(specs))
-    plan = plan_study("tiny", CPU)
+    plan = dry("tiny")
     assert (plan.runs, plan.complete, plan.control_runs) == (4, 4, 1)
     assert plan.seconds == 4 * (2 * 10 + 1) and plan.seconds_left == plan.seconds_left_by_jobs == 0
-    other = plan_study("tiny", {**CPU, "seeds": ["1", "2"]}, jobs=2)
+    other = dry("tiny", seeds=[1, 2], jobs=2)
     assert (other.runs, other.complete) == (8, 4)
     assert other.seconds_left == 4 * (2 * 10 + 1) and other.seconds_left_by_jobs == other.seconds_left / 2
-    assert plan_study("tiny", CPU, force=True).complete == 0
+    assert dry("tiny", force=True).complete == 0
 
 
 def known_speeds(specs) -> Probe:
@@ -64,7 +69,7 @@ def known_speeds(specs) -> Probe:
 def test_settings_methods_and_controls_are_told_apart(registry, workplace):
     path = workplace / "tiny" / "study.toml"
     path.write_text(path.read_text() + PENALTY)
-    plan = plan_study("tiny", CPU, probing=False)
+    plan = dry("tiny", no_probe=True)
     assert plan.methods == ("bp", "fa", "dfa", "dfa+pen")
     first, second = plan.settings
     assert (first.labels, first.methods, first.controls, first.epochs) == ((), ("bp", "fa", "dfa"), {"frozen": 1}, 2)
@@ -80,7 +85,7 @@ def test_the_sum_leaves_out_what_was_not_probed_and_says_so(registry, workplace,
     half = known_speeds(spec for spec in load_study("tiny", CPU).specs if spec.epochs == 3)
     half.unprobed = ["the rest"]
     monkeypatch.setattr(dry_run, "probe", lambda specs: half)
-    plan = plan_study("tiny", CPU, probing=True)
+    plan = dry("tiny")
     assert plan.settings[0].seconds is None and plan.settings[1].seconds == 7 * (3 * 10 + 1) == plan.seconds
     assert any("the sums are too low by them: the rest" in remark for remark in plan.remarks)
 
@@ -118,9 +123,9 @@ def test_images_that_an_architecture_cannot_take_are_refused_before_anything_is_
 
 def test_the_same_is_refused_as_by_the_study_itself(registry):
     with pytest.raises(InvalidFields) as caught:
-        plan_study("tiny", {"scale": "x", "data": "lq"}, jobs="many")
+        dry("tiny", scale="x", data="lq", jobs="many")
     assert [problem.split(":")[0] for problem in caught.value.problems] == ["jobs", "data", "scale"]
     with pytest.raises(InvalidFields, match="stop_on: unknown rule"):
-        plan_study("tiny", CPU, stop_on="D9")
+        dry("tiny", stop_on="D9")
     result = registry("study", "tiny", "--no-probe")
     assert result.exit_code == 2 and "--no-probe belongs to --dry-run" in result.stderr

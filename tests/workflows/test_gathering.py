@@ -8,6 +8,7 @@ from fa_registry.errors import IntegrityError, Interrupted
 from fa_registry.tracking.base import StoredRun
 from fa_registry.workflows import evidence
 from fa_registry.workflows.evidence import GatherJob, gather_all, gather_one
+from fa_registry.workflows.requests import Measuring
 
 
 @pytest.fixture
@@ -52,4 +53,4 @@ def test_stopped_midway_judges_nothing(stored, monkeypatch):
 
     monkeypatch.setattr(evidence, "run_jobs", lambda *_: None)
     with pytest.raises(Interrupted, match="nothing was judged"):
-        gather_all(Store(), [stored("a")], processes=1)
+        gather_all(Store(), [stored("a")], Measuring(jobs=1))

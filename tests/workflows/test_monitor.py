@@ -13,9 +13,9 @@ from fa_registry.protocol.rules import load_edition, shipped
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
-from fa_registry.training.loop import EpochRow
+from fa_registry.training.loop import EpochRow, in_one_go
 from fa_registry.training.specs import parse_spec
-from fa_registry.workflows.training import TrainingJob, run_training
+from fa_registry.workflows.training import TrainingJob, training_steps
 from fa_registry.workflows.watching import UNWATCHED, Monitor, Watch, checked_watch, fired_words, is_watchable
 from tests.builders import measurements
 from tests.helpers.small import trained as train_small
@@ -157,7 +157,7 @@ def test_the_tag_is_there_while_the_run_still_trains(workplace):
 
     watch = checked_watch(early_edition(workplace), "", [])
     job = TrainingJob(parse_spec(FAST), MlflowTracker().uri, watch=watch)
-    result = run_training(job, lambda: False, look)
+    result = in_one_go(training_steps(job, lambda: False, look))
     assert [tag for _, _, tag, _ in seen] == [None] * D1_AT + [str(D1_AT)] * 3
     assert {state for _, state, _, _ in seen} == {"RUNNING"}
     assert [fired for _, _, _, fired in seen][2:5] == [{}, {"D1": D1_AT}, {"D1": D1_AT, "D2": D2_AT}]
@@ -171,7 +171,7 @@ def test_a_resumed_run_neither_loses_nor_repeats_what_fired(workplace, monkeypat
     watch = checked_watch(early_edition(workplace), "", [])
     job = TrainingJob(parse_spec(FAST), MlflowTracker().uri, watch=watch)
     with pytest.raises(Interrupted):
-        run_training(job, stop_after(stopped_after), lambda news: None)
+        in_one_go(training_steps(job, stop_after(stopped_after), lambda news: None))
     told, genuine = [], MlflowTracker.log
 
     def log(self, run_id, points=(), tags=None):
@@ -179,7 +179,7 @@ def test_a_resumed_run_neither_loses_nor_repeats_what_fired(workplace, monkeypat
         genuine(self, run_id, points, tags)
 
     monkeypatch.setattr(MlflowTracker, "log", log)
-    resumed = run_training(job, lambda: False, lambda news: None)
+    resumed = in_one_go(training_steps(job, lambda: False, lambda news: None))
     assert resumed.resumed_from == stopped_after
     assert fires(resumed.run_id) == {"D1": "3", "D2": "4"} and sorted(told) == ["fa.first_fire.D1", "fa.first_fire.D2"]
 
@@ -187,5 +187,8 @@ def test_a_resumed_run_neither_loses_nor_repeats_what_fired(workplace, monkeypat
 def test_watching_does_not_touch_the_training(workplace):
     spec, uri = parse_spec(FAST), MlflowTracker().uri
     watched = TrainingJob(spec, uri, watch=checked_watch(early_edition(workplace), "", []))
-    runs = [run_training(job, lambda: False, lambda news: None).run_id for job in (watched, TrainingJob(spec, uri))]
+    runs = [
+        in_one_go(training_steps(job, lambda: False, lambda news: None)).run_id
+        for job in (watched, TrainingJob(spec, uri))
+    ]
     assert_equal_runs(*runs)

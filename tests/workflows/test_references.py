@@ -11,6 +11,7 @@ from fa_registry import jsonio
 from fa_registry.cli import main
 from fa_registry.records import AuditReport
 from fa_registry.workflows.audit import study_reference
+from fa_registry.workflows.requests import Chosen
 
 REFERENCE = """
 title = "Figures of nobody"
@@ -84,5 +85,5 @@ def test_a_wrong_reference_is_refused_before_anything_is_opened(workplace, regis
 
 def test_no_study_and_an_unknown_one_have_no_reference():
     problems: list[str] = []
-    assert study_reference("", problems) is None and study_reference("nobody's", problems) is None
+    assert study_reference(Chosen(), problems) is study_reference(Chosen("nobody's"), problems) is None
     assert problems == []

@@ -11,8 +11,9 @@ from fa_registry.errors import Interrupted
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training import loop
+from fa_registry.training.loop import in_one_go
 from fa_registry.training.specs import parse_spec
-from fa_registry.workflows.training import TrainingJob, run_training
+from fa_registry.workflows.training import TrainingJob, training_steps
 from tests.tracking.conftest import TINY
 
 EPOCHS = 3
@@ -23,7 +24,7 @@ def job(**changes) -> TrainingJob:
 
 
 def train(stop=lambda: False, **changes) -> str:
-    return run_training(job(**changes), stop, lambda news: None).run_id
+    return in_one_go(training_steps(job(**changes), stop, lambda news: None)).run_id
 
 
 def stop_after(epochs: int):

@@ -10,8 +10,9 @@ from fa_registry.errors import Interrupted
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
+from fa_registry.training.loop import in_one_go
 from fa_registry.training.specs import parse_spec
-from fa_registry.workflows.training import TrainingJob, finished_run, run_training
+from fa_registry.workflows.training import TrainingJob, finished_run, training_steps
 from fa_registry.workflows.watching import checked_watch
 from tests.workflows.conftest import TRAIN
 from tests.workflows.test_monitor import D1_AT, FAST, early_edition, fires
@@ -30,7 +31,7 @@ def watch(workplace):
 
 def train(watch, stop=lambda: False, **changes):
     job = TrainingJob(parse_spec(FAST | changes), MlflowTracker().uri, watch=watch)
-    return run_training(job, stop, lambda news: None)
+    return in_one_go(training_steps(job, stop, lambda news: None))
 
 
 @pytest.fixture

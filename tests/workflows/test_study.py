@@ -8,7 +8,7 @@ from fa_registry.studies.study import load_study
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.trainer import Trainer
-from fa_registry.workflows.study import run_study
+from fa_registry.workflows.verbs import study
 
 
 def test_a_second_study_trains_nothing_and_says_so(trained):
@@ -53,13 +53,13 @@ def test_a_stopped_study_goes_on_from_the_same_epoch_to_the_same_weights(registr
     stopping: list[int] = []
     monkeypatch.setattr(Trainer, "begin_epoch", stops_after_one_epoch)
     monkeypatch.setattr("fa_registry.workflows.study.stop_on_signal", lambda: _always(lambda: bool(stopping)))
-    stopped = run_study("tiny", {"device": "cpu"}, store, jobs=1)
+    stopped = study("tiny", device="cpu", store=store, jobs=1)
     assert stopped.exit_code == 130 and len(stopped.stopped) == 4 and not stopped.trained
     assert [run.state for run in MlflowTracker(store).search({schema.TAG_KIND: "run"})] == ["KILLED"]
 
     monkeypatch.setattr("fa_registry.workflows.study.stop_on_signal", lambda: _always(lambda: False))
-    resumed = run_study("tiny", {"device": "cpu"}, store, jobs=1)
-    fresh = run_study("tiny", {"device": "cpu"}, store, jobs=1, force=True)
+    resumed = study("tiny", device="cpu", store=store, jobs=1)
+    fresh = study("tiny", device="cpu", store=store, jobs=1, force=True)
     assert len(resumed.trained) == len(fresh.trained) == 4
     tracker = MlflowTracker(store)
     for before, after in zip(resumed.trained, fresh.trained, strict=True):

@@ -8,8 +8,9 @@ import pytest
 
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.workflows.requests import Chosen
 from fa_registry.workflows.selection import select
-from fa_registry.workflows.study import run_study
+from fa_registry.workflows.verbs import study
 
 TWIN = {"data": "digits_centred", "scale": "0.5", "device": "cpu"}
 
@@ -22,7 +23,7 @@ def twin_trained(registry):
 
 
 def test_the_audit_of_the_study_finds_the_twin_and_says_so(twin_trained):
-    selection = select(MlflowTracker(), study="tiny", overrides={"device": "cpu"})
+    selection = select(MlflowTracker(), Chosen("tiny", overrides={"device": "cpu"}))
     assert len(selection.runs) == 4 and not selection.excluded
     assert selection.words == "study tiny --data digits_centred --scale 0.5 (4 specifications)"
     assert selection.remarks == (
@@ -36,8 +37,8 @@ def test_the_audit_of_the_study_finds_the_twin_and_says_so(twin_trained):
 def test_runs_of_the_study_itself_come_first_and_the_twin_can_still_be_asked_for(twin_trained):
     twin_trained("study", "tiny", "--jobs", "1", "--device", "cpu")
     tracker = MlflowTracker()
-    itself = select(tracker, study="tiny", overrides={"device": "cpu"})
-    twin = select(tracker, study="tiny", overrides=TWIN)
+    itself = select(tracker, Chosen("tiny", overrides={"device": "cpu"}))
+    twin = select(tracker, Chosen("tiny", overrides=TWIN))
     assert len(itself.runs) == len(twin.runs) == 4
     assert not {run.run_id for run in itself.runs} & {run.run_id for run in twin.runs}
     assert itself.words == "study tiny (4 specifications)"
@@ -46,7 +47,7 @@ def test_runs_of_the_study_itself_come_first_and_the_twin_can_still_be_asked_for
 
 def test_the_twin_trained_last_is_audited(twin_trained):
     twin_trained("study", "tiny", "--scale", "1.5", "--jobs", "1", "--device", "cpu")
-    selection = select(MlflowTracker(), study="tiny", overrides={"device": "cpu"})
+    selection = select(MlflowTracker(), Chosen("tiny", overrides={"device": "cpu"}))
     assert selection.words == "study tiny --scale 1.5 (4 specifications)"
 
 
@@ -64,11 +65,11 @@ def test_the_studys_own_run_says_which_twin_it_is(twin_trained):
 def test_a_twin_whose_runs_another_study_trained_is_found_too(twin_trained, workplace):
     text = (workplace / "tiny" / "study.toml").read_text().replace('name = "tiny"', 'name = "other"')
     (workplace / "other.toml").write_text(text)
-    again = run_study("other.toml", TWIN, jobs=1)
+    again = study("other.toml", **TWIN, jobs=1)
     assert len(again.present) == 4 and not again.trained
-    selection = select(MlflowTracker(), study="other.toml", overrides={"device": "cpu"})
+    selection = select(MlflowTracker(), Chosen("other.toml", overrides={"device": "cpu"}))
     assert len(selection.runs) == 4
-    run_study("other.toml", TWIN, jobs=1)
+    study("other.toml", **TWIN, jobs=1)
     assert len(MlflowTracker().search({schema.TAG_KIND: "study", schema.TAG_STUDY: "other"})) == 1
 
 

@@ -8,52 +8,53 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from queue import Empty
 from typing import Any
 
-from fa_registry.errors import Interrupted
+from fa_registry.studies.executors.base import Executor, JobEvent, Resources, Stop, Tell, Work, ended
+from fa_registry.training.devices import pinned_threads
+from fa_registry.training.loop import in_one_go
 
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 10.0  # for an epoch to end in the workers that outlive one that was killed
 
-Work = Callable[[Any, Callable[[], bool], Callable[[Any], None]], Any]
+Task = Callable[[Any, Stop, Callable[[Any], None]], Any]
 
 
-@dataclass(frozen=True)
-class JobEvent:
-    """kind: progress (value is what the job told), done (its result), failed (text of the error), stopped."""
+class Local(Executor):
+    """Jobs one after another in this process, or each in one of `at_once` processes; a job pins its own CPU threads."""
 
-    index: int
-    kind: str
-    value: Any = None
+    def run(self, jobs: Sequence[Any], work: Work, resources: Resources, stop: Stop, tell: Tell) -> None:
+        run_jobs(jobs, partial(_whole, work, resources.threads), resources.at_once, stop, tell)
 
 
-def run_jobs(
-    jobs: Sequence[Any], work: Work, processes: int, stop: Callable[[], bool], tell: Callable[[JobEvent], None]
-) -> None:
-    """Call work(job, stop, report) for every job; `tell` hears every event, here. `work` is a module-level function."""
+def _whole(work: Work, threads: int, job: Any, stop: Stop, report: Callable[[Any], None]) -> Any:
+    with pinned_threads(threads):
+        return in_one_go(work(job, stop, report))
+
+
+def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: Stop, tell: Tell) -> None:
+    """Call task(job, stop, report) for every job; `tell` hears every event, here. `task` can be pickled."""
     if processes <= 1 or len(jobs) <= 1:
         for index, job in enumerate(jobs):
-            tell(JobEvent(index, "stopped") if stop() else _attempt(index, job, work, stop, tell))
+            tell(JobEvent(index, "stopped") if stop() else _attempt(index, job, task, stop, tell))
     else:
-        _run_in_processes(jobs, work, min(processes, len(jobs)), stop, tell)
+        _run_in_processes(jobs, task, min(processes, len(jobs)), stop, tell)
 
 
-def _run_in_processes(
-    jobs: Sequence[Any], work: Work, processes: int, stop: Callable[[], bool], tell: Callable[[JobEvent], None]
-) -> None:
+def _run_in_processes(jobs: Sequence[Any], task: Task, processes: int, stop: Stop, tell: Tell) -> None:
     context = multiprocessing.get_context("spawn")  # a forked torch keeps its parent's thread pool in a broken state
     stopping, broken, news = context.Event(), context.Event(), context.Queue()
     with ProcessPoolExecutor(processes, context, _start_worker, (stopping, broken, news)) as pool, _setting(stopping):
         running: dict[Future, int] = {
-            pool.submit(_in_worker, index, job, work): index for index, job in enumerate(jobs)
+            pool.submit(_in_worker, index, job, task): index for index, job in enumerate(jobs)
         }
         while running:
             if stop() and not stopping.is_set():
@@ -109,13 +110,8 @@ def _drain(news: Any, seconds: float = 0.0) -> Iterator[JobEvent]:
             return
 
 
-def _attempt(index: int, job: Any, work: Work, stop: Callable[[], bool], tell: Callable[[JobEvent], None]) -> JobEvent:
-    try:
-        return JobEvent(index, "done", work(job, stop, lambda value: tell(JobEvent(index, "progress", value))))
-    except Interrupted as interruption:
-        return JobEvent(index, "stopped", str(interruption))
-    except Exception:
-        return JobEvent(index, "failed", traceback.format_exc())
+def _attempt(index: int, job: Any, task: Task, stop: Stop, tell: Tell) -> JobEvent:
+    return ended(index, lambda: task(job, stop, lambda value: tell(JobEvent(index, "progress", value))))
 
 
 _worker: dict[str, Any] = {}  # a pool hands events and queues to its workers through their initializer only
@@ -127,10 +123,10 @@ def _start_worker(stopping: Any, broken: Any, news: Any) -> None:
     _worker.update(stopping=stopping, broken=broken, news=news)
 
 
-def _in_worker(index: int, job: Any, work: Work) -> JobEvent:
+def _in_worker(index: int, job: Any, task: Task) -> JobEvent:
     if _worker["stopping"].is_set():
         return JobEvent(index, "stopped")
-    end = _attempt(index, job, work, _worker["stopping"].is_set, _worker["news"].put)
+    end = _attempt(index, job, task, _worker["stopping"].is_set, _worker["news"].put)
     if _worker["broken"].is_set():
         os._exit(0)  # the pool is gone and nobody takes the result; the job has ended at a safe point
     return end
@@ -140,8 +136,12 @@ def _in_worker(index: int, job: Any, work: Work) -> JobEvent:
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
     """Inside, the first SIGINT or SIGTERM is a request to stop (yielded as a function); the second SIGINT interrupts at once.
 
-    A SIGTERM is meant for the whole program: what handles it outside hears of it when the block has ended.
+    A SIGTERM is meant for the whole program: what handles it outside hears of it when the block has ended. Outside the main
+    thread, where Python lets nobody hear signals, nothing is requested.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
     requested: list[int] = []
     usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -158,3 +158,6 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
         if signal.SIGTERM in requested and callable(usual[signal.SIGTERM]):
             signal.raise_signal(signal.SIGTERM)
+
+
+PLUGIN = Local()

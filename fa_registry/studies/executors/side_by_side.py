@@ -6,21 +6,27 @@ who runs beside it, and no two captures of a CUDA graph meet.
 
 from __future__ import annotations
 
-import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any
 
-from fa_registry.errors import Interrupted
-from fa_registry.studies.executors.local import JobEvent
+from fa_registry.studies.executors.base import Executor, JobEvent, Resources, Stop, Tell, Work, ended
+from fa_registry.training.devices import pinned_threads
 
-Steps = Callable[[Any, Callable[[], bool], Callable[[Any], None]], Generator[None, None, Any]]
+AT_WORK = object()
 
 
-def run_side_by_side(
-    jobs: Sequence[Any], steps: Steps, count: int, stop: Callable[[], bool], tell: Callable[[JobEvent], None]
-) -> None:
-    """Go through steps(job, stop, report) of every job, `count` at a time in turns; `tell` hears every event."""
+class SideBySide(Executor):
+    """`at_once` jobs in turns, all in this process and on its one number of CPU threads."""
+
+    def run(self, jobs: Sequence[Any], work: Work, resources: Resources, stop: Stop, tell: Tell) -> None:
+        with pinned_threads(resources.threads):
+            run_side_by_side(jobs, work, resources.at_once, stop, tell)
+
+
+def run_side_by_side(jobs: Sequence[Any], work: Work, count: int, stop: Stop, tell: Tell) -> None:
+    """Go through work(job, stop, report) of every job, `count` at a time in turns; `tell` hears every event."""
     waiting = deque(enumerate(jobs))
     at_work: dict[int, Generator[None, None, Any]] = {}
     try:
@@ -30,10 +36,10 @@ def run_side_by_side(
                 if stop():
                     tell(JobEvent(index, "stopped"))
                 else:
-                    at_work[index] = steps(job, stop, _reporter(index, tell))
+                    at_work[index] = work(job, stop, _reporter(index, tell))
             for index in list(at_work):
-                event = _advance(index, at_work[index])
-                if event is not None:
+                event = ended(index, partial(_step, at_work[index]))
+                if event.value is not AT_WORK:
                     del at_work[index]
                     tell(event)
     finally:
@@ -45,14 +51,13 @@ def _reporter(index: int, tell: Callable[[JobEvent], None]) -> Callable[[Any], N
     return lambda value: tell(JobEvent(index, "progress", value))
 
 
-def _advance(index: int, steps: Generator[None, None, Any]) -> JobEvent | None:
-    """Take the job to its next yield; the event that ends it, if it has ended."""
+def _step(steps: Generator[None, None, Any]) -> Any:
+    """Take the job to its next yield; its result, or AT_WORK where it has not ended."""
     try:
         next(steps)
     except StopIteration as finished:
-        return JobEvent(index, "done", finished.value)
-    except Interrupted as interruption:
-        return JobEvent(index, "stopped", str(interruption))
-    except Exception:
-        return JobEvent(index, "failed", traceback.format_exc())
-    return None
+        return finished.value
+    return AT_WORK
+
+
+PLUGIN = SideBySide()

@@ -1,0 +1,283 @@
+"""The verbs of the command line as functions: the same names, the same options, and what they find as an object.
+
+They are `fa_registry.train`, `study`, `audit`, `compare`, `verify` and `report`. None of them prints or ends the process. What
+the command line says while it works goes to Python's `logging` as INFO of the logger `fa_registry`; every error is a
+`fa_registry.RegistryError`, whose `exit_code` is the command line's.
+
+Arguments that several of them take:
+    study, experiment, run_ids: which runs; one of the three. A study is a shipped one's name, or a study.toml or its folder;
+        a run is named by its id or the id's beginning.
+    epochs, seeds, device, data, scale: instead of the study's own, when runs are trained and when they are chosen.
+    edition, thresholds: the rules to judge by [the study's], a name or a .toml; {rule: number} instead of its own.
+    jobs: how many at a time; 0: what suits the machine.
+    out, templates: folder of the pages; folder of your own templates.
+    store, data_root: tracking URI [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db]; folder of data sets that need files.
+Where several names are taken, `"a,b"`, `["a", "b"]` and one alone are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, listed, overrides, spec_fields
+
+if TYPE_CHECKING:
+    from fa_registry.workflows.audit import AuditResult
+    from fa_registry.workflows.compare import CompareResult
+    from fa_registry.workflows.dry_run import Plan
+    from fa_registry.workflows.study import StudyResult
+    from fa_registry.workflows.training import Trained
+    from fa_registry.workflows.verify import Verification
+
+Several = str | Iterable[Any]  # names or numbers, see requests.listed
+
+
+def train(
+    *,
+    method: str = "",
+    architecture: str = "resmlp",
+    dataset: str = "digits",
+    seed: int | str = "",
+    epochs: int | str = 100,
+    penalty: float | str = 0,
+    control: str = "none",
+    settings: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    study: str = "",
+    threads: int = 1,
+    edition: str = "",
+    stop_on: Several = (),
+    experiment: str = "",
+    checkpoint_every: int = 0,
+    data_root: str = "",
+    store: str = "",
+    force: bool = False,
+    keep_trained: bool = False,
+) -> Trained:
+    """Train one configuration and log it as one run, unless the store holds a finished run of it.
+
+    settings: recipe fields and options by name, {"learning_rate": 0.1, "architecture.d_hidden": 128}. study: of which the run
+    is tagged as a part. control: none, frozen, shallow or ladder_K. stop_on: rules of `edition` that end the run where they fire.
+    experiment: for the run. checkpoint_every: epochs between kept weights [0: first and last alone]. force: train again.
+    keep_trained: a run that other code has trained stays.
+
+    Returns the run's id, its status and, where it was trained now, its headline figures.
+    Raises InvalidFields that names all that is wrong, before anything is written; RegistryError where training breaks.
+
+    >>> fa_registry.train(method="dfa", seed=7, epochs=3, settings={"architecture.d_hidden": 128}).status
+    'complete'
+    """
+    from fa_registry.workflows.training import TrainRequest, run_train
+
+    own = {"method": method, "architecture": architecture, "dataset": dataset, "seed": seed, "epochs": epochs}
+    own |= {"penalty": penalty, "control": control, "device": device}
+    request = TrainRequest(
+        spec_fields(own, settings or {}),
+        Place(store, experiment, data_root),
+        study=study,
+        edition=edition,
+        stop_on=",".join(listed(stop_on)),
+        threads=threads,
+        checkpoint_every=checkpoint_every,
+        force=force,
+        keep_trained=keep_trained,
+    )
+    return run_train(request)
+
+
+def study(
+    name: str = "digits",
+    *,
+    jobs: int | str = 0,
+    epochs: int | str = "",
+    seeds: Several = (),
+    data: str = "",
+    scale: float | str = "",
+    device: str = "auto",
+    edition: str = "",
+    stop_on: Several = (),
+    experiment: str = "",
+    checkpoint_every: int = 0,
+    data_root: str = "",
+    store: str = "",
+    force: bool = False,
+    keep_trained: bool = False,
+    dry_run: bool = False,
+    no_probe: bool = False,
+    executor: str = "",
+) -> StudyResult | Plan:
+    """Train every run of a study that the store does not hold yet.
+
+    name: of the study. stop_on, experiment, checkpoint_every, force, keep_trained: as for `train`. executor: who runs the jobs,
+    a name in the group `fa_registry.executors` [side_by_side on a GPU, else local]. dry_run: train nothing and return the Plan;
+    no_probe: which then times no step.
+
+    Returns the run ids by what became of them, and the errors of those that failed, which is not raised.
+    Raises InvalidFields that names all that is wrong, before anything is written.
+
+    >>> fa_registry.study("digits", epochs=3, seeds=[42]).exit_code
+    0
+    """
+    from fa_registry.workflows.study import StudyRequest, run_study
+
+    request = StudyRequest(
+        Chosen(name, overrides=overrides(epochs, seeds, device, data, scale)),
+        Place(store, experiment, data_root),
+        jobs=jobs,
+        edition=edition,
+        stop_on=",".join(listed(stop_on)),
+        checkpoint_every=checkpoint_every,
+        force=force,
+        keep_trained=keep_trained,
+        executor=executor,
+    )
+    if not dry_run:
+        return run_study(request)
+    from fa_registry.workflows.dry_run import plan_study
+
+    return plan_study(request, probing=not no_probe)
+
+
+def audit(
+    *,
+    study: str = "",
+    run_ids: Several = (),
+    experiment: str = "",
+    edition: str = "",
+    editions: Several = (),
+    thresholds: Mapping[str, float] | None = None,
+    waivers: str = "",
+    trust_logged: bool = False,
+    replay: int | str = "auto",
+    jobs: int | str = 0,
+    epochs: int | str = "",
+    seeds: Several = (),
+    data: str = "",
+    scale: float | str = "",
+    device: str = "auto",
+    out: str = "reports",
+    templates: str = "",
+    data_root: str = "",
+    store: str = "",
+) -> AuditResult:
+    """Recompute and judge runs, write the pages, and log the audit beside its runs.
+
+    editions: several side by side instead of `edition`. waivers: file of findings that shall not count [waivers.toml, if it is
+    here]. trust_logged: judge logged figures without measuring again. replay: how many training steps of every run are taken
+    again, `auto` or `off`.
+
+    Returns the report (`report.runs` with findings and verdicts), its pages, the audit's own run, and `exit_code` (0: none
+    fails, 1: some fail, 3: incomplete or not intact).
+    Raises InvalidFields that names all that is wrong, NothingSelected where no finished run is chosen, StoreError.
+
+    >>> result = fa_registry.audit(study="digits", edition="2026-11")
+    >>> {run.record.name: run.verdict.label for run in result.report.runs}
+    {'bp · resmlp-256x4 · digits · 100 epochs · s42': 'PASS', …}
+    """
+    from fa_registry.workflows.audit import AuditRequest, run_audit
+
+    request = AuditRequest(
+        Chosen(study, experiment, listed(run_ids), overrides(epochs, seeds, device, data, scale)),
+        Terms(edition, listed(editions), thresholds or {}, waivers),
+        Measuring(trust_logged, jobs, replay),
+        Place(store, data_root=data_root),
+        Pages(out, templates),
+    )
+    return run_audit(request)
+
+
+def compare(
+    *operands: str,
+    study: str = "",
+    run_ids: Several = (),
+    experiment: str = "",
+    edition: str = "",
+    thresholds: Mapping[str, float] | None = None,
+    recompute: bool = False,
+    jobs: int | str = 0,
+    epochs: int | str = "",
+    seeds: Several = (),
+    data: str = "",
+    scale: float | str = "",
+    device: str = "auto",
+    setting: str = "",
+    out: str = "reports",
+    templates: str = "",
+    data_root: str = "",
+    store: str = "",
+) -> CompareResult:
+    """Put methods (all their seeds) or single runs side by side, judged alike, and write compare.html.
+
+    operands: two or more methods as an audit names them, or beginnings of run ids; looked up in the runs that are chosen, else
+    in the whole store. setting: words of a setting's name, where the methods ran in several. recompute: measure again first.
+
+    Returns what the page shows (`context`: the columns, what differs, the paired differences), the page, and `exit_code` (3: a
+    run is not intact).
+    Raises InvalidFields that names all that is wrong, UsageError where the setting is ambiguous, IntegrityError, StoreError.
+
+    >>> fa_registry.compare("dfa", "bp", study="digits").page
+    PosixPath('reports/compare.html')
+    """
+    from fa_registry.workflows.compare import CompareRequest, run_compare
+
+    request = CompareRequest(
+        operands,
+        Chosen(study, experiment, listed(run_ids), overrides(epochs, seeds, device, data, scale)),
+        setting,
+        Terms(edition, thresholds=thresholds or {}),
+        Measuring(not recompute, jobs),
+        Place(store, data_root=data_root),
+        Pages(out, templates),
+    )
+    return run_compare(request)
+
+
+def verify(
+    report_file: str | Path = "",
+    *,
+    study: str = "",
+    run_ids: Several = (),
+    epochs: int | str = "",
+    seeds: Several = (),
+    data: str = "",
+    scale: float | str = "",
+    device: str = "auto",
+    replay: int | str = "auto",
+    jobs: int | str = 0,
+    store: str = "",
+) -> list[Verification]:
+    """Recompute runs from their artifacts, or check that an old audit.json still matches the store.
+
+    report_file: the audit.json; or a study or runs instead. replay: as for `audit`.
+
+    Returns one outcome a run, whose `integrity.state` is verified, mismatch or unverifiable; of a report first its own.
+    Raises UsageError unless exactly one thing is asked for, InvalidFields, NothingSelected, StoreError.
+
+    >>> all(found.integrity.state == "verified" for found in fa_registry.verify(study="digits"))
+    True
+    """
+    from fa_registry.workflows.verify import run_verify
+
+    chosen = Chosen(study, "", listed(run_ids), overrides(epochs, seeds, device, data, scale))
+    return run_verify(str(report_file), chosen, Measuring(jobs=jobs, replay=replay), store)
+
+
+def report(
+    report_file: str | Path = "", *, study: str = "", out: str = "reports", templates: str = "", store: str = ""
+) -> list[Path]:
+    """Render the pages of an audit again: same records, same bytes.
+
+    report_file: an audit.json [reports/audit.json]; study: its newest audit in the store instead.
+
+    Returns the paths that were written.
+    Raises UsageError where there is no such file or no such audit, InvalidFields where the file is no report, IntegrityError
+    where the store holds another than was recorded.
+
+    >>> fa_registry.report("before/audit.json", out="again")
+    [PosixPath('again/index.html'), …]
+    """
+    from fa_registry.workflows.reports import run_report
+
+    return run_report(str(report_file), study, Pages(out, templates), store)
