@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from types import FrameType
 
 import hypothesis
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 
@@ -61,6 +63,24 @@ def empty_store(tmp_path_factory):
     folder = tmp_path_factory.mktemp("empty-store")
     MlflowTracker(f"sqlite:///{folder / 'mlflow.db'}", experiment_id="0")
     return folder / "mlflow.db"
+
+
+def stay_blank(canvas: FigureCanvasAgg) -> None:
+    canvas.renderer = canvas.get_renderer()
+
+
+@pytest.fixture
+def undrawn() -> Iterator[pytest.MonkeyPatch]:
+    """Pictures are laid out and stay blank: drawing them is a third of an audit, and the concern of tests/reporting."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FigureCanvasAgg, "draw", stay_blank)
+        yield patch
+
+
+@pytest.fixture
+def drawn(undrawn: pytest.MonkeyPatch) -> None:
+    """For a test in a folder of undrawn pictures whose pictures are drawn all the same."""
+    undrawn.undo()
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
-"""An honest store that every attack gets a copy of, trained once a worker; and the verbs, as a user calls them."""
+"""An honest store that every attack gets a copy of, trained once a session; and the verbs, as a user calls them."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from click.testing import CliRunner
 from fa_registry import jsonio
 from fa_registry.cli import main
 from fa_registry.records import AuditReport, Integrity, RunAudit
+from tests.helpers.stores import copy_store, made_once, working_in
 from tests.red_team.attacks import Store
 
 STUDY = """
@@ -36,6 +36,11 @@ architecture_options = { d_hidden = 16, num_blocks = 2 }
 """
 
 
+@pytest.fixture(autouse=True)
+def blank_pictures(undrawn):
+    """No test here looks at a picture; the few that ask for `drawn` say that real figures can be drawn."""
+
+
 def call(*arguments: str):
     """The command line in this process: click's result."""
     return CliRunner().invoke(main, arguments, catch_exceptions=False)
@@ -43,27 +48,24 @@ def call(*arguments: str):
 
 @pytest.fixture(scope="session")
 def honest(tmp_path_factory, empty_store) -> Path:
-    """The folder of a store whose twelve runs nobody has touched."""
-    folder = tmp_path_factory.mktemp("honest")
-    shutil.copy(empty_store, folder / "mlflow.db")
-    (folder / "tiny").mkdir()
-    (folder / "tiny" / "study.toml").write_text(STUDY, encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        result = call("study", "tiny", "--jobs", "1", "--device", "cpu")
+    """The folder of a store whose twelve runs nobody has touched, for copies."""
+
+    def train(folder: Path) -> None:
+        shutil.copy(empty_store, folder)
+        (folder / "tiny").mkdir()
+        (folder / "tiny" / "study.toml").write_text(STUDY, encoding="utf-8")
+        with working_in(folder):
+            result = call("study", "tiny", "--jobs", "1", "--device", "cpu")
         assert result.exit_code == 0, result.output
-    return folder
+
+    return made_once(tmp_path_factory, "honest", train)
 
 
 @pytest.fixture
 def store(honest, tmp_path, monkeypatch) -> Store:
-    """A copy of the honest store in a working folder of its own; the addresses in its database lead to its own files."""
+    """A copy of the honest store in a working folder of its own."""
     folder = tmp_path / "store"
-    shutil.copytree(honest, folder)
-    with sqlite3.connect(folder / "mlflow.db") as database:
-        for table, column in (("runs", "artifact_uri"), ("experiments", "artifact_location")):
-            database.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (str(honest), str(folder)))
+    copy_store(honest, folder)
     monkeypatch.chdir(folder)
     return Store(folder)
 

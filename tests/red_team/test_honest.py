@@ -3,7 +3,7 @@
 from tests.red_team.conftest import judged
 
 
-def test_an_honest_store_is_judged_whole(audit):
+def test_an_honest_store_is_judged_whole(drawn, audit):
     code, report = audit()
     assert code in (0, 1)  # nothing incomplete, no integrity failure
     assert not report.excluded

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from fa_registry.cli import main
+from tests.helpers.stores import copy_store, made_once, working_in
 from tests.workflows.adoption import SPEC, Elsewhere, trained_elsewhere
 
 STUDY = """
@@ -45,25 +47,48 @@ TRAIN = (
 )
 
 
+@pytest.fixture(autouse=True)
+def blank_pictures(undrawn):
+    """No test here looks at a picture; the few that ask for `drawn` say that real figures can be drawn."""
+
+
+def call(*arguments: str):
+    """The command line in this process: click's result."""
+    return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+
+def write_study(folder: Path) -> None:
+    """The tiny study as tiny/study.toml."""
+    (folder / "tiny").mkdir()
+    (folder / "tiny" / "study.toml").write_text(STUDY, encoding="utf-8")
+
+
 @pytest.fixture
 def registry(workplace: Path):
     """Call the command line: registry('audit', '--study', …) → click's result; the tiny study lies in tiny/study.toml."""
-    folder = workplace / "tiny"
-    folder.mkdir()
-    (folder / "study.toml").write_text(STUDY, encoding="utf-8")
-
-    def call(*arguments: str):
-        return CliRunner().invoke(main, arguments, catch_exceptions=False)
-
+    write_study(workplace)
     return call
 
 
+@pytest.fixture(scope="session")
+def tiny_store(tmp_path_factory, empty_store) -> Path:
+    """The folder of a store with the tiny study trained, for copies."""
+
+    def train(folder: Path) -> None:
+        shutil.copy(empty_store, folder)
+        write_study(folder)
+        with working_in(folder):
+            result = call("study", "tiny", "--jobs", "1", "--device", "cpu")
+        assert result.exit_code == 0, result.output
+
+    return made_once(tmp_path_factory, "tiny", train)
+
+
 @pytest.fixture
-def trained(registry):
+def trained(tiny_store, workplace: Path):
     """The registry with the tiny study trained."""
-    result = registry("study", "tiny", "--jobs", "1", "--device", "cpu")
-    assert result.exit_code == 0, result.output
-    return registry
+    copy_store(tiny_store, workplace)
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -45,7 +45,7 @@ def entry(report, method):
     )
 
 
-def test_every_figure_is_recomputed_and_judged_against_the_frozen_control(trained):
+def test_every_figure_is_recomputed_and_judged_against_the_frozen_control(drawn, trained):
     code, result = audited(trained)
     runs = result["report"]["runs"]
     assert {run["record"]["integrity"]["state"] for run in runs} == {"verified"}
@@ -146,7 +146,7 @@ def test_a_half_written_run_is_refused_visibly(trained):
     assert [one["reason"] for one in result["report"]["excluded"]] == ["half-written: fa.status is running"]
 
 
-def test_a_diverged_run_is_audited_as_such(registry, workplace):
+def test_a_diverged_run_is_audited_as_such(drawn, registry, workplace):
     path = workplace / "tiny" / "study.toml"
     path.write_text(path.read_text().replace("epochs = 2", "epochs = 2\nlearning_rate = 1e30"))
     registry("study", "tiny", "--device", "cpu", "--jobs", "1")

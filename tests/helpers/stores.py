@@ -1,0 +1,46 @@
+"""Stores that take seconds to make: made once for all workers of a session, and copied for each test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+LEADING = (("runs", "artifact_uri"), ("experiments", "artifact_location"))  # columns that hold addresses of files
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """The folder that `make` filled, for the first worker that asked; tests only read it, or write to a copy."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    folder = (factory.getbasetemp().parent if worker else factory.getbasetemp()) / f"once-{name}"
+    whole = folder.with_suffix(".whole")
+    with FileLock(folder.with_suffix(".lock")):
+        if not whole.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # a half that a test which failed has left
+            folder.mkdir()
+            make(folder)
+            whole.touch()
+    return folder
+
+
+@contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """As a command that was started in `folder`, whatever store the caller's environment names."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        yield
+
+
+def copy_store(source: Path, target: Path) -> None:
+    """The working folder `source` as `target`; the addresses in its database lead to its own files."""
+    shutil.copytree(source, target, dirs_exist_ok=True)
+    with closing(sqlite3.connect(target / "mlflow.db")) as database, database:
+        for table, column in LEADING:
+            database.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (str(source), str(target)))
