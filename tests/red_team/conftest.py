@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,10 @@ from click.testing import CliRunner
 
 from fa_registry import jsonio
 from fa_registry.cli import main
-from fa_registry.records import AuditReport, Integrity, RunAudit
+from fa_registry.records import AuditReport, Integrity, RunAudit, RunRecord
+from fa_registry.tracking import schema
+from fa_registry.training.redraw import Redrawn
+from fa_registry.workflows import evidence
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.red_team.attacks import Store
 
@@ -61,8 +66,46 @@ def honest(tmp_path_factory, empty_store) -> Path:
     return made_once(tmp_path_factory, "honest", train)
 
 
+@pytest.fixture(scope="session")
+def known_figures() -> dict[str, tuple[RunRecord, list[Redrawn]]]:
+    """What measuring a run again gave, by the digest of all that it was given."""
+    return {}
+
+
 @pytest.fixture
-def store(honest, tmp_path, monkeypatch) -> Store:
+def measured_once(known_figures) -> Iterator[pytest.MonkeyPatch]:
+    """A run is measured again once as long as no byte of its record and its files is another.
+
+    An attack changes bytes, so what is attacked is always measured; the eleven runs beside it are not a hundred times.
+    """
+    genuine = evidence._measured
+
+    def measured(tracker, record, trust_logged, data_root, replay, tell):
+        folder = tracker.artifact(record.run_id, schema.PROVENANCE).parent
+        paths = [path for path in folder.rglob("*") if path.is_file() and path.name != Path(schema.FORM).name]
+        files = {str(path.relative_to(folder)): jsonio.file_digest(path) for path in paths}
+        key = jsonio.digest_of([jsonio.encode(record), files, trust_logged, str(replay)])
+        if key not in known_figures:
+            heard: list[Redrawn] = []
+            known_figures[key] = genuine(tracker, record, trust_logged, data_root, replay, heard.append), heard
+        figures, heard = known_figures[key]
+        for redrawn in heard:
+            tell(redrawn)
+        return figures
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evidence, "_measured", measured)
+        yield patch
+
+
+@pytest.fixture
+def measured_each_time(measured_once: pytest.MonkeyPatch) -> None:
+    """For a test of measuring the same runs twice."""
+    measured_once.undo()
+
+
+@pytest.fixture
+def store(honest, tmp_path, monkeypatch, measured_once) -> Store:
     """A copy of the honest store in a working folder of its own."""
     folder = tmp_path / "store"
     copy_store(honest, folder)
@@ -70,18 +113,22 @@ def store(honest, tmp_path, monkeypatch) -> Store:
     return Store(folder)
 
 
+def audited(folder: Path, *arguments: str) -> tuple[int, AuditReport]:
+    """Audit the tiny study (or what the arguments choose) in the working folder; returns (exit code, report)."""
+    chosen = arguments if {"--study", "--run", "--experiment"} & set(arguments) else ("--study", "tiny", *arguments)
+    result = call("audit", *chosen, "--out", "pages")
+    assert (folder / "pages" / "audit.json").is_file(), result.output
+    return result.exit_code, written_report(folder)
+
+
+def written_report(folder: Path) -> AuditReport:
+    return jsonio.decode(AuditReport, json.loads((folder / "pages" / "audit.json").read_text(encoding="utf-8")))
+
+
 @pytest.fixture
 def audit(store):
-    """audit(*arguments): audit the tiny study (or what the arguments choose); returns (exit code, report)."""
-
-    def audited(*arguments: str) -> tuple[int, AuditReport]:
-        chosen = arguments if {"--study", "--run", "--experiment"} & set(arguments) else ("--study", "tiny", *arguments)
-        result = call("audit", *chosen, "--out", "pages")
-        assert (store.folder / "pages" / "audit.json").is_file(), result.output
-        text = (store.folder / "pages" / "audit.json").read_text(encoding="utf-8")
-        return result.exit_code, jsonio.decode(AuditReport, json.loads(text))
-
-    return audited
+    """audit(*arguments): see `audited`."""
+    return partial(audited, store.folder)
 
 
 def integrity_of(report: AuditReport, run_id: str) -> Integrity:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -16,8 +17,12 @@ from fa_registry.reporting.render import render_report
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows.promote import verified
-from tests.red_team.conftest import call, judged
+from tests.helpers.stores import copy_store, made_once, working_in
+from tests.red_team.attacks import Store
+from tests.red_team.conftest import audited, call, judged, written_report
 from tests.red_team.test_tables import caught, excluded
+
+ATTACKED = {"method": "dfa", "seed": 2}
 
 
 def raise_accuracy(store, run_id, by=0.1):
@@ -32,25 +37,37 @@ def raise_accuracy(store, run_id, by=0.1):
     store.seal(run_id)
 
 
+@pytest.fixture(scope="session")
+def attacked_store(honest, tmp_path_factory) -> Path:
+    """The folder of a store in which a dfa run was judged, its figures then made better and sealed again; and its audit."""
+
+    def attack(folder: Path) -> None:
+        copy_store(honest, folder)
+        run_id = Store(folder).run_id(**ATTACKED)
+        with working_in(folder):
+            assert audited(folder)[0] in (0, 1)
+            raise_accuracy(Store(folder), run_id)
+            assert audited(folder)[0] == 3
+
+    return made_once(tmp_path_factory, "attacked", attack)
+
+
 @pytest.fixture
-def attacked(store, audit):
-    """A dfa run that was judged, its figures then made better and sealed again; the report after."""
-    run_id = store.run_id(method="dfa", seed=2)
-    assert audit()[0] in (0, 1)
-    raise_accuracy(store, run_id)
-    return run_id, *audit()
+def attacked(attacked_store, store):
+    """The run that was attacked, and the report after; its store is the test's."""
+    copy_store(attacked_store, store.folder)
+    return store.run_id(**ATTACKED), written_report(store.folder)
 
 
 def test_it_is_not_judged_with_the_figures_that_differ_named(attacked):
-    run_id, code, report = attacked
-    assert code == 3
+    run_id, report = attacked
     caught(report, run_id, "files: measurements.json says ", "accuracy: logged 0.", ", recomputed 0.")
     assert "and " in excluded(report, run_id).reason and "in all)" in excluded(report, run_id).reason
     assert {run.record.spec.seed for run in judged(report, method="dfa")} == {1, 3}
 
 
 def test_no_tag_says_a_verdict(store, attacked):
-    run_id, _, _ = attacked
+    run_id, _ = attacked
     tags = store.tags(run_id)
     verdicts = {value for name, value in tags.items() if name.startswith(schema.TAG_VERDICT)}
     assert verdicts == {"NOT JUDGED (integrity failure)"}
@@ -60,7 +77,7 @@ def test_no_tag_says_a_verdict(store, attacked):
 
 
 def test_the_pages_show_it_and_claim_nothing_of_it(store, attacked):
-    run_id, _, report = attacked
+    run_id, report = attacked
     index = (store.folder / "pages" / "index.html").read_text(encoding="utf-8")
     assert "1 run is NOT JUDGED, integrity failure:" in index and "1 mismatch" in index
     (form,) = (store.folder / "pages" / "forms").glob("dfa*.md")
@@ -79,7 +96,7 @@ def test_the_pages_show_it_and_claim_nothing_of_it(store, attacked):
 
 
 def test_promote_refuses_it(store, attacked):
-    run_id, _, _ = attacked
+    run_id, _ = attacked
     result = call("promote", run_id, "--despite", "I like it")
     assert result.exit_code == 2 and "judged other files than it has now" in result.output
     # whatever an audit said of it, it is measured again first
@@ -88,7 +105,7 @@ def test_promote_refuses_it(store, attacked):
 
 
 def test_verify_tells_the_figures(attacked):
-    run_id, _, _ = attacked
+    run_id, _ = attacked
     result = call("verify", "--run", run_id, "--json")
     (found,) = json.loads(result.stdout)
     assert result.exit_code == 3 and found["integrity"]["state"] == "mismatch"

@@ -161,7 +161,7 @@ def test_evidence_that_the_author_took_out_of_the_seal_costs_the_pass(store, aud
     assert outcomes == {"warn"}
 
 
-def test_without_an_attack_everything_comes_again_and_two_audits_are_the_same_bytes(store, audit):
+def test_without_an_attack_everything_comes_again_and_two_audits_are_the_same_bytes(store, audit, measured_each_time):
     code, report = audit()
     assert code in (0, 1)
     for run in judged(report, method="fa"):
