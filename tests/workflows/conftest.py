@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from fa_registry.cli import main
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.workflows.adoption import SPEC, Elsewhere, trained_elsewhere
+from tests.workflows.promotion import Judged, judged_study
 
 STUDY = """
 name = "tiny"
@@ -89,6 +90,14 @@ def trained(tiny_store, workplace: Path):
     """The registry with the tiny study trained."""
     copy_store(tiny_store, workplace)
     return call
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory) -> Judged:
+    """A store of the file's own in which a study was trained and judged; its tests register models in it."""
+    folder = tmp_path_factory.mktemp("judged")
+    copy_store(made_once(tmp_path_factory, "judged", judged_study), folder)
+    return Judged(folder)
 
 
 @pytest.fixture(scope="session")

@@ -87,19 +87,18 @@ class Judged:
         return set(self.folder.glob("mlartifacts/**/promoted/**/*")), versions
 
 
-def judged_study(folder: Path) -> Judged:
+def judged_study(folder: Path) -> None:
     """Train and audit the tiny study in `folder`."""
     study = folder / "tiny" / "study.toml"
     study.parent.mkdir(parents=True)
     study.write_text(STUDY, encoding="utf-8")
-    made = Judged(folder)
+    store = Judged(folder).store
     for command in (
         ["study", str(study), "--jobs", "1"],
         ["audit", "--study", str(study), "--editions", "2026-05,2026-11", "--out", str(folder / "out"), "--exit-zero"],
     ):
-        result = CliRunner().invoke(main, [*command, "--device", "cpu", "--store", made.store], catch_exceptions=False)
+        result = CliRunner().invoke(main, [*command, "--device", "cpu", "--store", store], catch_exceptions=False)
         assert result.exit_code == 0, result.output
-    return made
 
 
 @contextmanager

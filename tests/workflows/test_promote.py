@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 import torch
 from click.testing import CliRunner
 
@@ -19,15 +18,9 @@ from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.task import prepare
 from tests.builders import verdict_tag
 from tests.helpers.small import weights_equal
-from tests.workflows.promotion import judged_study
 
 BY_2026_11 = ("--edition", "2026-11")
 REASON = "the negative control of a <b>tutorial</b>"
-
-
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory):
-    return judged_study(tmp_path_factory.mktemp("judged"))
 
 
 def files_of(judged, promoted):

@@ -12,14 +12,9 @@ from fa_registry.cli import main
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.workflows import evidence
-from tests.workflows.promotion import judged_study, spoilt, tagged
+from tests.workflows.promotion import spoilt, tagged
 
 BY_2026_11 = ("--edition", "2026-11")
-
-
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory):
-    return judged_study(tmp_path_factory.mktemp("judged"))
 
 
 def test_a_fail_without_a_reason(judged):
