@@ -14,6 +14,8 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.workflows import evidence
+from tests.helpers.stores import Figures, remembering
 
 LONG = ("tests/end_to_end/", "tests/testing/test_conformance", "tests/methods/test_literature")
 
@@ -81,6 +83,30 @@ def undrawn() -> Iterator[pytest.MonkeyPatch]:
 def drawn(undrawn: pytest.MonkeyPatch) -> None:
     """For a test in a folder of undrawn pictures whose pictures are drawn all the same."""
     undrawn.undo()
+
+
+@pytest.fixture(scope="session")
+def known_figures() -> Figures:
+    """What measuring a run again gave, by the digest of all that it was given."""
+    return {}
+
+
+@pytest.fixture
+def measured_once(known_figures: Figures) -> Iterator[pytest.MonkeyPatch]:
+    """A run is measured again once as long as no byte of its record and its files is another.
+
+    A test that changes bytes has that run measured; the untouched ones beside it are not measured a hundred times. Not for
+    tests that put other code in the place of what measures.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evidence, "_measured", remembering(evidence._measured, known_figures))
+        yield patch
+
+
+@pytest.fixture
+def measured_each_time(measured_once: pytest.MonkeyPatch) -> None:
+    """For a test of measuring the same runs twice."""
+    measured_once.undo()
 
 
 @pytest.fixture

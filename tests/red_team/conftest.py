@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,10 +12,7 @@ from click.testing import CliRunner
 
 from fa_registry import jsonio
 from fa_registry.cli import main
-from fa_registry.records import AuditReport, Integrity, RunAudit, RunRecord
-from fa_registry.tracking import schema
-from fa_registry.training.redraw import Redrawn
-from fa_registry.workflows import evidence
+from fa_registry.records import AuditReport, Integrity, RunAudit
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.red_team.attacks import Store
 
@@ -64,44 +60,6 @@ def honest(tmp_path_factory, empty_store) -> Path:
         assert result.exit_code == 0, result.output
 
     return made_once(tmp_path_factory, "honest", train)
-
-
-@pytest.fixture(scope="session")
-def known_figures() -> dict[str, tuple[RunRecord, list[Redrawn]]]:
-    """What measuring a run again gave, by the digest of all that it was given."""
-    return {}
-
-
-@pytest.fixture
-def measured_once(known_figures) -> Iterator[pytest.MonkeyPatch]:
-    """A run is measured again once as long as no byte of its record and its files is another.
-
-    An attack changes bytes, so what is attacked is always measured; the eleven runs beside it are not a hundred times.
-    """
-    genuine = evidence._measured
-
-    def measured(tracker, record, trust_logged, data_root, replay, tell):
-        folder = tracker.artifact(record.run_id, schema.PROVENANCE).parent
-        paths = [path for path in folder.rglob("*") if path.is_file() and path.name != Path(schema.FORM).name]
-        files = {str(path.relative_to(folder)): jsonio.file_digest(path) for path in paths}
-        key = jsonio.digest_of([jsonio.encode(record), files, trust_logged, str(replay)])
-        if key not in known_figures:
-            heard: list[Redrawn] = []
-            known_figures[key] = genuine(tracker, record, trust_logged, data_root, replay, heard.append), heard
-        figures, heard = known_figures[key]
-        for redrawn in heard:
-            tell(redrawn)
-        return figures
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evidence, "_measured", measured)
-        yield patch
-
-
-@pytest.fixture
-def measured_each_time(measured_once: pytest.MonkeyPatch) -> None:
-    """For a test of measuring the same runs twice."""
-    measured_once.undo()
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from fa_registry.workflows.requests import Chosen
 from fa_registry.workflows.selection import select
 from tests.builders import verdict_tag
 
+pytestmark = pytest.mark.usefixtures("measured_once")
 AUDIT = ("audit", "--study", "tiny", "--device", "cpu")
 
 

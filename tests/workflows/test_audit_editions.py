@@ -12,6 +12,7 @@ from fa_registry.workflows import evidence
 from tests.builders import verdict_tag
 from tests.workflows.test_audit import AUDIT, audited, run_of
 
+pytestmark = pytest.mark.usefixtures("measured_once")
 SEVERAL = "2026-04:first-release,2026-04,2026-11,2026-05"
 LENIENT = """
 name = "lenient [/] (it's mine)"
@@ -45,7 +46,7 @@ def tags(method="dfa"):
     return run_of(method).tags
 
 
-def test_every_edition_judges_the_same_records_and_the_studys_leads(trained, monkeypatch):
+def test_every_edition_judges_the_same_records_and_the_studys_leads(trained, monkeypatch, measured_each_time):
     measured, genuine = [], evidence.remeasure
 
     def count(spec, *arguments):
