@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fa_registry.protocol.integrity import FIGURES
 from fa_registry.records import Finding, Reading, RunRecord
 
-METHOD, CODE, SEAL = "method", "code", "seal"  # what stands in the place of a rule's code; so does FIGURES
+METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # what stands in the place of a rule's code
 CONFORMANCE = "conformance"  # the quantity of METHOD
 FAILED = "FAILED CONFORMANCE"
 TITLES = {
     METHOD: "conformance of the method",
     CODE: "code that trained the run",
     SEAL: "what is sealed with the run",
-    FIGURES: "figures measured again",
+    MEASURING: "figures measured again",
 }
-QUANTITIES = {METHOD: CONFORMANCE, CODE: CODE, SEAL: SEAL, FIGURES: FIGURES}
+QUANTITIES = {METHOD: CONFORMANCE, CODE: CODE, SEAL: SEAL, MEASURING: MEASURING}
 
 
 def evidence(record: RunRecord) -> Iterator[Finding]:
@@ -46,9 +45,12 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
                 "the code that trained the run is the code that measures it",
                 check.detail,
             )
-        if (check.subject, check.outcome) == (FIGURES, "not possible"):  # anybody can write `cuda` into a specification
+        if (check.subject, check.outcome) == (
+            MEASURING,
+            "not possible",
+        ):  # anybody can write `cuda` into a specification
             required = "every figure is measured again from the sealed weights"
-            yield _finding(record, FIGURES, "warn", "NOT MEASURED AGAIN", required, check.detail)
+            yield _finding(record, MEASURING, "warn", "NOT MEASURED AGAIN", required, check.detail)
 
 
 def unproven(record: RunRecord) -> str:

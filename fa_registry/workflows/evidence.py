@@ -13,7 +13,8 @@ import torch
 
 from fa_registry import diagnostics
 from fa_registry.errors import IntegrityError, Interrupted
-from fa_registry.protocol.integrity import FIGURES, SAME_MACHINE, compare, merged, with_checks
+from fa_registry.protocol.evidence import MEASURING
+from fa_registry.protocol.integrity import SAME_MACHINE, compare, merged, with_checks
 from fa_registry.records import Check, Integrity, Reading, RunRecord
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.studies.executors.local import run_jobs, stop_on_signal
@@ -220,7 +221,7 @@ def _measured(
         return with_other_code(record, code)
     if hindrance := obstacle(record.spec):
         _check_files(tracker, record)
-        check = Check(FIGURES, "not possible", hindrance)
+        check = Check(MEASURING, "not possible", hindrance)
         return dataclasses.replace(record, integrity=Integrity("unverifiable", (hindrance,), (check,)))
     names = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
     digests = {role: record.digests.get(name) for role, name in names.items()}
