@@ -10,7 +10,13 @@ from fa_registry.records import Reading
 from fa_registry.statistics import summary
 
 END = "<!-- /measured -->"
-COLUMNS = ("method", "accuracy (3 seeds, 95 % t-interval)", "max growth", "‖g_L‖ (mean CE)", "Γ deep mean")
+COLUMNS = (
+    "method",
+    "accuracy (3 seeds, 95 % t-interval)",
+    "max growth (arithmetic mean)",
+    "‖g_L‖ (mean CE; arithmetic mean)",
+    "Γ deep mean",
+)
 
 
 def header(edition: str) -> list[str]:
