@@ -1,4 +1,4 @@
-"""The verbs that judge: audit, verify, report, diff."""
+"""The verbs that judge: audit, verify, report, diff; and what they print."""
 
 from __future__ import annotations
 
@@ -138,26 +138,11 @@ def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
     sys.exit(exit_code(found))
 
 
-def rendered(pages: Sequence[Path], as_json: bool) -> None:
-    names = [str(page) for page in pages]
-    click.echo(jsonio.pretty(names) if as_json else "\n".join(names), nl=not as_json)
-
-
-def verified(results: Sequence[Verification], as_json: bool) -> None:
-    if as_json:
-        click.echo(jsonio.pretty(results), nl=False)
-        return
-    table(
-        ["run", "name", "outcome", "details"],
-        [[one.run_id[:SHORT_ID], one.name, one.integrity.state, "; ".join(one.integrity.details)] for one in results],
-        "",
-    )
-
-
-# What audit, verify and report print.
+# What they print.
 
 
 def audited(result: AuditResult, as_json: bool) -> None:
+    """One row a method and setting, then what was waived, reproduced or not judged, and where the report is."""
     report = result.report
     if as_json:
         click.echo(
@@ -197,6 +182,44 @@ def audited(result: AuditResult, as_json: bool) -> None:
     click.echo(f"report: {result.pages[0]}")
 
 
+def verified(results: Sequence[Verification], as_json: bool) -> None:
+    """One row a run: its outcome, and every difference that was found."""
+    if as_json:
+        click.echo(jsonio.pretty(results), nl=False)
+        return
+    table(
+        ["run", "name", "outcome", "details"],
+        [[one.run_id[:SHORT_ID], one.name, one.integrity.state, "; ".join(one.integrity.details)] for one in results],
+        "",
+    )
+
+
+def rendered(pages: Sequence[Path], as_json: bool) -> None:
+    names = [str(page) for page in pages]
+    click.echo(jsonio.pretty(names) if as_json else "\n".join(names), nl=not as_json)
+
+
+def _rows(report: AuditReport) -> Iterator[list[str]]:
+    """One row a method and setting: the leading edition's verdict, then every other edition's."""
+    from fa_registry.protocol.grouping import groups
+    from fa_registry.protocol.verdict import combined
+    from fa_registry.quantities import quantity_of
+    from fa_registry.reporting.lookups import scalar_estimate
+    from fa_registry.reporting.text.filters import counted
+
+    opinions = [{one.run_id: one.verdict for one in opinion.judgements} for opinion in report.opinions]
+    for group in groups(report):
+        yield [
+            group.runs[0].record.spec.label,
+            group.setting,
+            counted(scalar_estimate(group.runs, quantity_of("accuracy"))),
+            counted(scalar_estimate(group.runs, quantity_of("growth_max")), deviation=False),
+            group.verdict.label,
+            *(combined(said[run.record.run_id] for run in group.runs).label for said in opinions),
+            " ".join(f"s{run.record.spec.seed}:{run.verdict.label}" for run in group.runs),
+        ]
+
+
 def _reproduced(found: Reproduction) -> None:
     """The figures that these runs say something of; the others are counted, and stand in the report."""
     from fa_registry.reporting.pages.published_figures import (
@@ -224,27 +247,6 @@ def _reproduced(found: Reproduction) -> None:
     if rows:
         table(["outcome", "method", "figure", "published", "measured", "why"], rows, "Reproduction")
     click.echo(f"reproduction: {words}; every figure with its source is in the report")
-
-
-def _rows(report: AuditReport) -> Iterator[list[str]]:
-    """One row a method and setting: the leading edition's verdict, then every other edition's."""
-    from fa_registry.protocol.grouping import groups
-    from fa_registry.protocol.verdict import combined
-    from fa_registry.quantities import quantity_of
-    from fa_registry.reporting.lookups import scalar_estimate
-    from fa_registry.reporting.text.filters import counted
-
-    opinions = [{one.run_id: one.verdict for one in opinion.judgements} for opinion in report.opinions]
-    for group in groups(report):
-        yield [
-            group.runs[0].record.spec.label,
-            group.setting,
-            counted(scalar_estimate(group.runs, quantity_of("accuracy"))),
-            counted(scalar_estimate(group.runs, quantity_of("growth_max")), deviation=False),
-            group.verdict.label,
-            *(combined(said[run.record.run_id] for run in group.runs).label for said in opinions),
-            " ".join(f"s{run.record.spec.seed}:{run.verdict.label}" for run in group.runs),
-        ]
 
 
 VERBS = (audit, verify, report, diff)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from fa_registry.workflows.compare import CompareResult
 
 
+EXACT = "(exact)"
+
+
 @click.command()
 @click.argument("operands", nargs=-1, metavar="RUN|METHOD…")
 @of_many_runs(
@@ -44,6 +47,9 @@ def compare(operands: tuple[str, ...], thresholds: tuple[str, ...], as_json: boo
     result = verbs.compare(*operands, thresholds=options.thresholds(thresholds), **arguments)
     compared(result, as_json)
     sys.exit(result.exit_code)
+
+
+# What it prints: a table a setting, the columns side by side, and the paired differences.
 
 
 def compared(result: CompareResult, as_json: bool) -> None:
@@ -99,28 +105,6 @@ def _marked(quantity: ComparedSites, site: int, shown: Sequence[Estimate]) -> It
         yield f"{counted(estimate)} {EXACT}" if site in quantity.exact[place] else counted(estimate)
 
 
-# What compare prints: a table a setting, the columns side by side, and the paired differences.
-
-
-EXACT = "(exact)"
-
-
-def _paired(row: PairedRow) -> Sequence[str]:
-    from fa_registry.reporting.text.filters import between, number
-
-    ends = (row.low.value, row.high.value)
-    interval = f"N/A: {row.low.reason}" if None in ends else between(ends, row.difference.kind)
-    answer = f"{row.answer}; {row.remark}" if row.remark else row.answer
-    return (
-        f"{row.first} − {row.second}",
-        f"{row.words} [{row.unit}]",
-        number(row.difference),
-        interval,
-        ", ".join(map(str, row.seeds)) or "—",
-        answer,
-    )
-
-
 def _rows(part: SideBySide) -> Iterator[list[str]]:
     yield ["verdict", *(column.verdict.label for column in part.columns)]
     yield ["seeds", *(", ".join(str(seed) for seed, _, _ in column.seeds) for column in part.columns)]
@@ -137,6 +121,22 @@ def _rule(rule: ComparedRule) -> Iterator[list[str]]:
     yield [head, *("\n".join(map(finding_text, cell)) or "—" for cell in rule.columns)]
     if set(rule.first_fires) != {"never"}:
         yield [f"{rule.rule} first fires", *rule.first_fires]
+
+
+def _paired(row: PairedRow) -> Sequence[str]:
+    from fa_registry.reporting.text.filters import between, number
+
+    ends = (row.low.value, row.high.value)
+    interval = f"N/A: {row.low.reason}" if None in ends else between(ends, row.difference.kind)
+    answer = f"{row.answer}; {row.remark}" if row.remark else row.answer
+    return (
+        f"{row.first} − {row.second}",
+        f"{row.words} [{row.unit}]",
+        number(row.difference),
+        interval,
+        ", ".join(map(str, row.seeds)) or "—",
+        answer,
+    )
 
 
 def finding_text(row: FindingRow) -> str:

@@ -1,4 +1,4 @@
-"""The verbs that look (lint, list, card, show, doctor, optimize), and optimize."""
+"""The verbs that look (lint, list, card, show, doctor, data), and optimize; and what they print."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ from fa_registry.lint.sarif import sarif
 if TYPE_CHECKING:
     from fa_registry.records import RunRecord
     from fa_registry.workflows.looking import Optimized
+
+
+BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # of an option: words before the bound
+
+
+ACTIONS = ("list", "where", "fetch", "check")
 
 
 @click.command()
@@ -92,7 +98,48 @@ def optimize(store: str, as_json: bool) -> None:
     optimized(run_optimize(store), as_json)
 
 
-# What the lint verb prints: text for people, JSON and SARIF for machines.
+@click.command()
+@click.argument("action", type=click.Choice(ACTIONS))
+@click.argument("name", default="")
+@DATA_ROOT
+@JSON
+@examples(
+    "data list",
+    "data where cifar10 --data-root ~/data",
+    "data fetch cifar10 --data-root ~/data",
+    "data check --data-root ~/data --json",
+)
+def data(action: str, name: str, data_root: str, as_json: bool) -> None:
+    """Data sets and the files they need. Exit 3: a file is missing or not as published.
+
+    \b
+    ACTION is one of
+      list   every data set, and whether what it needs is here
+      where  the exact path and MD5 of every file
+      fetch  download the files of NAME by torchvision, and decode them
+      check  digests of files and decoded images, and their counts
+    The folder is --data-root, else FA_REGISTRY_DATA, else ./data.
+    """
+    from fa_registry.workflows import data as verb
+
+    root, report = folder(data_root), functools.partial(click.echo, err=True)
+    if action == "list":
+        overviewed(verb.overview(name, root), as_json)
+    elif action == "where":
+        placed(verb.places(name, root), as_json)
+    else:
+        rows = verb.fetch(name, root, report) if action == "fetch" else verb.check(name, root, report)
+        sys.exit(checked(rows, as_json))
+
+
+# What lint prints: text for people, JSON and SARIF for machines.
+
+
+def run_lint(paths: Sequence[str], as_json: bool = False, as_sarif: bool = False) -> LintReport:
+    """What the rules find under the paths; UsageError for a missing path, no Python file, or two output formats at once."""
+    if as_json and as_sarif:
+        raise UsageError("--json and --sarif are two formats for one output; choose one")
+    return lint_paths(paths)
 
 
 def linted(report: LintReport, as_json: bool, as_sarif: bool) -> int:
@@ -109,20 +156,8 @@ def linted(report: LintReport, as_json: bool, as_sarif: bool) -> int:
     return report.exit_code
 
 
-def shown(record: RunRecord, as_json: bool) -> None:
-    if as_json:
-        click.echo(jsonio.pretty(record), nl=False)
-        return
-    click.echo(f"{record.name}\nrun {record.run_id} · {record.status} · {record.setting}")
-    count = max((len(row) for row in record.measurements.sites.values()), default=0)
-    rows = [[name, *(text(reading) for reading in row)] for name, row in record.measurements.sites.items()]
-    table(["quantity", *(f"site {site}" for site in range(count))], rows, "by site")
-    table(
-        ["quantity", "value"],
-        [[name, text(reading)] for name, reading in record.measurements.scalars.items()],
-        "scalars",
-    )
-    table(["field", "value"], [[name, str(value)] for name, value in record.provenance.items()], "provenance")
+def _text(finding: LintFinding) -> str:
+    return f"{finding.place.text}: {finding.code} {finding.what}\n    why: {finding.why}\n    fix: {finding.fix}"
 
 
 def _summary(report: LintReport) -> str:
@@ -135,31 +170,14 @@ def _summary(report: LintReport) -> str:
     return f"{len(report.findings)} finding{'s' if len(report.findings) != 1 else ''} in {files}: {found}{silenced}"
 
 
-def _text(finding: LintFinding) -> str:
-    return f"{finding.place.text}: {finding.code} {finding.what}\n    why: {finding.why}\n    fix: {finding.fix}"
+# What list, card, show, doctor and optimize print.
 
 
-# The lint verb: pitfalls of protocol §5 in anyone's code, from syntax trees.
-
-
-def run_lint(paths: Sequence[str], as_json: bool = False, as_sarif: bool = False) -> LintReport:
-    """What the rules find under the paths; UsageError for a missing path, no Python file, or two output formats at once."""
-    if as_json and as_sarif:
-        raise UsageError("--json and --sarif are two formats for one output; choose one")
-    return lint_paths(paths)
-
-
-def examined(rows: Sequence[Mapping[str, Any]], as_json: bool) -> int:
-    """Prints the checks; returns 1 if one is not in order."""
+def listed(rows: Sequence[Mapping[str, str]], as_json: bool) -> None:
     if as_json:
         click.echo(jsonio.pretty(rows), nl=False)
     else:
-        table(
-            ["check", "", "found"],
-            [[row["check"], "ok" if row["ok"] else "NOT OK", str(row["found"])] for row in rows],
-            "",
-        )
-    return 0 if all(row["ok"] for row in rows) else 1
+        table(["name", "what", "file"], [[row["name"], row["line"], row["file"]] for row in rows], "")
 
 
 def carded(card: Mapping[str, Any], as_json: bool) -> None:
@@ -199,17 +217,34 @@ def _option(option: Any) -> str:
     return f"{option['default']} ({', '.join([option['help'], *allowed])}){source}"
 
 
-# What list, card, show, doctor and optimize print.
+def shown(record: RunRecord, as_json: bool) -> None:
+    """One run: its figures by site, its scalars, and where they come from."""
+    if as_json:
+        click.echo(jsonio.pretty(record), nl=False)
+        return
+    click.echo(f"{record.name}\nrun {record.run_id} · {record.status} · {record.setting}")
+    count = max((len(row) for row in record.measurements.sites.values()), default=0)
+    rows = [[name, *(text(reading) for reading in row)] for name, row in record.measurements.sites.items()]
+    table(["quantity", *(f"site {site}" for site in range(count))], rows, "by site")
+    table(
+        ["quantity", "value"],
+        [[name, text(reading)] for name, reading in record.measurements.scalars.items()],
+        "scalars",
+    )
+    table(["field", "value"], [[name, str(value)] for name, value in record.provenance.items()], "provenance")
 
 
-BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # of an option: words before the bound
-
-
-def listed(rows: Sequence[Mapping[str, str]], as_json: bool) -> None:
+def examined(rows: Sequence[Mapping[str, Any]], as_json: bool) -> int:
+    """Prints the checks; returns 1 if one is not in order."""
     if as_json:
         click.echo(jsonio.pretty(rows), nl=False)
     else:
-        table(["name", "what", "file"], [[row["name"], row["line"], row["file"]] for row in rows], "")
+        table(
+            ["check", "", "found"],
+            [[row["check"], "ok" if row["ok"] else "NOT OK", str(row["found"])] for row in rows],
+            "",
+        )
+    return 0 if all(row["ok"] for row in rows) else 1
 
 
 def optimized(found: Optimized, as_json: bool) -> None:
@@ -222,58 +257,16 @@ def optimized(found: Optimized, as_json: bool) -> None:
         )
 
 
-# The verb for data sets and their files.
+# What data prints.
 
 
-ACTIONS = ("list", "where", "fetch", "check")
+def overviewed(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    from fa_registry.workflows.data import state
 
-
-@click.command()
-@click.argument("action", type=click.Choice(ACTIONS))
-@click.argument("name", default="")
-@DATA_ROOT
-@JSON
-@examples(
-    "data list",
-    "data where cifar10 --data-root ~/data",
-    "data fetch cifar10 --data-root ~/data",
-    "data check --data-root ~/data --json",
-)
-def data(action: str, name: str, data_root: str, as_json: bool) -> None:
-    """Data sets and the files they need. Exit 3: a file is missing or not as published.
-
-    \b
-    ACTION is one of
-      list   every data set, and whether what it needs is here
-      where  the exact path and MD5 of every file
-      fetch  download the files of NAME by torchvision, and decode them
-      check  digests of files and decoded images, and their counts
-    The folder is --data-root, else FA_REGISTRY_DATA, else ./data.
-    """
-    from fa_registry.workflows import data as verb
-
-    root, report = folder(data_root), functools.partial(click.echo, err=True)
-    if action == "list":
-        overviewed(verb.overview(name, root), as_json)
-    elif action == "where":
-        placed(verb.places(name, root), as_json)
-    else:
-        rows = verb.fetch(name, root, report) if action == "fetch" else verb.check(name, root, report)
-        sys.exit(checked(rows, as_json))
-
-
-def checked(rows: Sequence[Mapping[str, Any]], as_json: bool) -> int:
-    """Prints the checks; returns the exit code of an integrity error if one is not in order."""
     if as_json:
         click.echo(jsonio.pretty(rows), nl=False)
-    elif rows:
-        cells = [[row["name"], row["what"], "ok" if row["ok"] else "NOT OK", row["found"]] for row in rows]
-        table(["name", "what", "", "found"], cells, "")
     else:
-        click.echo(
-            "nothing to check: no data set has files here; `fa-registry data where` says where they are expected"
-        )
-    return 0 if all(row["ok"] for row in rows) else IntegrityError.exit_code
+        table(["name", "state", "what"], [[row["name"], state(row), row["line"]] for row in rows], "")
 
 
 def placed(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
@@ -288,16 +281,18 @@ def placed(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         click.echo("needs no files")
 
 
-# What the data verb prints.
-
-
-def overviewed(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    from fa_registry.workflows.data import state
-
+def checked(rows: Sequence[Mapping[str, Any]], as_json: bool) -> int:
+    """Prints the checks; returns the exit code of an integrity error if one is not in order."""
     if as_json:
         click.echo(jsonio.pretty(rows), nl=False)
+    elif rows:
+        cells = [[row["name"], row["what"], "ok" if row["ok"] else "NOT OK", row["found"]] for row in rows]
+        table(["name", "what", "", "found"], cells, "")
     else:
-        table(["name", "state", "what"], [[row["name"], state(row), row["line"]] for row in rows], "")
+        click.echo(
+            "nothing to check: no data set has files here; `fa-registry data where` says where they are expected"
+        )
+    return 0 if all(row["ok"] for row in rows) else IntegrityError.exit_code
 
 
 VERBS = (lint, list_, card, show, doctor, optimize, data)

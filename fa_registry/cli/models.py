@@ -1,4 +1,4 @@
-"""The verb that takes in what was trained elsewhere: adopt."""
+"""The verbs that take in what was trained elsewhere, adopt, and hand on what was judged, promote; and what they print."""
 
 from __future__ import annotations
 
@@ -71,27 +71,6 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     adopted(run_adopt(AdoptRequest(weights=weights, fields=fields, place=place, **arguments)), as_json)
 
 
-# What adopt prints.
-
-
-def adopted(result: Adoption, as_json: bool) -> None:
-    """The run's id, its headline figures, and what it lacks."""
-    if as_json:
-        click.echo(jsonio.pretty(result), nl=False)
-        return
-    if not result.adopted:
-        click.echo(f"run {result.run_id}: already adopted (--force adopts it again)")
-        return
-    click.echo(f"run {result.run_id}: adopted, {result.status}")
-    click.echo("  " + " · ".join(f"{name} {value:.4g}" for name, value in result.headline.items()))
-    if result.absent:
-        click.echo(f"  no Γ: {result.absent} (--feedback FILE)")
-    click.echo(f"judge it: fa-registry audit --run {result.run_id}")
-
-
-# The verb that hands a judged run on as a registered model: promote.
-
-
 @click.command()
 @click.argument("run", metavar="RUN")
 @click.option("--name", default="", help="The registered model [from the labels of method and setting].")
@@ -128,7 +107,22 @@ def promote(as_json: bool, **arguments: Any) -> None:
     promoted(run_promote(PromoteRequest(place=place, **arguments)), as_json)
 
 
-# What promote prints.
+# What they print.
+
+
+def adopted(result: Adoption, as_json: bool) -> None:
+    """The run's id, its headline figures, and what it lacks."""
+    if as_json:
+        click.echo(jsonio.pretty(result), nl=False)
+        return
+    if not result.adopted:
+        click.echo(f"run {result.run_id}: already adopted (--force adopts it again)")
+        return
+    click.echo(f"run {result.run_id}: adopted, {result.status}")
+    click.echo("  " + " · ".join(f"{name} {value:.4g}" for name, value in result.headline.items()))
+    if result.absent:
+        click.echo(f"  no Γ: {result.absent} (--feedback FILE)")
+    click.echo(f"judge it: fa-registry audit --run {result.run_id}")
 
 
 def promoted(result: Promotion, as_json: bool) -> None:

@@ -12,6 +12,7 @@ SHORT_ID = 8
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
+    """Print one table to standard output: as wide as the terminal, 200 characters where there is none."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

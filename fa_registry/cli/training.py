@@ -1,4 +1,4 @@
-"""The verbs that train: train, study, and run (study, audit and report in one go)."""
+"""The verbs that train: train, study, and run (study, audit and report in one go); and what they print."""
 
 from __future__ import annotations
 
@@ -158,6 +158,27 @@ def run(name: str, jobs: str, edition: str, store: str, out: str, as_json: bool,
     sys.exit(3 if audit.exit_code == 3 else code)
 
 
+# What they print.
+
+
+def trained(run: Trained, as_json: bool) -> None:
+    """Prints what became of one run."""
+    if as_json:
+        fields = {
+            "run_id": run.run_id,
+            "status": run.status,
+            "ended_by": run.ended_by,
+            "trained": run.result is not None,
+            "other_code": list(run.other_code),
+            "headline": run.result.headline if run.result else {},
+            "first_fire": run.result.fired if run.result else {},
+        }
+        click.echo(jsonio.pretty(fields), nl=False)
+        return
+    status = f"{run.status.replace('_', ' ')} ({run.ended_by})" if run.ended_by else run.status
+    click.echo(f"run {run.run_id}: " + (status if run.result else f"already {status} (--force trains it again)"))
+
+
 def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
     """Prints the study's outcome (errors alone if quiet); returns its exit code."""
     if as_json:
@@ -208,15 +229,6 @@ def planned(plan: Plan, as_json: bool) -> int:
     return plan.exit_code
 
 
-def _duration(seconds: float | None) -> str:
-    """`45 s`, `12 min`, `3.4 h`; N/A where nothing was probed."""
-    if seconds is None:
-        return "N/A"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
 def _planned_row(setting: SettingPlan) -> list[str]:
     controls = ", ".join(f"{count} {name}" for name, count in setting.controls.items())
     return [
@@ -232,25 +244,13 @@ def _planned_row(setting: SettingPlan) -> list[str]:
     ]
 
 
-# What train and study print.
-
-
-def trained(run: Trained, as_json: bool) -> None:
-    """Prints what became of one run."""
-    if as_json:
-        fields = {
-            "run_id": run.run_id,
-            "status": run.status,
-            "ended_by": run.ended_by,
-            "trained": run.result is not None,
-            "other_code": list(run.other_code),
-            "headline": run.result.headline if run.result else {},
-            "first_fire": run.result.fired if run.result else {},
-        }
-        click.echo(jsonio.pretty(fields), nl=False)
-        return
-    status = f"{run.status.replace('_', ' ')} ({run.ended_by})" if run.ended_by else run.status
-    click.echo(f"run {run.run_id}: " + (status if run.result else f"already {status} (--force trains it again)"))
+def _duration(seconds: float | None) -> str:
+    """`45 s`, `12 min`, `3.4 h`; N/A where nothing was probed."""
+    if seconds is None:
+        return "N/A"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 VERBS = (train, study, run)

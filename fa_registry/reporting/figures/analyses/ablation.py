@@ -45,6 +45,7 @@ def height(frame: pd.DataFrame) -> float:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
+    """frame: a row a method and set of instruments, with what it decides; methods as rows, sets as columns."""
     frame = _canvas.named(frame)
     rows, sets = _canvas.rows_of(frame), list(dict.fromkeys(frame["instruments"]))
     axes = figure.add_subplot()

@@ -55,6 +55,7 @@ def height(frame: pd.DataFrame) -> float:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
+    """frame: a row a method and aggregate (left panel), and a row a method and site (right panel), each a cosine."""
     frame = _canvas.named(frame)
     rows = _canvas.rows_of(frame)
     left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [3, 2]})

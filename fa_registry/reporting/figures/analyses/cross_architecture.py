@@ -44,6 +44,7 @@ def _networks(frame: pd.DataFrame) -> list[str]:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
+    """frame: a row a method and network: margin over the frozen control in percentage points, with its interval."""
     frame = _canvas.named(frame)
     rows, networks = _canvas.rows_of(frame), _networks(frame)
     looks = {

@@ -45,6 +45,7 @@ def height(frame: pd.DataFrame) -> float:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
+    """frame: a row a run and rule: the epoch of the first fire, nan where there is none, and how long the run was trained."""
     frame = _canvas.named(frame)
     rows, rules = _canvas.rows_of(frame), list(dict.fromkeys(frame["rule"]))
     last = max(frame[["epoch", "trained"]].max().max(), 1.0)

@@ -58,6 +58,7 @@ def height(frame: pd.DataFrame) -> float:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
+    """frame: a row a method and rung: accuracy as a fraction by trained blocks; by blocks in all for the shallow networks."""
     frame = _canvas.named(frame)
     rows = _canvas.rows_of(frame)
     colours = in_order(rows)

@@ -52,6 +52,7 @@ def _lower(frame: pd.DataFrame) -> int:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
+    """frame: a row a method, λ and quantity, over seeds; and ‖h_L‖ by epoch, a line a strength."""
     frame = _canvas.named(frame)
     sweeps = _canvas.rows_of(frame)
     colours = in_order(sweeps)

@@ -50,6 +50,7 @@ def _methods(frame: pd.DataFrame) -> list[str]:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
+    """frame: a row a method, setting and site: ‖g_l‖ (log axis) and Γ_l, means over seeds."""
     methods = _methods(frame)
     colours = in_order(methods)
     settings = list(dict.fromkeys(frame["setting"]))

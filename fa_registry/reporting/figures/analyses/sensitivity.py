@@ -52,6 +52,7 @@ def _labels(methods: Sequence[str]) -> list[str]:
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
+    """frame: a row a rule and method: the observed value, the threshold, and the band in which no verdict changes."""
     rules = list(dict.fromkeys(frame["rule"]))
     methods = _methods(frame)
     looks = _looks(methods)
