@@ -314,7 +314,15 @@ FURTHER = "Further quantities"  # the table of what has no place in those above
 RUN_SCALARS = ("stability_mid", "gamma_block_input_mean", "blocks_trained", "feature_drift_blocks")
 DEVIATIONS: Mapping[str, str] = MappingProxyType({"gamma_null_mean": "gamma_null_std"})  # printed beside its mean
 SHOWN_MEMBERS = 5  # of a family, the largest
-PLACED = frozenset({*RUN_SCALARS, *DECLARED})  # `further` is what another package measures
+HEADLINES = (
+    "accuracy",
+    "accuracy_train",
+    "loss_train",
+    "penalty",
+    "frozen_accuracy",
+    "margin_pp",
+)  # in no table of a form
+PLACED = frozenset({*HEADLINES, *RUN_SCALARS, *(name for _, names in SITE_TABLES for name in names)})
 
 
 def held(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Quantity]:
