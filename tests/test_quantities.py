@@ -14,6 +14,7 @@ from fa_registry.quantities import (
     DECLARED,
     DEVIATIONS,
     GEOMETRIC,
+    PLACED,
     RUN_SCALARS,
     SITE_TABLES,
     SUBJECTS,
@@ -40,6 +41,11 @@ def test_every_quantity_is_declared_whole():
     assert set(CHOICES["kind"]) == set(KINDS)
     assert all(one.words and one.unit and one.where and (one.symbol or one.family) for one in KNOWN.values())
     assert {one.about for one in DECLARED.values()} - {""} <= set(DECLARED)
+
+
+def test_only_what_stands_in_a_table_counts_as_placed():
+    """Else a quantity that is declared and in no table would be on no page at all: `further` tells what has no place."""
+    assert not {name for name in PLACED if DECLARED[name].about} - set(RUN_SCALARS)
 
 
 def test_a_card_says_no_other_words_than_the_catalogue():

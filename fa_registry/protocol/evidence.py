@@ -45,10 +45,8 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
                 "the code that trained the run is the code that measures it",
                 check.detail,
             )
-        if (check.subject, check.outcome) == (
-            MEASURING,
-            "not possible",
-        ):  # anybody can write `cuda` into a specification
+        # anybody can write `cuda` into a specification
+        if check.subject == MEASURING and check.outcome == "not possible":
             required = "every figure is measured again from the sealed weights"
             yield _finding(record, MEASURING, "warn", "NOT MEASURED AGAIN", required, check.detail)
 

@@ -167,7 +167,7 @@ def _measured(trial: Trial, images: Tensor, labels: Tensor) -> _Measured:
             output, count = OutputError.of(logits, labels), len(labels)
             # as a training step takes it, 1/N and back, to the last bit: what subtracts states from each other, as dtp does,
             # makes 1e-2 of a rounding where a gradient is small beside the states
-            exact = [one * count for one in torch.autograd.grad(logits, states, output.error / count)]
+            exact = [mean * count for mean in torch.autograd.grad(logits, states, output.error / count)]
         inputs = CreditInputs(
             hidden=[state.detach() for state in states],
             error=output.error,
