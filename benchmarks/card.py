@@ -19,7 +19,7 @@ from benchmarks.clock import Work, in_rounds
 from benchmarks.limit import ADAMW_TRANSFERS, FLOAT_BYTES, Shape, products
 from benchmarks.products import steps_of
 from benchmarks.timing import Spread, ratios
-from fa_registry.training import precision
+from fa_registry.training import devices
 from fa_registry.training.task import Task
 from fa_registry.training.trainer import Trainer
 
@@ -73,7 +73,7 @@ def _at_best(side: int, device: torch.device) -> dict[str, Work]:
     left, right, result = (torch.randn(side, side, device=device) for _ in range(3))
 
     def multiply(how: str) -> None:
-        with precision.products(how):
+        with devices.products(how):
             for _ in range(REPEATS):
                 torch.mm(left, right, out=result)
 

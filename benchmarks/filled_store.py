@@ -27,7 +27,7 @@ from fa_registry.studies.study import load_study
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.checkpoint import content_digest, load_tensors, save_tensors
-from fa_registry.training.naming import run_name, setting_label
+from fa_registry.training.specs import run_name, setting_label
 
 TABLES = {name: "run_uuid" for name in ("runs", "tags", "params", "metrics", "latest_metrics")}
 TABLES |= {"inputs": "destination_id"}  # MLflow's tables: the column that names the run

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import Spread, ratios
-from fa_registry.architectures._linear import WORTHWHILE, matmul, product
+from fa_registry.architectures._layers import WORTHWHILE, matmul, product
 
 ADAMW_HELD = 4  # floats a parameter: itself, its gradient, two moments
 ADAMW_TRANSFERS = 7  # of them: 4 read, 3 written

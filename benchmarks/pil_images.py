@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from fa_registry.datasets import cifar10
-from fa_registry.datasets._torchvision import torchvision_datasets
+from fa_registry.datasets._files import torchvision_datasets
 
 
 class PilImages(Dataset):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.training.captured import CapturedStep, cuda_capture
-from fa_registry.training.norms import normalised
+from fa_registry.training.step import normalised
 from fa_registry.training.trainer import Trainer
 
 

@@ -134,7 +134,7 @@ def test_training_and_measuring_work_without_mlflow_pandas_and_rich():
     code = (
         "import sys\n"
         "for name in ('mlflow', 'pandas', 'rich', 'sqlalchemy'): sys.modules[name] = None\n"
-        "import fa_registry.training.loop, fa_registry.training.resume, fa_registry.training.recompute, fa_registry.api\n"
+        "import fa_registry.training.loop, fa_registry.training.resume, fa_registry.training.measuring, fa_registry.api\n"
         "import fa_registry.testing\n"
         "print('imported')"
     )

@@ -9,8 +9,7 @@ from itertools import repeat
 from fa_registry.analyses._methods import METHOD, RUNS, SEED, SETTING, Method, trained
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
 from fa_registry.protocol.checking import CREDIT, LIMIT, SEEDS
-from fa_registry.protocol.first_fire import NOT_FOLLOWED, first_fire
-from fa_registry.protocol.limits import decide
+from fa_registry.protocol.judges import NOT_FOLLOWED, decide, first_fire
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.protocol.takes import trajectory
 from fa_registry.records import AuditReport, Reading, RunAudit

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fa_registry.architectures._initialise import conv, linear
+from fa_registry.architectures._layers import conv, linear
 from fa_registry.architectures.base import Architecture, ArchitectureCard, Network
 from fa_registry.positions import averaged
 from fa_registry.records import Option, Scalar

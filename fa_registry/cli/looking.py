@@ -16,8 +16,7 @@ from fa_registry.cli.options import DATA_ROOT, JSON, STORE, examples, folder
 from fa_registry.cli.tables import table, text
 from fa_registry.errors import IntegrityError, UsageError
 from fa_registry.lint.base import LintFinding, LintReport
-from fa_registry.lint.linting import lint_paths
-from fa_registry.lint.sarif import sarif
+from fa_registry.lint.linting import lint_paths, sarif
 
 if TYPE_CHECKING:
     from fa_registry.records import RunRecord

@@ -1,13 +1,24 @@
-"""Files of a data set below the data root: where they are expected, and whether they are what their makers published."""
+"""Files of a data set below the data root: where they are expected, and whether they are what their makers published.
+
+Then the data sets that are read from such files, through torchvision, whose one known fault beside a CPU torch is mended here.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import Protocol
 
-from fa_registry.datasets.base import DatasetCard, SourceFile
+import torch
+
+from fa_registry.datasets._raw_images import RawImages, cached
+from fa_registry.datasets._transform import UNCHANGED, Transform
+from fa_registry.datasets.base import Dataset, DatasetCard, SourceFile, Splits
 from fa_registry.errors import IntegrityError, UsageError
 
 VARIABLE = "FA_REGISTRY_DATA"
@@ -80,3 +91,69 @@ def refusal(card: DatasetCard, problems: Mapping[SourceFile, str], mend: str) ->
     """One line for the whole, one a file, one on how to mend it."""
     count = f"{len(problems)} of {len(card.files)} files missing or not as published"
     return "\n".join([f"data set {card.name}: {count}", *(f"  - {problem}" for problem in problems.values()), mend])
+
+
+OPERATORS = ("nms", "qnms")  # torchvision describes these two to torch without asking whether they exist
+SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+
+
+def torchvision_datasets() -> ModuleType:
+    """The module torchvision.datasets; UsageError where it is not installed.
+
+    A torchvision whose compiled operators do not load (built for another torch: CUDA's beside a CPU torch) stops at
+    `operator torchvision::nms does not exist` while importing, though no data set needs an operator. Only after that very
+    failure both are declared, without code, and the import is repeated; any other failure is raised as it is.
+    """
+    try:
+        return importlib.import_module("torchvision.datasets")
+    except ModuleNotFoundError as error:
+        if error.name != "torchvision":
+            raise
+        raise UsageError('torchvision is not installed: pip install "fa_registry[images]"') from error
+    except RuntimeError as error:
+        if str(error) not in {f"operator torchvision::{name} does not exist" for name in OPERATORS}:
+            raise
+    for name in OPERATORS:
+        if not hasattr(torch.ops.torchvision, name):
+            torch.library.define(f"torchvision::{name}", SCHEMA)
+    return importlib.import_module("torchvision.datasets")
+
+
+class FileFormat(Protocol):
+    """How files are decoded and where they come from, by torchvision."""
+
+    @property
+    def packed(self) -> str:
+        """Name of an archive that may lie in the data root instead, for `download` to unpack; "" if there is none."""
+
+    @property
+    def packed_md5(self) -> str: ...
+
+    def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
+        """The images in the verified files `found`."""
+
+    def download(self, root: Path, sources: tuple[SourceFile, ...]) -> None:
+        """Put the sources below root, from the network or the archive; OSError or RuntimeError when that fails."""
+
+
+@dataclass(frozen=True)
+class ImageFiles(Dataset):
+    card: DatasetCard
+    format: FileFormat
+    transform: Transform = UNCHANGED
+    same_for_every_seed = True
+
+    def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
+        """UsageError when there is no data root, IntegrityError when a file is missing or not as published."""
+        return self.transform.splits(self.raw(existing_root(root)), device)
+
+    def raw(self, root: Path, report: Callable[[str], None] = lambda line: None) -> RawImages:
+        """The decoded images, from the cache once there is one; `report` hears of what takes long."""
+
+        def decode() -> RawImages:
+            report(f"{self.card.name}: checking {len(self.card.files)} files")
+            files = verified(root, self.card)
+            report(f"{self.card.name}: decoding")
+            return self.format.decode(root, files)
+
+        return cached(root, self.card, decode)

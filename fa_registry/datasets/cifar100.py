@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fa_registry.datasets._cifar_batches import BIBTEX, CifarBatches
-from fa_registry.datasets._image_files import ImageFiles
+from fa_registry.datasets._files import ImageFiles
 from fa_registry.datasets._transform import Transform
 from fa_registry.datasets.base import DatasetCard, SourceFile
+from fa_registry.datasets.cifar10 import BIBTEX, CifarBatches
 
 FOLDER = "cifar-100-python"
 CARD = DatasetCard(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from fa_registry.datasets._uci_digits import BIBTEX, LICENCE, SHA256, SOURCE, SPLITS, scans, split
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits, tensors_digest, unaugmented
+from fa_registry.datasets.digits import BIBTEX, LICENCE, SHA256, SOURCE, SPLITS, scans, split
 
 
 class DigitsCentred(Dataset):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fa_registry.datasets._idx_files import IdxFiles
-from fa_registry.datasets._image_files import ImageFiles
+from fa_registry.datasets._files import ImageFiles
 from fa_registry.datasets.base import DatasetCard, SourceFile
+from fa_registry.datasets.mnist import IdxFiles
 
 FOLDER = "FashionMNIST/raw"
 CARD = DatasetCard(

@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from fa_registry.datasets._image_files import ImageFiles
+from fa_registry.datasets._files import ImageFiles, torchvision_datasets
 from fa_registry.datasets._raw_images import RawImages
-from fa_registry.datasets._torchvision import torchvision_datasets
 from fa_registry.datasets.base import DatasetCard, SourceFile
 
 SPLITS = ("train", "test")  # of torchvision's class; its third, `extra`, is not used

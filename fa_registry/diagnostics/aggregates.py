@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from fa_registry.diagnostics._gamma import defined, gamma_refusals, no_gamma
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation
+from fa_registry.diagnostics.gamma import defined, gamma_refusals, no_gamma
 from fa_registry.records import Reading
 
 REDUCE: dict[str, Callable[[np.ndarray], float]] = {"mean": np.mean, "median": np.median}

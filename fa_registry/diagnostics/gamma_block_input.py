@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fa_registry.diagnostics._gamma import defined, no_gamma, refusal
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, cosine_table, missing
+from fa_registry.diagnostics.gamma import defined, no_gamma, refusal
 from fa_registry.records import Reading
 
 NAMES = ("gamma_block_input", "gamma_block_input_mean")

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from fa_registry.diagnostics._bench import absence
-from fa_registry.diagnostics._gamma import defined, gamma_refusals, no_gamma
 from fa_registry.diagnostics._observe import gradient_vectors
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing, sample_norms
+from fa_registry.diagnostics.gamma import defined, gamma_refusals, no_gamma
 from fa_registry.records import NOT_FINITE, Reading
 from fa_registry.statistics import rank_p_value
 

@@ -16,7 +16,6 @@ from fa_registry.methods._replaced import (
     replaced_credits,
     sign_concordant,
 )
-from fa_registry.methods._sources import LIAO_2016
 from fa_registry.methods.base import (
     CreditInputs,
     Method,
@@ -26,6 +25,7 @@ from fa_registry.methods.base import (
     Stream,
     UpdatesFeedback,
 )
+from fa_registry.methods.usf import LIAO_2016
 from fa_registry.records import Scalar
 
 

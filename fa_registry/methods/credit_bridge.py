@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from fa_registry.methods import _bridge
 from fa_registry.methods._bridge import ValueNet, all_sites, by_site, site_rows, site_scales, site_times
-from fa_registry.methods._direct import direct_credits, direct_matrices
 from fa_registry.methods.base import (
     Bridge,
     CreditInputs,
@@ -21,6 +20,7 @@ from fa_registry.methods.base import (
     NetworkShape,
     UpdatesFeedback,
 )
+from fa_registry.methods.dfa import direct_credits, direct_matrices
 from fa_registry.positions import summed
 from fa_registry.records import Option, Scalar
 

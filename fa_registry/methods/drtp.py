@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fa_registry.methods._direct import direct_credits, direct_matrices
 from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape
+from fa_registry.methods.dfa import direct_credits, direct_matrices
 from fa_registry.records import Scalar
 
 

@@ -7,10 +7,15 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fa_registry.methods._sources import LILLICRAP_2016
 from fa_registry.methods.base import CreditInputs, FixedMatrices, Method, MethodCard, NetworkShape
 from fa_registry.positions import summed
 from fa_registry.records import Scalar
+
+LILLICRAP_2016 = """@article{lillicrap2016random,
+  title={Random synaptic feedback weights support error backpropagation for deep learning},
+  author={Lillicrap, Timothy P. and Cownden, Daniel and Tweed, Douglas B. and Akerman, Colin J.},
+  journal={Nature Communications}, volume={7}, pages={13276}, year={2016}
+}"""
 
 
 class BlockFeedbackAlignment(Method):

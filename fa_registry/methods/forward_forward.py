@@ -9,10 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.errors import UsageError
-from fa_registry.methods._passes import states_of
-from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NoFeedback
+from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NoFeedback, Stream
 from fa_registry.records import Option, Scalar
 from fa_registry.terminal_loss import is_regression
+
+
+def states_of(network: Stream, images: Tensor) -> list[Tensor]:
+    """h_0..h_L of these images, as the network computes them now."""
+    states = [network.embed(images)]
+    for block in network.blocks:
+        states.append(network.step(states[-1], block(states[-1])))
+    return states
 
 
 class ForwardForward(Method):

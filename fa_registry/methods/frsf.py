@@ -15,8 +15,8 @@ from fa_registry.methods._replaced import (
     replaced_credits,
     sign_concordant,
 )
-from fa_registry.methods._sources import LIAO_2016
 from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, ReplacesWeights, Stream
+from fa_registry.methods.usf import LIAO_2016
 from fa_registry.records import Scalar
 
 

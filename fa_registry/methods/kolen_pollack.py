@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._replaced import SUPPORTED, UNSUPPORTED, LayerMatrices, gaussian, replaced_credits
-from fa_registry.methods._sources import AKROUT_2019
 from fa_registry.methods.base import (
     CreditInputs,
     LearnsByLoss,
@@ -18,6 +17,7 @@ from fa_registry.methods.base import (
     ReplacesWeights,
     Stream,
 )
+from fa_registry.methods.weight_mirror import AKROUT_2019
 from fa_registry.records import Scalar
 
 

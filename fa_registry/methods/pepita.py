@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fa_registry.methods._passes import states_of
 from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape
+from fa_registry.methods.forward_forward import states_of
 from fa_registry.records import Option, Scalar
 
 

@@ -8,9 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._replaced import SUPPORTED, UNSUPPORTED, backward_std, layer_weights, replaced_credits
-from fa_registry.methods._sources import LIAO_2016
 from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, ReplacesWeights, Stream
 from fa_registry.records import Scalar
+
+LIAO_2016 = """@inproceedings{liao2016important,
+  title={How important is weight symmetry in backpropagation?},
+  author={Liao, Qianli and Leibo, Joel Z. and Poggio, Tomaso},
+  booktitle={Proceedings of the AAAI Conference on Artificial Intelligence}, volume={30}, year={2016}
+}"""
 
 
 class LayerNames(nn.Module):

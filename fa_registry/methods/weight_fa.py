@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._replaced import SUPPORTED, UNSUPPORTED, LayerMatrices, gaussian, replaced_credits
-from fa_registry.methods._sources import LILLICRAP_2016
 from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, ReplacesWeights, Stream
+from fa_registry.methods.fa import LILLICRAP_2016
 from fa_registry.records import Scalar
 
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._replaced import LayerMatrices, gaussian, layer_weights, replaced_credits
-from fa_registry.methods._sources import AKROUT_2019
 from fa_registry.methods.base import (
     CreditInputs,
     Method,
@@ -19,6 +18,12 @@ from fa_registry.methods.base import (
     UpdatesFeedback,
 )
 from fa_registry.records import Option, Scalar
+
+AKROUT_2019 = """@inproceedings{akrout2019deep,
+  title={Deep learning without weight transport},
+  author={Akrout, Mohamed and Wilson, Collin and Humphreys, Peter C. and Lillicrap, Timothy and Tweed, Douglas B.},
+  booktitle={Advances in Neural Information Processing Systems}, volume={32}, year={2019}
+}"""
 
 
 class Mirrors(LayerMatrices):

@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from fa_registry.protocol.cases import Case, SeedGroup
-from fa_registry.protocol.findings import finding, limit, skipped_control
-from fa_registry.protocol.limits import compare
+from fa_registry.protocol.judges import compare, finding, limit, skipped_control
 from fa_registry.protocol.rules import Condition, Rule
 from fa_registry.protocol.takes import take
 from fa_registry.records import Finding, GuardReading, Measurements, Reading

@@ -1,18 +1,159 @@
-"""Judging a run by a rule: against limits, and by its margin over seeds."""
+"""Judging a run by a rule: one condition or several under a guard that speaks first, and the margin over seeds.
+
+From a number to a decision, from an epoch's figures to when a rule first fires, and from both to the Finding that pages print.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import repeat
 
 from fa_registry.protocol.cases import Case, Margins, Reference, SeedGroup, shortened
-from fa_registry.protocol.findings import finding, limit, skipped_control
-from fa_registry.protocol.limits import decide, look
-from fa_registry.protocol.operators import margin_pp
-from fa_registry.protocol.rules import Rule
-from fa_registry.protocol.takes import take
+from fa_registry.protocol.checking import LIMIT
+from fa_registry.protocol.operators import OPERATORS, Comparison, margin_pp
+from fa_registry.protocol.rules import Condition, Rule
+from fa_registry.protocol.takes import take, trajectory
 from fa_registry.protocol.verdict import PROVISIONAL
-from fa_registry.records import Finding, Reading
+from fa_registry.records import Finding, FurtherLimit, GuardReading, Measurements, Reading, RunRecord
 from fa_registry.statistics import level_words, look_confidence
+
+
+@dataclass(frozen=True)
+class Decision:
+    """outcome, state and guard as a Finding has them; fires: whether the rule does, None where that cannot be said.
+
+    reason: why it cannot.
+    """
+
+    outcome: str
+    state: str
+    fires: bool | None
+    reason: str = ""
+    guard: GuardReading | None = None
+
+
+def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = None) -> Decision:
+    """Whether a rule of limits fires on these readings: the leading condition, then the guard, then those that must hold too.
+
+    readings: one a condition of `rule.conditions`, in their order and units. reference: what the leading condition is compared
+    with. Where the leading condition or the guard cannot be said the rule is not applicable, with the reason; a further
+    condition is looked at only where all before it fire.
+    """
+    first = OPERATORS[rule.fires].compare(readings[0], rule.threshold, reference)
+    if first.fires is None:
+        return Decision("not_applicable", "", None, first.reason)
+    guard = compare(rule.guard, readings[-1]) if rule.guard else Comparison(False)
+    if guard.fires is None:  # what may be noise is neither cleared nor condemned
+        return _unknown(readings[0], rule.guard, guard)
+    if guard.fires:
+        seen = GuardReading(rule.guard.quantity, rule.guard.fires, readings[-1])
+        return Decision("warn", rule.guard.fired, False, guard=seen)
+    if not first.fires:
+        return Decision("pass", rule.clear, False)
+    for condition, reading in zip(rule.also, readings[1:], strict=False):
+        further = compare(condition, reading)
+        if further.fires is None:
+            return _unknown(readings[0], condition, further)
+        if not further.fires:
+            return Decision("pass", condition.clear, False)
+    return Decision(rule.outcome, rule.fired, True)
+
+
+def look(rule: Rule, measurements: Measurements) -> list[Reading]:
+    """The readings of all the rule's conditions at one moment."""
+    return [take(condition.quantity, condition.take, measurements)[0] for condition in rule.conditions]
+
+
+def compare(condition: Condition, reading: Reading) -> Comparison:
+    """One condition that needs no reference."""
+    return OPERATORS[condition.fires].compare(reading, condition.threshold, None)
+
+
+def _unknown(observed: Reading, condition: Condition, comparison: Comparison) -> Decision:
+    shown = observed.reason if observed.value is None else f"{observed.value:.4g}"
+    reason = f"{shown}, but {condition.quantity} is N/A: {comparison.reason}"
+    return Decision("not_applicable", "", None, reason)
+
+
+NOT_FOLLOWED = Reading(None, "not followed by epoch")
+
+
+def first_fire(rule: Rule, record: RunRecord) -> int | None:
+    """The first epoch (0: initialisation) at which every condition of the rule holds.
+
+    None if there is none, or where the rule needs a reference, other seeds or a figure that is not followed by epoch.
+    An adopted run was measured once, at its end: when it first fired nobody knows.
+    """
+    if not _by_epoch(rule) or record.spec.weights:
+        return None
+    leading, *further = (
+        record.trajectory.get(trajectory(condition.quantity, condition.take)) for condition in rule.conditions
+    )
+    if leading is None:
+        return None
+    lines = (leading, *(repeat(NOT_FOLLOWED) if line is None else line for line in further))
+    for epoch, readings in enumerate(zip(*lines, strict=False)):
+        if decide(rule, readings).fires:
+            return epoch
+    return None
+
+
+def fires_now(rule: Rule, measurements: Measurements) -> bool | None:
+    """Whether the rule fires on one epoch's measurements; None where that cannot be said from them alone."""
+    return decide(rule, look(rule, measurements)).fires if _by_epoch(rule) else None
+
+
+def _by_epoch(rule: Rule) -> bool:
+    return rule.judge == LIMIT and not rule.reference
+
+
+def finding(
+    rule: Rule, case: Case, outcome: str, observed: Reading, words: str, limits: str = "", **more: object
+) -> Finding:
+    """words: what was observed, as the sentence puts it. limits: what is required, where that is not the rule's conditions.
+
+    more: fields of Finding that are this judgement's own.
+    """
+    limits = limits or required(rule)
+    reference = case.reference(rule.reference) if rule.reference else None
+    fields: dict[str, object] = {
+        "rule": rule.code,
+        "title": rule.title,
+        "outcome": outcome,
+        "quantity": rule.quantity,
+        "observed": observed,
+        "required": f"{limits} ({rule.unit})",
+        "limit": limits,
+        "sentence": f"{rule.code} {rule.title}: required {limits}, observed {words}",
+        "run_id": case.record.run_id,
+        "gating": rule.gating,
+        "threshold": rule.threshold,
+        "reference_run_id": reference.run_id if reference else "",
+        "stated": reference.stated if reference else False,
+        "first_fire": first_fire(rule, case.record),
+        "further": tuple(FurtherLimit(condition.quantity, condition.threshold) for condition in rule.conditions[1:]),
+    }
+    return Finding(**{**fields, **more})
+
+
+def required(rule: Rule) -> str:
+    """What a run has to show: any one of the conditions kept is enough, the guard always."""
+    leading, *rest = (limit(condition) for condition in rule.conditions)
+    guard = [rest.pop()] if rule.guard else []
+    words = " or ".join([leading, *(f"{also.quantity} {kept}" for also, kept in zip(rule.also, rest, strict=True))])
+    return ", and ".join([words, *(f"{rule.guard.quantity} {guard_limit}" for guard_limit in guard)])
+
+
+def limit(condition: Condition) -> str:
+    return OPERATORS[condition.fires].words.format(threshold=condition.threshold)
+
+
+def skipped_control(rule: Rule, case: Case, observed: Reading, **more: object) -> Finding:
+    """A control is not judged against itself."""
+    reason = f"this run is the {case.record.spec.control} control"
+    return finding(rule, case, "skipped", observed, reason, **more)
+
 
 UNDECIDED, STATED, OTHER_SET = "UNDECIDED", "STATED", "OTHER SET"
 MARGIN = "margin_pp"  # a finding over seeds shows the margin in percentage points, not the accuracy it comes from

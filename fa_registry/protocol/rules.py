@@ -13,9 +13,8 @@ from typing import Any
 from fa_registry import resources
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.jsonio import file_digest
-from fa_registry.protocol.based_on import differences, nearest
 from fa_registry.protocol.checking import checked_edition, checked_overrides
-from fa_registry.protocol.shipped import digests
+from fa_registry.protocol.shipped import differences, digests, nearest
 from fa_registry.records import EditionReference, Scalar
 
 

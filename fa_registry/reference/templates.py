@@ -11,9 +11,7 @@ from typing import Any
 
 from fa_registry.reporting import render
 from fa_registry.reporting.render import NOT_OURS, overridable
-from fa_registry.reporting.text import sandbox
-from fa_registry.reporting.text.environment import environment, mode
-from fa_registry.reporting.text.sandbox import SECONDS
+from fa_registry.reporting.text.environment import GLOBALS, JINJA_FILTERS, SECONDS, TEXT, environment, mode
 
 INTRODUCTION = """# Reference: templates
 
@@ -98,7 +96,7 @@ def _filters() -> Iterator[str]:
     pages = {name: environment(name) for name in render.TEMPLATES}
     kinds = {mode(name): made for name, made in pages.items()}
     common = set.intersection(*(set(made.filters) for made in kinds.values()))
-    jinja = sandbox.FILTERS
+    jinja = JINJA_FILTERS
     yield "| filter | what it writes | where |"
     yield "|---|---|---|"
     every = {name: (function, kind) for kind, made in kinds.items() for name, function in made.filters.items()}
@@ -107,7 +105,7 @@ def _filters() -> Iterator[str]:
             where = "everywhere" if name in common else f"`*{kind}`"
             yield f"| `{name}` | {_cell(_first_line(function))} | {where} |"
     yield f"\nOf Jinja2's own: {', '.join(f'`{name}`' for name in sorted(jinja))}."
-    yield f"Functions: {', '.join(f'`{name}`' for name in sandbox.GLOBALS)}. Methods of texts: {_names(sandbox.TEXT)}."
+    yield f"Functions: {', '.join(f'`{name}`' for name in GLOBALS)}. Methods of texts: {_names(TEXT)}."
 
 
 def _type(hint: Any) -> str:

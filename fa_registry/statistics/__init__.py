@@ -7,15 +7,16 @@ The coverage of every interval is simulated in tests/statistics.
 
 from fa_registry.statistics.differences import (
     Comparison,
+    Equivalence,
     PairedDifference,
     StatedDifference,
     WelchDifference,
     compare,
     paired_difference,
     stated_difference,
+    tost,
     welch,
 )
-from fa_registry.statistics.equivalence import Equivalence, tost
 from fa_registry.statistics.intervals import (
     Interval,
     bootstrap_interval,

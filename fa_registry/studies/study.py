@@ -1,20 +1,180 @@
-"""study.toml → run specs: a grid of methods, architectures, data sets, seeds and penalties, and the controls it needs."""
+"""study.toml → run specs: a grid of methods, architectures, data sets, seeds and penalties, and the controls it needs.
+
+Which fields a file may have, and the cells of a grid that its filters leave, stand here too.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from fa_registry import resources
-from fa_registry.errors import InvalidFields, UnknownName
+from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
 from fa_registry.records import RunSpec
-from fa_registry.studies.cells import GridCell, cells, controls_of
-from fa_registry.studies.fields import wrong_fields
 from fa_registry.studies.twins import Twin, parse_twin
-from fa_registry.training.specs import parse_spec
+from fa_registry.training.controls import ladder, rung
+from fa_registry.training.specs import RECIPE_FIELDS, parse_spec
+
+TOP = ("name", "title", "edition", "cost", "recipe", "controls", "grid")
+AXES = {
+    "methods": "method",
+    "architectures": "architecture",
+    "datasets": "dataset",
+    "seeds": "seed",
+    "penalties": "penalty",
+    "epochs": "epochs",
+}
+FIXED = ("method_options", "architecture_options")
+RECIPE = ("epochs", "precision", *RECIPE_FIELDS)
+CONTROLS = ("frozen", "shallow", "ladder")
+TABLES = {"recipe": RECIPE, "controls": CONTROLS}  # of the file, and of one grid, where they come first
+REQUIRED = ("name", "title", "edition", "grid")
+TEXTS = ("name", "title", "edition", "cost")
+ENTRIES = {  # of the other axes: text
+    "seeds": ("a whole number", int),
+    "epochs": ("a whole number", int),
+    "penalties": ("a number", (int, float)),
+}
+
+
+def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
+    """Every unknown, missing or wrongly typed key of the file; what a spec's fields hold is parse_spec's to judge."""
+    problems = _unknown("", raw, TOP)
+    problems += [f"{name}: missing" for name in REQUIRED if raw.get(name, "") in ("", [])]
+    problems += [_expected(name, "text", raw[name]) for name in TEXTS if not isinstance(raw.get(name, ""), str)]
+    problems += _wrong_tables("", raw)
+    if not isinstance(raw.get("grid", []), list) and raw["grid"] != "":
+        problems.append(_expected("grid", "[[grid]] tables", raw["grid"]))
+    for index, grid in enumerate(grids(raw)):
+        if isinstance(grid, Mapping):
+            problems += _unknown(f"grid[{index}].", grid, (*AXES, *FIXED, *TABLES, "name"))
+            problems += _wrong_tables(f"grid[{index}].", grid)
+        problems += wrong_types(index, grid)
+    return problems
+
+
+def wrong_types(index: int, grid: Any) -> list[str]:
+    """What keeps one [[grid]] from being expanded."""
+    where = f"grid[{index}]"
+    if not isinstance(grid, Mapping):
+        return [_expected(where, "a table", grid)]
+    problems = [_expected(f"{where}.name", "text", grid["name"])] if not isinstance(grid.get("name", ""), str) else []
+    for axis in (axis for axis in AXES if axis in grid):
+        words, kinds = ENTRIES.get(axis, ("text", str))
+        if not isinstance(grid[axis], list):
+            problems.append(_expected(f"{where}.{axis}", "a list", grid[axis]))
+            continue
+        problems += [
+            _expected(f"{where}.{axis}[{place}]", words, value)
+            for place, value in enumerate(grid[axis])
+            if isinstance(value, bool) or not isinstance(value, kinds)
+        ]
+    problems += [
+        _expected(f"{where}.{name}", "a table", grid[name])
+        for name in FIXED
+        if not isinstance(grid.get(name, {}), Mapping)
+    ]
+    return problems
+
+
+def grids(raw: Mapping[str, Any]) -> list[Any]:
+    """The [[grid]] tables; none where there is something else in their place."""
+    return raw["grid"] if isinstance(raw.get("grid"), list) else []
+
+
+def table(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The known entries of the table `recipe` or `controls`; none where it is no table."""
+    written = raw[name] if isinstance(raw.get(name), Mapping) else {}
+    return {key: value for key, value in written.items() if key in TABLES[name]}
+
+
+def _wrong_tables(where: str, owner: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the recipe and the controls of the file or of one grid."""
+    for name, known in TABLES.items():
+        if not isinstance(owner.get(name, {}), Mapping):
+            yield _expected(f"{where}{name}", "a table", owner[name])
+        else:
+            yield from _unknown(f"{where}{name}.", owner.get(name, {}), known)
+    for control, value in table(owner, "controls").items():
+        if not isinstance(value, bool):
+            yield _expected(f"{where}controls.{control}", "true or false", value)
+
+
+def _expected(where: str, what: str, given: Any) -> str:
+    return f"{where}: expected {what}, found {given!r}"
+
+
+def _unknown(where: str, names: Mapping[str, Any], known: tuple[str, ...]) -> list[str]:
+    return [f"{where}{name}: {unknown_name_text('key', name, known)}" for name in names if name not in known]
+
+
+NO_FIELDS = ("seeds", "data", "scale")  # overrides that are no field of a spec
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """fields: what parse_spec takes. controls: those that its run needs. name: of its setting, as the file calls it."""
+
+    fields: Mapping[str, Any]
+    controls: tuple[str, ...]
+    name: str = ""
+
+
+def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], twin: Twin) -> Iterator[GridCell]:
+    """Every cell of every grid that can be expanded. What `wrong_fields` has named already is left out, not named twice."""
+    recipe = dict(table(raw, "recipe"))
+    if not isinstance(raw.get("recipe", {}), Mapping):
+        recipe["epochs"] = 0  # stands in for the unreadable one: nothing of this file is run
+    replaced = {name: value for name, value in overrides.items() if name not in NO_FIELDS}
+    for index, grid in enumerate(grids(raw)):
+        if wrong_types(index, grid):
+            continue
+        axes = {field: grid[axis] for axis, field in AXES.items() if axis in grid}
+        if "seeds" in overrides:
+            axes["seed"] = overrides["seeds"]
+        if "epochs" in overrides:
+            axes["epochs"] = [overrides["epochs"]]
+        fixed = {name: grid[name] for name in FIXED if name in grid}
+        fields = {**recipe, **table(grid, "recipe"), **replaced, **fixed}
+        controls = {"frozen": True, **table(raw, "controls"), **table(grid, "controls")}
+        wanted = tuple(control for control in CONTROLS if controls.get(control))
+        for values in product(*axes.values()):
+            cell = {**fields, **dict(zip(axes, values, strict=True))}
+            yield GridCell(_of_twin(cell, twin), wanted, grid.get("name", ""))
+
+
+def _of_twin(fields: dict[str, Any], twin: Twin) -> dict[str, Any]:
+    """The fields on the twin's data and with its epochs; a wrong number of epochs is left for parse_spec to name."""
+    if "dataset" in fields:
+        fields["dataset"] = twin.dataset(fields["dataset"])
+    if type(fields.get("epochs")) is int:
+        fields["epochs"] = twin.epochs(fields["epochs"])
+    return fields
+
+
+def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
+    """The controls of one trained spec: by bp, without penalty; the ladder by the method itself."""
+    for control in controls:
+        if control == "ladder":
+            yield from _rungs(spec)
+            continue
+        recipe = dataclasses.replace(spec.recipe, credit_norm="rms")
+        yield dataclasses.replace(spec, method="bp", method_options={}, penalty=0.0, control=control, recipe=recipe)
+
+
+def _rungs(spec: RunSpec) -> Iterator[RunSpec]:
+    """ladder_0 .. ladder_{L−1} of one trained spec. The lowest is without penalty: no block is left to penalise."""
+    if "num_blocks" not in spec.architecture_options:
+        problem = f"controls.ladder: expected an architecture with the option num_blocks, found {spec.architecture!r}"
+        raise InvalidFields("study", [problem])
+    for control in ladder(int(spec.architecture_options["num_blocks"])):
+        yield dataclasses.replace(spec, control=control, penalty=spec.penalty if rung(control) else 0.0)
+
 
 FILE = "study.toml"
 

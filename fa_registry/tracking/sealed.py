@@ -17,7 +17,7 @@ from fa_registry.records.readings import tells_not_finite
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.series import Row, points
-from fa_registry.training.naming import setting_label
+from fa_registry.training.specs import setting_label
 
 FILES, TABLES = "files", "tables"  # subjects of a Check
 SHOWN = 5  # differences told; the rest is counted

@@ -9,6 +9,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,43 @@ from torch import nn
 from fa_registry import jsonio, provenance
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import DatasetReference, Point, Tracker
-from fa_registry.tracking.origin import Origin
 from fa_registry.tracking.series import write_series
 from fa_registry.training.checkpoint import content_digest, save_tensors
 from fa_registry.training.code import code_of
 from fa_registry.training.devices import gpu_name
 from fa_registry.training.loop import EpochRow, Outcome
-from fa_registry.training.naming import run_name, setting_label
+from fa_registry.training.specs import run_name, setting_label
 from fa_registry.training.task import Task
 from fa_registry.training.trainer import Early, Trainer
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An adopted run's files by name and SHA-256; feedback is empty where none was given. name: of the run."""
+
+    name: str
+    weights: str
+    weights_sha256: str
+    feedback: str = ""
+    feedback_sha256: str = ""
+
+    @property
+    def provenance(self) -> Mapping[str, str]:
+        """What provenance.json says: a reader must not take what was stated for what was observed."""
+        return {
+            "trained": "not trained here: the weights were adopted from a file",
+            "file": self.weights,
+            "sha256": self.weights_sha256,
+            "feedback file": self.feedback or "none given",
+            **({"feedback sha256": self.feedback_sha256} if self.feedback else {}),
+            "stated": "method, seed, epochs and recipe are as stated at adoption",
+        }
+
+    @property
+    def feedback_card(self) -> Mapping[str, str]:
+        """In the place of distribution and seed, which only a draw of our own has."""
+        return {"distribution": f"given in {self.feedback}, not drawn here", "source_sha256": self.feedback_sha256}
+
 
 FLUSH_POINTS = 1000
 FLUSH_SECONDS = 2.0

@@ -30,10 +30,9 @@ from fa_registry.methods.base import (
 )
 from fa_registry.records import RunSpec
 from fa_registry.training.asking import credits_and_states_of
-from fa_registry.training.chained import couples_samples
 from fa_registry.training.controls import train_mode
-from fa_registry.training.precision import products, runner
-from fa_registry.training.step import OutputError, local_step
+from fa_registry.training.devices import products, runner
+from fa_registry.training.step import OutputError, couples_samples, local_step
 from fa_registry.training.task import Task
 
 # Of a part's gradient, relative to its norm. Both sides are the same float32 sums but for their order: the shipped methods lie

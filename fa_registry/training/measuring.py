@@ -1,24 +1,29 @@
-"""Measuring a task: all diagnostics on the eval batch, and accuracy on the whole test set."""
+"""Measuring a task: all diagnostics on the eval batch, and accuracy on the whole test set.
+
+And the same again, later, from a finished run's spec, checkpoint and feedback state alone.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from fa_registry import diagnostics, provenance
 from fa_registry.diagnostics import Observation
-from fa_registry.diagnostics.base import REFERENCE_BATCH, Diagnostic, Measured
+from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
 from fa_registry.errors import PluginError
-from fa_registry.records import Measurements, Reading, Scalar
+from fa_registry.records import Measurements, Reading, RunSpec, Scalar
 from fa_registry.terminal_loss import NO_CLASSES, is_regression
 from fa_registry.training.asking import check_finite
 from fa_registry.training.bench import bench_conventions, bench_of, credit_inputs, credits_under
-from fa_registry.training.precision import products
-from fa_registry.training.task import Task, eval_digest
+from fa_registry.training.checkpoint import load_into, load_tensors
+from fa_registry.training.devices import pinned_threads, products
+from fa_registry.training.task import Task, eval_digest, prepare
 
 TEST_BATCH = 512  # what a convolutional net makes of 2048 samples leaves the cache: that takes twice as long
 
@@ -154,3 +159,47 @@ def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
             right = logits.argmax(dim=1) == labels[start : start + TEST_BATCH]
             correct += (right & logits.isfinite().all(dim=1)).sum()
     return correct.item() / len(images)
+
+
+NO_FEEDBACK = (
+    "the run's feedback state is not in the store (never saved, or lost): "
+    "Γ of another draw would say nothing about this run"
+)
+NOT_GIVEN = "the feedback matrices were not given"  # of a run that was trained elsewhere and adopted without them
+
+
+def obstacle(spec: RunSpec) -> str:
+    """Why a run cannot be measured again on this machine; empty where it can."""
+    if spec.device_class == "cuda" and not torch.cuda.is_available():
+        return "the run was trained on a GPU and there is none here to measure it on again"
+    return ""
+
+
+def remeasure(
+    spec: RunSpec,
+    checkpoint: Path,
+    feedback: Path | None,
+    digests: Mapping[str, str],
+    threads: int = 1,
+    data_root: Path | None = None,
+    initial: Path | None = None,
+    drawn: Task | None = None,
+) -> Measurements:
+    """All measurements of a run's final weights.
+
+    digests: "checkpoint", "feedback" and "initial" → recorded SHA-256. feedback None: every Γ is N/A with the reason.
+    initial: the checkpoint of the initial weights; None: what is compared with them is N/A.
+    drawn: the task as `prepare` draws it, where the caller has it; it ends with the run's final weights and feedback.
+    Raises IntegrityError when a file is not the recorded one or does not fit the spec.
+    """
+    with pinned_threads(threads):
+        task = drawn or prepare(spec, torch.device(spec.device_class), data_root)
+        load_into(task.network, checkpoint, digests["checkpoint"])
+        has_feedback = bool(task.feedback.state_dict())
+        if has_feedback and feedback is not None:
+            load_into(task.feedback, feedback, digests["feedback"])
+        absent = ""
+        if has_feedback and feedback is None:
+            absent = NOT_GIVEN if spec.weights and not digests.get("feedback") else NO_FEEDBACK
+        start = None if initial is None else load_tensors(initial, digests.get("initial"))
+        return with_conventions(measure(task, absent, MOMENTS, start), task)  # one look for both moments

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,10 +26,98 @@ from fa_registry.methods._replaced import backward_through
 from fa_registry.methods.base import CreditInputs, Method, ReplacesWeights
 from fa_registry.terminal_loss import is_regression, output_error, sample_losses, target_rows
 from fa_registry.training.asking import credits_and_states_of, teach
-from fa_registry.training.chained import chained_backward, top_credit
 from fa_registry.training.controls import learns
-from fa_registry.training.norms import norm_eps, normalised
-from fa_registry.training.precision import Run, call
+from fa_registry.training.devices import Run, call
+
+
+def chained_backward(
+    network: Network,
+    states: Sequence[Tensor],
+    embedded: Tensor,
+    branches: Sequence[Tensor],
+    top_credit: Tensor,
+    penalty: float,
+    credit_norm: str,
+    eps: float,
+) -> None:
+    """Fill every block's and the embedding's .grad, from the top down.
+
+    states: h_0..h_{L−1} (N, …), leaves that require grad; branches f_l of states[l−1], built under `backward_through`.
+    top_credit: c_L (N, …). eps: see norms.norm_eps. The gradients are those of local_step with c_{l−1} = c_l (skip) + what c_l
+    leaves through the branch.
+    """
+    count, credit = len(embedded), top_credit
+    for block, state, branch in zip(reversed(network.blocks), reversed(states), reversed(branches), strict=True):
+        scale = scales(credit, credit_norm, eps) * count  # (batch, 1, …): norm(c)/N = c / scale
+        root = credit / scale
+        if penalty or couples_samples(
+            block
+        ):  # the penalty is no part of the credit; coupled rows have no scale of their own
+            below = torch.autograd.grad(branch, state, credit, retain_graph=True)[0]
+            torch.autograd.backward(branch, root + branch.detach() * (2 * penalty / count))
+        else:
+            torch.autograd.backward(branch, root)
+            below = state.grad * _rows(scale, state)
+        credit = below + credit if network.residual else below
+    if embedded.requires_grad:
+        torch.autograd.backward(embedded, credit / (scales(credit, credit_norm, eps) * count))
+
+
+def couples_samples(block: nn.Module) -> bool:
+    """Whether a sample's branch depends on the other samples of its batch: a BatchNorm that follows the batch."""
+    return any(isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training for module in block.modules())
+
+
+def _rows(scale: Tensor | float, state: Tensor) -> Tensor | float:
+    """A scale (N, 1, …) of the block's output, for its input, which may have other dimensions."""
+    return scale.reshape(-1, *[1] * (state.dim() - 1)) if isinstance(scale, Tensor) else scale
+
+
+def top_credit(network: Network, matrices: Mapping[str, Tensor], top: Tensor, error: Tensor) -> Tensor:
+    """c_L: what e leaves at h_L, the head's own weight replaced too."""
+    leaf = top.detach().requires_grad_()
+    with backward_through(network, matrices):
+        logits = network.readout(leaf)
+    return torch.autograd.grad(logits, leaf, error)[0]
+
+
+NORM_EPS = 1e-6  # the paper's recipe: c / (rms over features + 1e-6)
+
+
+def norm_eps(credit_scale: str, count: int) -> float:
+    """The recipe's ε in units of the summed loss, for a batch of `count` samples.
+
+    credit_scale: MethodCard.credit_scale. A published rule that holds the credit of the mean loss divides c/N by rms(c/N) + ε,
+    which is c divided by rms(c) + N·ε. With ε alone fa explodes five times further on digits (docs/differences.md).
+    tests/methods/test_published_loops.py trains fa and dfa beside the published loop: equal as the cards have it, and not equal
+    in the other's scale. A number of the host, fixed by the batch's size: a captured step holds it as it holds the size.
+    """
+    return NORM_EPS * count if credit_scale == "mean" else NORM_EPS
+
+
+def normalised(credits: Sequence[Tensor], kind: str, count: int, eps: float = NORM_EPS) -> Sequence[Tensor]:
+    """norm(c_l)/count of every site's credit. Sites of one shape go through each operation together: a GPU waits for launches.
+
+    count: N, of the mean over samples in J_l, in whatever units ε acts (eps: see norm_eps).
+    Not where a sample's credit lies transposed in memory: joined to the others it would be summed in another order.
+    """
+    if len({credit.shape for credit in credits}) > 1 or not all(credit[0].is_contiguous() for credit in credits):
+        return [credit / (scales(credit, kind, eps) * count) for credit in credits]
+    together = torch.cat(tuple(credits))  # (sites · batch, …)
+    return (together / (scales(together, kind, eps) * count)).chunk(len(credits))
+
+
+def scales(credit: Tensor, kind: str, eps: float = NORM_EPS) -> Tensor | float:
+    """What norm(c) divides by, (N, 1, …): rms over features + eps for "rms", 1 for "none".
+
+    Of each sample by itself, over all of its entries: a batch's rms would let one sample scale another
+    (test_rms_norm_is_per_sample_and_over_features in tests/training/test_norms.py).
+    """
+    if kind == "none":
+        return 1.0
+    rows = credit.flatten(1)
+    scale = torch.linalg.vector_norm(rows, dim=1) / math.sqrt(rows.shape[1]) + eps  # one pass, no square kept
+    return scale.reshape(-1, *[1] * (credit.dim() - 1))
 
 
 @dataclass(frozen=True)

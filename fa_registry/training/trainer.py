@@ -19,7 +19,7 @@ from fa_registry.terminal_loss import NO_CLASSES, is_regression
 from fa_registry.training.asking import update
 from fa_registry.training.captured import PLAIN, Capture, CapturedStep, cuda_capture
 from fa_registry.training.controls import train_mode, trainable_parameters
-from fa_registry.training.precision import products, runner
+from fa_registry.training.devices import products, runner
 from fa_registry.training.step import StepSums, exact_step, local_step
 from fa_registry.training.task import Task
 

@@ -17,16 +17,13 @@ from fa_registry.errors import IntegrityError, InvalidFields, UsageError
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.origin import Origin
 from fa_registry.tracking.reader import read_record
-from fa_registry.tracking.writer import RunWriter
-from fa_registry.training.adopted import put_into
+from fa_registry.tracking.writer import Origin, RunWriter
 from fa_registry.training.devices import pinned_threads
-from fa_registry.training.foreign import SAFETENSORS, read_foreign
+from fa_registry.training.foreign import SAFETENSORS, put_into, read_foreign
 from fa_registry.training.loop import EpochRow, Outcome, has_diverged
 from fa_registry.training.measuring import measure, with_final
-from fa_registry.training.naming import run_name
-from fa_registry.training.specs import parse_spec
+from fa_registry.training.specs import parse_spec, run_name
 from fa_registry.training.task import Task, prepare
 from fa_registry.workflows.conformance import code_changes
 from fa_registry.workflows.requests import Place

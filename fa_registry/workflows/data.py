@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from fa_registry import datasets
-from fa_registry.datasets._files import candidates, data_root, existing_root, inspected, is_present, refusal
-from fa_registry.datasets._image_files import ImageFiles
+from fa_registry.datasets._files import ImageFiles, candidates, data_root, existing_root, inspected, is_present, refusal
 from fa_registry.datasets._raw_images import RawImages, cache_path, read_cache
 from fa_registry.datasets.base import Dataset
 from fa_registry.datasets.random_targets import RandomTargets

@@ -17,12 +17,12 @@ from fa_registry.errors import RegistryError
 from fa_registry.records import RunSpec, Scalar
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.studies.study import Study
-from fa_registry.tracking.attempts import runs_by_spec
+from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.tracking.store import resolve_uri, sqlite_path
 from fa_registry.training.controls import rung, train_mode
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.measuring import measure
-from fa_registry.training.naming import setting_label
+from fa_registry.training.specs import setting_label
 from fa_registry.training.task import EVAL_SAMPLES, Task, assemble
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.conformance import code_changes

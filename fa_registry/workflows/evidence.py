@@ -22,8 +22,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import check_digest, read_record
 from fa_registry.training.devices import pinned_threads, usable_cores
-from fa_registry.training.measuring import machine
-from fa_registry.training.recompute import NO_FEEDBACK, obstacle, remeasure
+from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
 from fa_registry.training.redraw import AUTO, OFF, Redrawn, Sealed, asked_steps, credit_in_training, redraw
 from fa_registry.training.specs import whole_number
 from fa_registry.training.task import Task, prepare

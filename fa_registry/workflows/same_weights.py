@@ -15,8 +15,8 @@ from fa_registry.errors import IntegrityError, RegistryError, UnknownName
 from fa_registry.protocol.integrity import with_checks
 from fa_registry.records import Check, Recipe, RunRecord, RunSpec, Scalar
 from fa_registry.tracking import schema
-from fa_registry.tracking.attempts import runs_by_tag
 from fa_registry.tracking.base import Tracker
+from fa_registry.tracking.reader import runs_by_tag
 from fa_registry.training.checkpoint import content_digest, load_tensors
 from fa_registry.training.controls import rung
 

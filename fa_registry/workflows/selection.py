@@ -17,11 +17,10 @@ from fa_registry.protocol.integrity import with_checks
 from fa_registry.records import AuditReport, Choice, Exclusion, Integrity, Measurements, OtherRun, RunRecord, RunSpec
 from fa_registry.studies.study import Study
 from fa_registry.tracking import schema
-from fa_registry.tracking.attempts import runs_by_spec
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.reader import read_record
+from fa_registry.tracking.reader import read_record, runs_by_spec
 from fa_registry.training.loop import has_diverged
-from fa_registry.training.naming import run_name, setting_label
+from fa_registry.training.specs import run_name, setting_label
 from fa_registry.workflows.requests import Chosen
 
 FULL_ID = 32  # hexadecimal characters

@@ -19,12 +19,11 @@ from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.studies.study import Study
 from fa_registry.terminal_loss import is_regression
 from fa_registry.tracking import schema
-from fa_registry.tracking.attempts import runs_by_spec
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.tracking.writer import process_tag
 from fa_registry.training.devices import usable_cores
-from fa_registry.training.naming import run_name, setting_label
-from fa_registry.training.specs import whole_number
+from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import load_or_name

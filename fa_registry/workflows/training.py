@@ -23,9 +23,8 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.code import FIRST, code_of
 from fa_registry.training.loop import EpochRow, Outcome, training
-from fa_registry.training.naming import run_name
 from fa_registry.training.resume import ResumeFile
-from fa_registry.training.specs import parse_spec
+from fa_registry.training.specs import parse_spec, run_name
 from fa_registry.training.task import prepare
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fa_registry import diagnostics
 from fa_registry.errors import unknown_name_text
 from fa_registry.protocol.checking import LIMIT
-from fa_registry.protocol.first_fire import fires_now
+from fa_registry.protocol.judges import fires_now
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.tracking import schema
 from fa_registry.training.loop import EpochRow

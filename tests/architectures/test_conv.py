@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fa_registry.architectures._conv import Conv
-from fa_registry.architectures._initialise import conv
+from fa_registry.architectures._layers import Conv, conv
 from tests.architectures.drawing import normal
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from fa_registry.architectures._initialise import linear
+from fa_registry.architectures._layers import linear
 
 
 def test_weights_and_biases_are_uniform_within_one_over_root_of_the_inputs():

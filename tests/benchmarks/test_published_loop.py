@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.published_loop import PublishedLoop
 from benchmarks.tasks import cifar_task
-from fa_registry.architectures._linear import Linear
+from fa_registry.architectures._layers import Linear
 from fa_registry.training.task import Task
 from fa_registry.training.trainer import Trainer
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from scipy.io import savemat
 
-from fa_registry.datasets._image_files import ImageFiles
+from fa_registry.datasets._files import ImageFiles
 
 TRAIN, TEST = 20, 6
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fa_registry.datasets._crop import random_crop, random_crop_and_flip
+from fa_registry.datasets._transform import random_crop, random_crop_and_flip
 
 
 def test_each_crop_is_a_window_of_its_own_image():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fa_registry.datasets import _torchvision, cifar10, cifar100, fashion_mnist, mnist, svhn
+from fa_registry.datasets import _files, cifar10, cifar100, fashion_mnist, mnist, svhn
 from fa_registry.datasets._raw_images import cache_path
 from fa_registry.errors import IntegrityError, UsageError
 from tests.datasets import official_files as official
@@ -37,7 +37,7 @@ def no_torchvision(monkeypatch):
     def refuse(name):
         raise ModuleNotFoundError(name="torchvision")
 
-    monkeypatch.setattr(_torchvision.importlib, "import_module", refuse)
+    monkeypatch.setattr(_files.importlib, "import_module", refuse)
 
 
 def test_pixels_and_labels_are_those_of_the_files(small, tmp_path):
@@ -170,7 +170,7 @@ def test_no_pickle_is_opened_before_its_digest_fits(tmp_path):
 
 def published_md5() -> dict[str, str]:
     """Path → MD5 as torchvision has them."""
-    loaded = _torchvision.torchvision_datasets()
+    loaded = _files.torchvision_datasets()
     table = {name: md5 for _, name, md5 in loaded.SVHN.split_list.values()}
     for kind in (loaded.CIFAR10, loaded.CIFAR100):
         lists = [*kind.train_list, *kind.test_list, (kind.meta["filename"], kind.meta["md5"])]

@@ -7,7 +7,7 @@ import types
 import pytest
 import torch
 
-from fa_registry.datasets import _torchvision
+from fa_registry.datasets import _files
 from fa_registry.errors import UsageError
 
 KNOWN = "operator torchvision::nms does not exist"
@@ -26,7 +26,7 @@ def attempts(monkeypatch):
             raise outcome
         return outcome
 
-    monkeypatch.setattr(_torchvision.importlib, "import_module", attempt)
+    monkeypatch.setattr(_files.importlib, "import_module", attempt)
     return outcomes
 
 
@@ -41,19 +41,19 @@ def defined(monkeypatch):
 
 def test_an_import_that_works_defines_nothing(attempts, defined):
     attempts[:] = [MODULE]
-    assert _torchvision.torchvision_datasets() is MODULE and defined == []
+    assert _files.torchvision_datasets() is MODULE and defined == []
 
 
 def test_after_the_known_failure_both_operators_are_declared_and_it_is_tried_again(attempts, defined):
     attempts[:] = [RuntimeError(KNOWN), MODULE]
-    assert _torchvision.torchvision_datasets() is MODULE
+    assert _files.torchvision_datasets() is MODULE
     assert defined == ["torchvision::nms", "torchvision::qnms"]
 
 
 def test_an_operator_that_exists_is_not_declared_again(attempts, defined):
     torch.ops.torchvision.nms = "there"
     attempts[:] = [RuntimeError("operator torchvision::qnms does not exist"), MODULE]
-    assert _torchvision.torchvision_datasets() is MODULE and defined == ["torchvision::qnms"]
+    assert _files.torchvision_datasets() is MODULE and defined == ["torchvision::qnms"]
 
 
 @pytest.mark.parametrize(
@@ -68,22 +68,22 @@ def test_an_operator_that_exists_is_not_declared_again(attempts, defined):
 def test_any_other_failure_is_raised_as_it_is(attempts, defined, failure):
     attempts[:] = [failure, MODULE]
     with pytest.raises(type(failure)) as raised:
-        _torchvision.torchvision_datasets()
+        _files.torchvision_datasets()
     assert raised.value is failure and attempts == [MODULE] and defined == []
 
 
 def test_a_second_failure_is_loud(attempts, defined):
     attempts[:] = [RuntimeError(KNOWN), RuntimeError(KNOWN)]
     with pytest.raises(RuntimeError, match=KNOWN):
-        _torchvision.torchvision_datasets()
+        _files.torchvision_datasets()
 
 
 def test_a_missing_torchvision_is_a_usage_error(attempts):
     attempts[:] = [ModuleNotFoundError("No module named 'torchvision'", name="torchvision")]
     with pytest.raises(UsageError, match=r'^torchvision is not installed: pip install "fa_registry\[images\]"$'):
-        _torchvision.torchvision_datasets()
+        _files.torchvision_datasets()
 
 
 def test_the_installed_one_imports():
-    loaded = _torchvision.torchvision_datasets()
+    loaded = _files.torchvision_datasets()
     assert {"CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "SVHN"} <= set(vars(loaded))

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fa_registry.datasets import cifar10
+from fa_registry.datasets._files import torchvision_datasets
 from fa_registry.datasets._raw_images import RawImages
-from fa_registry.datasets._torchvision import torchvision_datasets
 from fa_registry.datasets._transform import UNCHANGED, channel_moments
 from tests.datasets.official_files import pixels
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fa_registry.diagnostics import _push
-from fa_registry.diagnostics._push import DIRECTIONS, pearson, push, unit_directions
+from fa_registry.diagnostics import rho
+from fa_registry.diagnostics.rho import DIRECTIONS, pearson, push, unit_directions
 from fa_registry.training import task as tasks
 from tests.helpers.bench import bench_for, first
 from tests.helpers.small import double, tiny_task
@@ -35,7 +35,7 @@ def test_a_samples_figures_do_not_depend_on_who_else_is_pushed(count, monkeypatc
 @pytest.mark.parametrize("entries", [1, 7 * DIRECTIONS * 16, 2**30])
 def test_pushing_in_pieces_is_pushing_at_once(entries, monkeypatch):
     whole = pushed(20)
-    monkeypatch.setattr(_push, "ENTRIES", {"cpu": entries})
+    monkeypatch.setattr(rho, "ENTRIES", {"cpu": entries})
     for pieces, expected in zip(pushed(20), whole, strict=True):
         assert all(torch.allclose(*pair, rtol=1e-9, atol=1e-13) for pair in zip(pieces, expected, strict=True))
 
@@ -43,7 +43,7 @@ def test_pushing_in_pieces_is_pushing_at_once(entries, monkeypatch):
 def test_changes_are_of_the_loss_from_that_site_and_that_sample():
     task = first(double(tiny_task()), 5)
     bench = bench_for(task)
-    units = unit_directions(5, torch.Size([16]), bench.generator(_push.STREAM), CPU)
+    units = unit_directions(5, torch.Size([16]), bench.generator(rho.STREAM), CPU)
     for site, (predicted, changes) in enumerate(pushed(5)):
         for place, step in enumerate(STEPS):
             moved = bench.losses_from(site, bench.states[site].unsqueeze(1) + step * units)

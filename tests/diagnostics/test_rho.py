@@ -10,8 +10,7 @@ import torch
 
 from fa_registry.diagnostics import Absent
 from fa_registry.diagnostics._bench import SAMPLES_OF_POSITIONS
-from fa_registry.diagnostics._push import DIRECTIONS, STREAM
-from fa_registry.diagnostics.rho import OF_CREDIT, PLUGIN
+from fa_registry.diagnostics.rho import DIRECTIONS, OF_CREDIT, PLUGIN, STREAM
 from fa_registry.training import task as tasks
 from fa_registry.training.bench import stream
 from fa_registry.training.measuring import measure

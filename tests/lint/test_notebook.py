@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from fa_registry.lint.notebook import as_python, code_cells
+from fa_registry.lint.python_files import as_python, code_cells
 from tests.lint.samples import notebook
 
 

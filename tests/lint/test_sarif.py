@@ -7,8 +7,7 @@ import json
 import pytest
 
 from fa_registry import jsonio
-from fa_registry.lint.linting import lint_paths
-from fa_registry.lint.sarif import sarif
+from fa_registry.lint.linting import lint_paths, sarif
 from tests.lint.samples import NEGATIVE_NORM, notebook
 
 # The parts of the OASIS schema (sarif-schema-2.1.0.json) that our output touches: type, required, enum, minimum.

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fa_registry.protocol.first_fire import fires_now, first_fire
+from fa_registry.protocol.judges import fires_now, first_fire
 from fa_registry.protocol.rules import load_edition
 from tests.builders import measurements, record, series
 

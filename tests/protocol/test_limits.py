@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from fa_registry.protocol.limits import decide
+from fa_registry.protocol.judges import decide
 from fa_registry.protocol.rules import load_edition
 from tests.builders import reading
 

@@ -8,9 +8,8 @@ import pytest
 
 from fa_registry import resources
 from fa_registry.errors import InvalidFields
-from fa_registry.protocol.based_on import nearest
 from fa_registry.protocol.rules import load_edition, shipped, shipped_editions
-from fa_registry.protocol.shipped import claimed, digests, edition_words, standing, verdict_mark
+from fa_registry.protocol.shipped import claimed, digests, edition_words, nearest, standing, verdict_mark
 from fa_registry.records import EditionReference
 
 OWN = """

@@ -11,7 +11,7 @@ from fa_registry import diagnostics, jsonio
 from fa_registry.records import Measurements, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_into, load_tensors, save_tensors
-from fa_registry.training.recompute import remeasure
+from fa_registry.training.measuring import remeasure
 from fa_registry.training.redraw import NOT_SEALED
 from fa_registry.training.task import prepare
 from tests.red_team.attacks import Store

@@ -6,8 +6,7 @@ import pytest
 from jinja2 import TemplateAssertionError
 
 from fa_registry.errors import UsageError
-from fa_registry.reporting.text.environment import Pages, environment
-from fa_registry.reporting.text.sandbox import UserEnvironment
+from fa_registry.reporting.text.environment import Pages, UserEnvironment, environment
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from fa_registry.errors import UsageError
 from fa_registry.records import Reading
-from fa_registry.reporting.text import sandbox
+from fa_registry.reporting.text import environment
 from fa_registry.reporting.text.environment import Pages
 from fa_registry.reporting.values import Listed, Number
 
@@ -27,7 +27,7 @@ def render(tmp_path):
 @pytest.fixture
 def hurried(monkeypatch):
     """Pages that may take no more than an instant."""
-    monkeypatch.setattr(sandbox, "SECONDS", 0.02)
+    monkeypatch.setattr(environment, "SECONDS", 0.02)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_a_template_that_calls_itself_is_stopped(render, text):
 
 def test_every_page_has_its_own_clock(tmp_path, monkeypatch):
     clock = iter(range(99))
-    monkeypatch.setattr(sandbox, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    monkeypatch.setattr(sandbox, "SECONDS", 3)
+    monkeypatch.setattr(environment, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(environment, "SECONDS", 3)
     (tmp_path / "page.html.j2").write_text("{% for a in range(3) %}{% endfor %}x")
     pages = Pages(tmp_path)
     assert [pages.render("page.html.j2", {}) for _ in range(3)] == ["x"] * 3

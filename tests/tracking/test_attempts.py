@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fa_registry.tracking import schema
-from fa_registry.tracking.attempts import FEW, runs_by_spec
+from fa_registry.tracking.reader import FEW, runs_by_spec
 
 
 @pytest.mark.parametrize("count", [2, FEW, FEW + 1, 3 * FEW])

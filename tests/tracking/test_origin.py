@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fa_registry.tracking.origin import Origin
+from fa_registry.tracking.writer import Origin
 
 
 def test_what_was_not_given_is_said_and_has_no_digest():

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fa_registry.errors import InvalidFields
-from fa_registry.training.adopted import feedback_tensors, put_into
-from fa_registry.training.recompute import NOT_GIVEN
+from fa_registry.training.foreign import feedback_tensors, put_into
+from fa_registry.training.measuring import NOT_GIVEN
 from tests.helpers.small import tiny_task, weights_equal
 
 NAMES = ["B_01", "B_02"]

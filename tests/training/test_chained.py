@@ -8,10 +8,8 @@ from torch import Tensor, nn
 
 from fa_registry.methods._replaced import backward_through
 from fa_registry.terminal_loss import output_error
-from fa_registry.training import chained
-from fa_registry.training.chained import couples_samples
-from fa_registry.training.norms import scales
-from fa_registry.training.step import local_step
+from fa_registry.training import step
+from fa_registry.training.step import couples_samples, local_step, scales
 from fa_registry.training.task import Task
 from tests.helpers.nets import short_task
 from tests.helpers.small import double
@@ -87,7 +85,7 @@ def test_the_gradients_are_those_of_the_definition(architecture, penalty, credit
 def test_without_the_second_pass_coupled_rows_would_be_scaled_wrongly(monkeypatch):
     """Why couples_samples exists: what a row's credit leaves below is not a multiple of what its normed credit leaves."""
     task = task_on("small_resnet")
-    monkeypatch.setattr(chained, "couples_samples", lambda block: False)
+    monkeypatch.setattr(step, "couples_samples", lambda block: False)
     assert not equal(stepped(task, 0.0, "rms"), defined(task, 0.0, "rms"))
     assert equal(stepped(task, 0.0, "none"), defined(task, 0.0, "none"))  # one scale for all: nothing to undo
 

@@ -9,7 +9,7 @@ from fa_registry import architectures, methods
 from fa_registry.errors import InvalidFields
 from fa_registry.training.checkpoint import save_tensors
 from fa_registry.training.loop import train
-from fa_registry.training.recompute import remeasure
+from fa_registry.training.measuring import remeasure
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import TINY, of, short_task

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fa_registry import architectures, methods
 from fa_registry.studies.study import load_study, names
-from fa_registry.training.naming import MAX_NAME, run_name, setting_label
+from fa_registry.training.specs import MAX_NAME, run_name, setting_label
 from tests.helpers.small import tiny_spec
 
 BASE = tiny_spec(architecture_options={})

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fa_registry.training.norms import norm_eps, normalised, scales
+from fa_registry.training.step import norm_eps, normalised, scales
 
 
 def test_rms_norm_is_per_sample_and_over_features():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fa_registry.errors import InvalidFields
-from fa_registry.training.precision import products, runner
+from fa_registry.training.devices import products, runner
 from fa_registry.training.trainer import Trainer
 from tests.helpers.small import tiny_spec, tiny_task, weights_equal
 

@@ -7,7 +7,7 @@ import torch
 
 from fa_registry.errors import IntegrityError
 from fa_registry.training.checkpoint import load_tensors, save_tensors
-from fa_registry.training.recompute import NO_FEEDBACK, remeasure
+from fa_registry.training.measuring import NO_FEEDBACK, remeasure
 from tests.helpers.nets import of
 from tests.helpers.small import tiny_task, trained
 

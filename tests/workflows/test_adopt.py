@@ -18,7 +18,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.training.bench import NO_INITIAL
 from fa_registry.training.checkpoint import load_tensors, save_tensors
-from fa_registry.training.recompute import NOT_GIVEN
+from fa_registry.training.measuring import NOT_GIVEN
 from fa_registry.workflows.evidence import gather
 from tests.helpers.small import SEED, tiny_task
 from tests.workflows.adoption import SPEC, artifact, measured, stored

@@ -13,7 +13,7 @@ from fa_registry.cli import main
 from fa_registry.errors import StoreError
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.training.recompute import NO_FEEDBACK
+from fa_registry.training.measuring import NO_FEEDBACK
 from fa_registry.workflows.requests import Chosen
 from fa_registry.workflows.selection import select
 from tests.builders import verdict_tag

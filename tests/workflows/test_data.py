@@ -10,7 +10,7 @@ from urllib.error import URLError
 import pytest
 
 from fa_registry import datasets
-from fa_registry.datasets import _torchvision, cifar10, mnist
+from fa_registry.datasets import _files, cifar10, mnist
 from fa_registry.datasets._raw_images import cache_path
 from tests.datasets import official_files as official
 
@@ -42,7 +42,7 @@ def offline(monkeypatch):
     def refuse(*arguments, **options):
         raise URLError("no network")
 
-    loaded = _torchvision.torchvision_datasets()
+    loaded = _files.torchvision_datasets()
     monkeypatch.setattr(loaded.utils, "_get_redirect_url", refuse)
     monkeypatch.setattr(loaded.utils, "_urlretrieve", refuse)
 
@@ -128,7 +128,7 @@ def test_fetch_downloads_only_what_is_not_as_published(registry, small, monkeypa
         fetched.append(url)
         Path(file).write_bytes(whole)
 
-    loaded = _torchvision.torchvision_datasets()
+    loaded = _files.torchvision_datasets()
     monkeypatch.setattr(loaded.utils, "_get_redirect_url", lambda url, max_hops: url)
     monkeypatch.setattr(loaded.utils, "_urlretrieve", serve)
     result = registry("data", "fetch", "mnist")

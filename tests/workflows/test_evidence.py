@@ -8,7 +8,7 @@ from fa_registry import diagnostics
 from fa_registry.errors import IntegrityError
 from fa_registry.tracking import schema
 from fa_registry.tracking.memory import MemoryTracker
-from fa_registry.training.recompute import NO_FEEDBACK
+from fa_registry.training.measuring import NO_FEEDBACK
 from fa_registry.workflows.evidence import gather
 from tests.tracking.conftest import write_run
 

@@ -8,7 +8,7 @@ import pytest
 
 from fa_registry import resources
 from fa_registry.errors import Interrupted
-from fa_registry.protocol.first_fire import fires_now, first_fire
+from fa_registry.protocol.judges import fires_now, first_fire
 from fa_registry.protocol.rules import load_edition, shipped
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker

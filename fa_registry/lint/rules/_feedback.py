@@ -1,11 +1,96 @@
-"""What a text calls feedback and alignment, and which calls draw random numbers."""
+"""What a text calls feedback and alignment, and which calls draw random numbers.
+
+And the second half of pitfall 7: a Γ of 1.0 where the feedback is missing.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
-from fa_registry.lint.syntax import Syntax, words_in
+from fa_registry.lint.base import Hit
+from fa_registry.lint.rules._flow import assignments
+from fa_registry.lint.syntax import Syntax, argument, words_in
+
+LOOKUPS = ("get", "pop", "setdefault")
+
+
+def gamma_defaults(syntax: Syntax) -> Iterator[Hit]:
+    """Look-ups of Γ that fall back to 1.0, and values of Γ that are 1.0 where feedback is None.
+
+    gamma is also a discount, a focal loss's exponent and a display's: they count only in a text on feedback alignment.
+    """
+    hits = [*_look_ups(syntax), *_conditions(syntax)]
+    if hits and on_alignment(syntax):
+        yield from hits
+
+
+def _look_ups(syntax: Syntax) -> Iterator[Hit]:
+    for call in syntax.every(ast.Call):
+        if _falls_back(call):
+            yield Hit(call, f"`{syntax.snippet(call)}` takes a missing Γ for perfect alignment")
+
+
+def _conditions(syntax: Syntax) -> Iterator[Hit]:
+    for node in syntax.every(ast.IfExp):
+        falls_to_one = _is_one(node.body) or _is_one(node.orelse)
+        if falls_to_one and _asks_for_feedback(node.test) and _gamma_owner(syntax, node):
+            yield Hit(node, f"`{syntax.snippet(node)}` takes missing feedback for perfect alignment")
+    for node in syntax.every(ast.If):
+        for statement in node.body:
+            if _sets_gamma_to_one(syntax, statement) and _asks_for_feedback(node.test):
+                yield Hit(statement, f"`{syntax.snippet(statement)}` takes missing feedback for perfect alignment")
+
+
+def _falls_back(call: ast.Call) -> bool:
+    """record.get("gamma", 1.0) and getattr(record, "gamma", 1.0)."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr in LOOKUPS:
+        key, default = argument(call, 0, "key"), argument(call, 1, "default")
+    elif isinstance(call.func, ast.Name) and call.func.id == "getattr":
+        key, default = argument(call, 1), argument(call, 2)
+    else:
+        return False
+    return isinstance(key, ast.Constant) and isinstance(key.value, str) and is_gamma(key.value) and _is_one(default)
+
+
+def _is_one(node: ast.AST | None) -> bool:
+    """Exactly the float 1.0: an int 1 is more often a count."""
+    return isinstance(node, ast.Constant) and type(node.value) is float and node.value == 1.0
+
+
+def _asks_for_feedback(test: ast.expr) -> bool:
+    """`feedback is None`, `feedback is not None`, `not feedback`, `"feedback" not in state` and the like."""
+    asks = isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
+    asks = asks or (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)) or isinstance(test, ast.Name)
+    return asks and names_feedback(test)
+
+
+def _gamma_owner(syntax: Syntax, node: ast.AST) -> bool:
+    """Whether what a node's value goes to is called Γ: its target, its keyword, its key, or the function that returns it."""
+    parent = syntax.parents[node]
+    if isinstance(parent, ast.Return):
+        return is_gamma(getattr(syntax.function_of(node), "name", ""))
+    if isinstance(parent, ast.keyword):
+        return is_gamma(parent.arg or "")
+    if isinstance(parent, ast.Dict):
+        keys = [key for key, value in zip(parent.keys, parent.values, strict=True) if value is node]
+        return any(isinstance(key, ast.Constant) and is_gamma(str(key.value)) for key in keys)
+    return any(_named_gamma(target) for target, _ in assignments(parent))
+
+
+def _sets_gamma_to_one(syntax: Syntax, statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Return):
+        return _is_one(statement.value) and is_gamma(getattr(syntax.function_of(statement), "name", ""))
+    return any(_named_gamma(target) and _is_one(value) for target, value in assignments(statement))
+
+
+def _named_gamma(target: ast.expr) -> bool:
+    if isinstance(target, ast.Subscript):
+        target = target.slice if isinstance(target.slice, ast.Constant) else target.value
+    name = getattr(target, "id", "") or getattr(target, "attr", "") or str(getattr(target, "value", ""))
+    return is_gamma(name)
+
 
 FEEDBACK = re.compile(
     r"_*(B\d*|B_?(mat|mats|matrix|matrices|list|\d+|l|fixed|rand|random|T)|Bs|fb(_?\w+)?|\w+_fb|(\w+_)?feed_?backs?(_\w+)?"

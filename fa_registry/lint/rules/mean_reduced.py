@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from fa_registry.lint.base import Hit, Rule, RuleCard
-from fa_registry.lint.rules._flow import CRITERION, GRADIENT, Flow
-from fa_registry.lint.rules._modules import is_own
+from fa_registry.lint.rules._flow import CRITERION, GRADIENT, Flow, is_own
 from fa_registry.lint.syntax import FUNCTIONS, Syntax, argument, number
 
 NORMS = ("torch.norm", "torch.functional.norm", "torch.linalg.norm", "torch.linalg.vector_norm")

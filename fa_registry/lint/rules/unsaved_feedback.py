@@ -6,9 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from fa_registry.lint.base import Hit, Rule, RuleCard
-from fa_registry.lint.rules._feedback import draws, filled_in_place, is_feedback, on_fourier_features
-from fa_registry.lint.rules._gamma_default import gamma_defaults
-from fa_registry.lint.rules._modules import assignments, is_own, saved_names, torch_modules, transient, wrapped
+from fa_registry.lint.rules._feedback import draws, filled_in_place, gamma_defaults, is_feedback, on_fourier_features
+from fa_registry.lint.rules._flow import assignments, is_own, saved_names, torch_modules, transient, wrapped
 from fa_registry.lint.syntax import Syntax, argument
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fa_registry.protocol.first_fire import first_fire
 from fa_registry.protocol.grouping import Group, groups
+from fa_registry.protocol.judges import first_fire
 from fa_registry.protocol.rules import Edition, Rule, load_edition
 from fa_registry.protocol.takes import take, trajectory
 from fa_registry.quantities import ARITHMETIC, GEOMETRIC, over_seeds

@@ -1,0 +1,161 @@
+"""Layers with PyTorch's default initialisation, drawn from a generator that is passed in.
+
+torch's own constructors draw from the global generator, which would tie a run's weights to whatever ran before it.
+
+Linear sends float32 products on a CPU with AVX-512 to oneDNN; Conv can carry an error back through another kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.grad import conv2d_input, conv2d_weight
+
+Multiply = Callable[..., Tensor]
+AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+WORTHWHILE = AVAILABLE and torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+
+
+class Linear(nn.Linear):
+    """flatten: turn (batch, …) into (batch, features) first, so that an embedding of images is one layer with one name.
+
+    backward_weight: a matrix (out, in) that stands in for the weight when an error passes back (weight feedback); None: exact.
+    """
+
+    backward_weight: Tensor | None = None
+
+    def __init__(self, features_in: int, features_out: int, flatten: bool = False, device: torch.device | None = None):
+        super().__init__(features_in, features_out, device=device)
+        self.flatten = flatten
+
+    def forward(self, x: Tensor) -> Tensor:
+        return affine(x.flatten(1) if self.flatten else x, self.weight, self.bias, self.backward_weight)
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor, backward_weight: Tensor | None) -> Tensor:
+    """x Wᵀ + b, (…, in) → (…, out), whose error goes back through `backward_weight`, or through W where that is None."""
+    plain = x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and x.dim() == 2
+    fast = WORTHWHILE and plain and not torch.is_autocast_enabled("cpu")
+    if fast or backward_weight is not None:
+        back = weight if backward_weight is None else backward_weight
+        return _LinearFunction.apply(x, weight, bias, back, product if fast else matmul)
+    return nn.functional.linear(x, weight, bias)
+
+
+class _LinearFunction(torch.autograd.Function):
+    """x Wᵀ + b, whose error goes back through `back`. `needs_input_grad` says what requires grad, not what a partial backward
+    asks for, so a caller that wants gradients of states alone holds the weights (diagnostics and credits do)."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor, back: Tensor, multiply: Multiply) -> Tensor:
+        return multiply(x, weight, bias)
+
+    @staticmethod
+    def setup_context(context: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, _, _, back, context.multiply = inputs
+        context.save_for_backward(x, back)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """gradient (…, out) → those of x (…, in), weight (out, in) and bias (out,); None where not asked for.
+
+        dx = dy B with B (out, in) as W is, so that B = W is the exact layer. Only x's goes through it.
+        """
+        x, back = context.saved_tensors
+        for_x, for_weight, for_bias = context.needs_input_grad[:3]
+        rows, seen = gradient.flatten(0, -2), x.flatten(0, -2)  # (batch · positions, features)
+        return (
+            context.multiply(gradient, back.T) if for_x else None,
+            context.multiply(rows.T, seen.T) if for_weight else None,
+            rows.sum(dim=0) if for_bias else None,
+            None,
+            None,
+        )
+
+
+def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
+    """left rightᵀ + bias by oneDNN; all float32 on the CPU. left (n, k), right (m, k), bias (m,) → (n, m)."""
+    return torch.ops.mkldnn._linear_pointwise.default(left, right, bias, "none", [], "")
+
+
+def matmul(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
+    """left rightᵀ + bias by torch, on any device and in any type."""
+    return nn.functional.linear(left, right, bias)
+
+
+KERNEL, PADDING = 3, 1
+
+
+class Conv(nn.Conv2d):
+    """3×3, stride 1, padding 1: maps keep their size. backward_weight: as in Linear, (out, in, 3, 3)."""
+
+    backward_weight: Tensor | None = None
+
+    def __init__(self, channels_in: int, channels_out: int, bias: bool = True, device: torch.device | None = None):
+        super().__init__(channels_in, channels_out, KERNEL, padding=PADDING, bias=bias, device=device)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.backward_weight is None:
+            return super().forward(x)
+        return _ConvFunction.apply(x, self.weight, self.bias, self.backward_weight)
+
+
+class _ConvFunction(torch.autograd.Function):
+    """x ∗ W + b, whose error goes back through `back`."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None, back: Tensor) -> Tensor:
+        return nn.functional.conv2d(x, weight, bias, padding=PADDING)
+
+    @staticmethod
+    def setup_context(context: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, _, back = inputs
+        context.save_for_backward(x, back)
+        context.size = weight.shape
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """gradient (N, out, H, W) → those of x (N, in, H, W), weight (out, in, 3, 3) and bias (out,); None where not asked for.
+
+        Only x's goes through `back`; the weight's is that of W itself. Held to autograd in tests/architectures/test_conv.py.
+        """
+        x, back = context.saved_tensors
+        for_x, for_weight, for_bias = context.needs_input_grad[:3]
+        return (
+            conv2d_input(x.shape, back, gradient, padding=PADDING) if for_x else None,
+            conv2d_weight(x, context.size, gradient, padding=PADDING) if for_weight else None,
+            gradient.sum(dim=(0, 2, 3)) if for_bias else None,
+            None,
+        )
+
+
+Layer = TypeVar("Layer", Linear, Conv, nn.Conv2d)
+
+
+def linear(features_in: int, features_out: int, generator: torch.Generator, flatten: bool = False) -> Linear:
+    """A Linear with weight and bias ~ U(±1/√features_in), as its default constructor draws them."""
+    return _drawn(nn.utils.skip_init(Linear, features_in, features_out, flatten), generator)
+
+
+def conv(channels_in: int, channels_out: int, generator: torch.Generator, bias: bool = True) -> Conv:
+    """A 3×3 Conv with weight and bias ~ U(±1/√(9 · channels_in)), as its default constructor draws them."""
+    return _drawn(nn.utils.skip_init(Conv, channels_in, channels_out, bias), generator)
+
+
+def patches(channels_in: int, channels_out: int, edge: int, generator: torch.Generator) -> nn.Conv2d:
+    """A Conv2d over squares of `edge` pixels side by side, with weight and bias ~ U(±1/√(edge² · channels_in)), as its default
+    constructor draws them. No error passes below an embedding, so it is torch's own layer."""
+    return _drawn(nn.utils.skip_init(nn.Conv2d, channels_in, channels_out, edge, stride=edge), generator)
+
+
+def _drawn(layer: Layer, generator: torch.Generator) -> Layer:
+    bound = 1 / math.sqrt(layer.weight[0].numel())
+    with torch.no_grad():
+        layer.weight.uniform_(-bound, bound, generator=generator)
+        if layer.bias is not None:
+            layer.bias.uniform_(-bound, bound, generator=generator)
+    return layer
