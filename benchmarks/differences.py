@@ -62,7 +62,7 @@ TRAINING = (
         "an AdamW for the embedding, every block and the head; a second forward pass of every block",
         "one fused AdamW, one forward and one backward pass",
         "the same steps at less cost ([performance.md](performance.md))",
-        "N/A: `tests/methods/test_published_loops.py` holds every parameter to 1e-12 after 20 epochs",
+        "N/A: `tests/methods/test_published.py` holds every parameter to 1e-12 after 20 epochs",
     ),
     Difference(
         "running statistics of BatchNorm",

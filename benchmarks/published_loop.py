@@ -3,7 +3,7 @@
 Per batch: the whole net once without a graph, for the hidden states and the error; then every block once more, on its
 detached input, for a local loss, a backward pass and a step of its own AdamW. Embedding and head have an optimizer each
 and a second forward too, and the loss goes to the host on every step. The mathematics is ours, network and feedback
-too; only the order of the work differs (tests/benchmarks/test_published_loop.py compares the parameters after a step).
+too; only the order of the work differs (tests/benchmarks/test_published.py compares the parameters after a step).
 """
 
 from __future__ import annotations

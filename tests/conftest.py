@@ -17,7 +17,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows import evidence
 from tests.helpers.stores import Figures, remembering
 
-LONG = ("tests/end_to_end/", "tests/testing/test_conformance", "tests/methods/test_literature")
+LONG = ("tests/end_to_end/", "tests/testing/test_conformance", "tests/methods/test_published")
 
 # How fast an example is drawn or tried says how busy the machine is, nothing of the code.
 SLOW = (

@@ -121,7 +121,7 @@ class _ConvFunction(torch.autograd.Function):
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """gradient (N, out, H, W) → those of x (N, in, H, W), weight (out, in, 3, 3) and bias (out,); None where not asked for.
 
-        Only x's goes through `back`; the weight's is that of W itself. Held to autograd in tests/architectures/test_conv.py.
+        Only x's goes through `back`; the weight's is that of W itself. Held to autograd in tests/architectures/test_layers.py.
         """
         x, back = context.saved_tensors
         for_x, for_weight, for_bias = context.needs_input_grad[:3]

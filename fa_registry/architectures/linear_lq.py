@@ -36,7 +36,7 @@ class LinearSystem(Network, ExactCostate):
         """λ_L = e C and λ_{l-1} = λ_l (I + A_l), (N, D) for every l = 0..L; σ = 0.
 
         Rows on the left and no transpose: a layer keeps A_l as (out, in), and the state went through its transpose. Equal to
-        autograd's gradient in tests/architectures/test_linear_lq.py, for classes and for values.
+        autograd's gradient in tests/architectures/test_base.py, for classes and for values.
         """
         state = self.embed(x)
         for block in self.blocks:

@@ -189,7 +189,7 @@ class Observation:
         """cos(c_l, g_l) per site and sample, (L+1, N), nan where a norm is zero or not finite; None without credits.
 
         Credit and gradient of one index are of one site, the block's output. Against g_{l−1} fa reads .997 at its last block,
-        as published; tests/diagnostics/test_gamma_block_input.py holds the two readings apart.
+        as published; tests/diagnostics/test_gamma.py holds the two readings apart.
         """
         if self.credits is None:
             return None

@@ -37,7 +37,7 @@ class CostateCosine(Diagnostic):
         """The mean over samples of cos(c_l, λ_l) at every site, λ_l of the summed loss; N/A where no closed form is known.
 
         Whole states, (N, …) as rows: a token or pixel is not averaged away first. λ_l is the gradient for this network, not minus
-        it (tests/architectures/test_linear_lq.py), so that +1 is a perfect credit.
+        it (tests/architectures/test_base.py), so that +1 is a perfect credit.
         """
         if absent := absence(observation, "costates", "credits"):
             return _measured(missing(observation.sites, absent), Reading(None, absent))

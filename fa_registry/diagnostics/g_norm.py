@@ -24,7 +24,7 @@ class GradientNorm(Diagnostic):
         """The median over samples of ‖g_l‖ at every site, and the same by REFERENCE_BATCH, as the paper has it.
 
         A sample's own gradient has no 1/N. g_norm_mean_ce divides by 128 whatever the batch at hand is, so that it is the norm of
-        the mean loss's gradient at the paper's N and a constant share of g_norm at any other (tests/diagnostics/test_g_norm.py).
+        the mean loss's gradient at the paper's N and a constant share of g_norm at any other (tests/diagnostics/test_norms.py).
         """
         norms = np.median(observation.gradient_norms, axis=1)
         return Measured(

@@ -31,7 +31,7 @@ class GammaBlockInput(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """The mean over samples of cos(c_l, g_{l−1}) at sites 1..L, N/A at site 0; and their mean over blocks.
 
-        Needs both of one width. One site too early on purpose: tests/diagnostics/test_gamma_block_input.py checks which row is
+        Needs both of one width. One site too early on purpose: tests/diagnostics/test_gamma.py checks which row is
         against which, and tests/diagnostics/test_gamma.py that `gamma` is not this.
         """
         if absent := no_gamma(observation):

@@ -95,7 +95,7 @@ def _readings(observed: np.ndarray, null: np.ndarray, refusal: str) -> tuple[Rea
         return (Reading(None, refusal),) * 3
     return (
         Reading.of(null.mean()),
-        # the draws are a sample of all feedback: ddof 1, where NumPy's own default is 0 (tests/diagnostics/test_gamma_null.py)
+        # the draws are a sample of all feedback: ddof 1, where NumPy's own default is 0 (tests/diagnostics/test_gamma.py)
         Reading.of(null.std(ddof=1)),
         Reading.of(rank_p_value(float(observed.mean()), null.tolist())),
     )

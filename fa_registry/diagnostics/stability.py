@@ -31,7 +31,7 @@ class Stability(Diagnostic):
         """The mean pairwise cosine of the K batches' mean gradients at every site, and that at site ⌊L/2⌋.
 
         `sites` counts the embedding's output too, so that L is sites − 1; of an odd L the middle is the lower of two, as
-        published (tests/diagnostics/test_stability.py).
+        published (tests/diagnostics/test_fidelity.py).
         """
         absent = absence(observation, "batch_gradients")
         row = (

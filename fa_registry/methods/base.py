@@ -236,7 +236,7 @@ class ReplacesWeights(abc.ABC):
         """Layer name → the matrix that stands in for its weight when an error passes back: dx = dy B, not dy W.
 
         Each of its weight's shape, (out, in) or a kernel's (out, in, 3, 3), and not transposed: with B = W this is
-        backpropagation (tests/architectures/test_conv.py; the conformance check transposed_weights_give_bp).
+        backpropagation (tests/architectures/test_layers.py; the conformance check transposed_weights_give_bp).
         Source: Lillicrap et al. 2016, where B stands for the transpose of W.
         """
 

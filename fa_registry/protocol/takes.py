@@ -48,7 +48,7 @@ def max_relative_to_first(row: Sequence[Reading]) -> Taken:
     """The largest by the first one's size, a ratio: how far the stream has grown since the embedding. Every site has to be known.
 
     Not the growth from block to block, whose maximum can be small in a stream that grows steadily
-    (tests/protocol/test_editions.py holds the two apart). Source: the release before arXiv 2606.21126.
+    (tests/protocol/test_rules.py holds the two apart). Source: the release before arXiv 2606.21126.
     """
     largest, site = max_over_sites(row)
     for place, reading in ((site, largest), *enumerate(row)):

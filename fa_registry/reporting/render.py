@@ -250,7 +250,7 @@ def _remove_abandoned(out: Path) -> None:
 
 # What each template receives: one frozen dataclass a template, every field with its help and unit.
 #
-# The fields are the template's variables, no more and no less; tests/reporting/test_contexts.py holds the two equal.
+# The fields are the template's variables, no more and no less; tests/reporting/test_environment.py holds the two equal.
 
 
 TEMPLATES: Mapping[str, type] = MappingProxyType(

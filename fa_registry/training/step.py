@@ -89,7 +89,7 @@ def norm_eps(credit_scale: str, count: int) -> float:
 
     credit_scale: MethodCard.credit_scale. A published rule that holds the credit of the mean loss divides c/N by rms(c/N) + ε,
     which is c divided by rms(c) + N·ε. With ε alone fa explodes five times further on digits (docs/differences.md).
-    tests/methods/test_published_loops.py trains fa and dfa beside the published loop: equal as the cards have it, and not equal
+    tests/methods/test_published.py trains fa and dfa beside the published loop: equal as the cards have it, and not equal
     in the other's scale. A number of the host, fixed by the batch's size: a captured step holds it as it holds the size.
     """
     return NORM_EPS * count if credit_scale == "mean" else NORM_EPS
@@ -111,7 +111,7 @@ def scales(credit: Tensor, kind: str, eps: float = NORM_EPS) -> Tensor | float:
     """What norm(c) divides by, (N, 1, …): rms over features + eps for "rms", 1 for "none".
 
     Of each sample by itself, over all of its entries: a batch's rms would let one sample scale another
-    (test_rms_norm_is_per_sample_and_over_features in tests/training/test_norms.py).
+    (test_rms_norm_is_per_sample_and_over_features in tests/training/test_step.py).
     """
     if kind == "none":
         return 1.0

@@ -6,9 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from fa_registry.architectures.base import ExactCostate, Network
-from fa_registry.architectures.resmlp import PLUGIN
-from tests.helpers.small import scaling_network
+from fa_registry.architectures.base import ExactCostate, Network, noisy
+from fa_registry.architectures.linear_lq import PLUGIN as LINEAR_LQ
+from fa_registry.architectures.mlp import ACTIVATIONS
+from fa_registry.architectures.mlp import PLUGIN as MLP
+from fa_registry.architectures.resmlp import PLUGIN as BASE
+from fa_registry.errors import InvalidFields
+from fa_registry.terminal_loss import sample_losses
+from tests.helpers.small import scaling_network, tiny_spec
 
 HEAD = torch.tensor([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]], dtype=torch.float64)
 X = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
@@ -57,5 +62,90 @@ def test_an_exact_costate_must_be_given():
 
 
 def test_resolve_fills_in_defaults():
-    resolved = PLUGIN.resolve({"d_hidden": 8})
+    resolved = BASE.resolve({"d_hidden": 8})
     assert resolved == {"d_hidden": 8, "num_blocks": 4, "terminal_ln": True, "residual": True, "w2_std": 0.01}
+
+
+SHAPE, CLASSES = (1, 28, 28), 10
+
+
+def build(**options):
+    return MLP.build(MLP.resolve(options), SHAPE, CLASSES, torch.Generator().manual_seed(0))
+
+
+def test_784_500_10():
+    network = build(d_hidden=500, num_blocks=1)
+    logits, hidden = network(torch.zeros(3, *SHAPE), return_hidden=True)
+    shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
+    assert shapes == {
+        "blocks.0.w.weight": (500, 784),
+        "blocks.0.w.bias": (500,),
+        "out_head.weight": (10, 500),
+        "out_head.bias": (10,),
+    }
+    assert [tuple(state.shape) for state in hidden] == [(3, 784), (3, 500)]
+    assert logits.shape == (3, CLASSES)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_it_is_layers_one_after_the_other(name):
+    network = build(d_hidden=7, num_blocks=2, activation=name)
+    images = torch.randn(4, *SHAPE, generator=torch.Generator().manual_seed(1))
+    phi = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "gelu": nn.functional.gelu}[name]
+    state = images.flatten(1)
+    for layer in (network.blocks[0].w, network.blocks[1].w):
+        state = phi(state @ layer.weight.T + layer.bias)
+    expected = state @ network.out_head.weight.T + network.out_head.bias
+    torch.testing.assert_close(network(images), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_an_unknown_activation_is_refused():
+    with pytest.raises(InvalidFields, match="activation: expected one of relu, tanh, sigmoid, gelu, found 'swish'"):
+        tiny_spec(architecture="mlp", architecture_options={"activation": "swish"})
+
+
+SHAPE_LINEAR_LQ, OUTPUTS = (1, 8, 8), 10
+DRAW = torch.Generator().manual_seed(4)
+STATES = torch.randn(20, *SHAPE_LINEAR_LQ, generator=DRAW, dtype=torch.float64)
+TARGETS = torch.randn(20, OUTPUTS, generator=DRAW, dtype=torch.float64)
+
+
+def build_linear_lq(**options):
+    return LINEAR_LQ.build(
+        LINEAR_LQ.resolve(options), SHAPE_LINEAR_LQ, OUTPUTS, torch.Generator().manual_seed(0)
+    ).double()
+
+
+@pytest.mark.parametrize("labels", [TARGETS, torch.arange(20) % OUTPUTS], ids=["values", "classes"])
+def test_the_costate_is_the_gradient(labels):
+    network = build_linear_lq(num_blocks=5, spread=2.0)
+    logits, hidden = network(STATES.clone().requires_grad_(), return_hidden=True)
+    gradients = torch.autograd.grad(sample_losses(logits, labels).sum(), hidden)
+    with torch.no_grad():
+        costates = network.costates(STATES, labels)
+    assert len(costates) == 6
+    for found, expected in zip(costates, gradients, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_noise_is_there_while_it_is_lent_and_no_longer():
+    network = build_linear_lq(num_blocks=1, spread=0.0, sigma=0.5)
+    with noisy(network, torch.Generator().manual_seed(1)):
+        first, second = network.hidden(STATES)[1], network.hidden(STATES)[1]
+    assert not torch.equal(first, second)
+    drawn = torch.randn(20, 64, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    torch.testing.assert_close(first, STATES.flatten(1) + 0.5 * drawn)
+    assert torch.equal(network.hidden(STATES)[1], STATES.flatten(1))
+
+
+def test_the_spread_is_shared_out_over_the_steps():
+    network = build_linear_lq(num_blocks=12, spread=0.5)
+    weights = torch.cat([block.a.weight.flatten() for block in network.blocks])
+    assert weights.var().item() == pytest.approx(0.25 / (64 * 12), rel=0.03)  # 49,152 entries: the std of this is 0.6 %
+    assert network.out_head.weight.var().item() == pytest.approx(1 / 64, rel=0.2)  # 640 entries: 6 %
+    assert not network.out_head.bias.any() and not any(block.a.bias.any() for block in network.blocks)
+
+
+def test_only_a_learning_system_has_weights_to_train():
+    assert not any(weight.requires_grad for weight in build_linear_lq().parameters())
+    assert all(weight.requires_grad for weight in build_linear_lq(learn=True).parameters())

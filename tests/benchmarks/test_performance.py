@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
+import math
+import os
 
 import pytest
+import torch
 
-from benchmarks import audit_again, end_to_end, gpu, operations, performance, readme, registry_scale, store_scale
-from benchmarks.recording import stamp
+from benchmarks import (
+    audit_again,
+    end_to_end,
+    gpu,
+    operations,
+    performance,
+    projection,
+    readme,
+    registry_scale,
+    store_scale,
+)
+from benchmarks.operations import MEASURED, TARGET, Operations, every_method
+from benchmarks.products import Limit, StepProducts
+from benchmarks.projection import Kind, Projection, project, project_study, projection_lines
+from benchmarks.recording import recorded, stamp
+from benchmarks.timing import by_the_clock, on_cores
+from fa_registry.studies.study import load_study
+from tests.helpers.small import tiny_spec, tiny_task
 
 SPREAD = {"median": 2.0, "low": 1.0, "high": 3.0}
 COST = {"cpu": 10.0, "wall": 4.0, "peak": 300.0}
@@ -145,3 +165,111 @@ def test_without_a_gpu_nothing_is_claimed_of_one(monkeypatch, tmp_path):
     monkeypatch.setattr(gpu, "MEASURED", tmp_path / "none.json")
     section = performance.render().partition("## On a GPU")[2].partition("## Where")[0]
     assert "Not measured yet" in section and "aim ≤" not in section
+
+
+CPU = torch.device("cpu")
+KIND = Kind("dfa", runs=3, epochs=10, steps=1_000, step=1e-3, epoch_measuring=0.5, final_measuring=2.0, stepping="")
+
+
+@pytest.fixture(autouse=True)
+def quarter_second_an_epoch(monkeypatch):
+    """test_run_cost.py has the real one."""
+    monkeypatch.setattr(projection, "run_cost", lambda device, epochs: 0.25 * epochs)
+
+
+def test_the_seconds_of_a_kind_are_those_of_all_its_runs():
+    assert KIND.training == pytest.approx(3 * 1_000 * 1e-3)
+    assert KIND.measuring == pytest.approx(3 * (11 * 0.5 + 2.0))
+    assert Projection("s", "CPU", 1, 1, (KIND, KIND), 0.5).minutes == pytest.approx(2 * (3 + 22.5 + 3 * 0.5) / 60)
+
+
+def test_seeds_and_strengths_of_the_penalty_are_one_kind_and_what_costs_more_is_another():
+    changes = [{}, {"seed": 4}, {"penalty": 0.1}, {"penalty": 0.2}, {"method": "bp"}, {"control": "ladder_1"}]
+    found = project([tiny_spec(**change) for change in changes], "s", CPU, replicas=1, steps=1, pixels="digits")
+    assert [kind.runs for kind in found.kinds] == [2, 2, 1, 1]
+    assert {kind.steps for kind in found.kinds} == {2 * math.ceil(1437 / 128)}
+    assert found.besides == 0.25 * 2 and found.minutes > 6 * found.besides / 60
+
+
+def test_a_penalty_is_timed_at_a_strength_that_the_study_has(monkeypatch):
+    timed = []
+    monkeypatch.setattr(projection, "_time", lambda spec, *rest: timed.append(spec.penalty) or KIND)
+    project([tiny_spec(penalty=strength) for strength in (0.1, 0.2, 0.0)], "s", CPU)
+    assert timed == [0.1, 0.0]
+
+
+def test_image_files_are_not_needed_and_every_data_set_of_the_paper_is_stood_for():
+    specs = load_study("paper-full").specs
+    one_of_each = {spec.dataset: spec for spec in specs if spec.dataset in ("random_targets:cifar10", "lq")}
+    found = project(list(one_of_each.values()), "paper-full", CPU, 1, 1, pixels="cifar_shaped:1000")
+    assert {kind.name.split()[-1] for kind in found.kinds} == {"random_targets:cifar10", "lq"}
+    assert all(kind.step > 0 and kind.epoch_measuring > 0 and kind.final_measuring > 0 for kind in found.kinds)
+    assert [kind.steps for kind in found.kinds if kind.name.endswith("cifar10")] == [100 * math.ceil(50_000 / 128)]
+
+
+def test_a_part_of_a_study_meets_no_aim():
+    part = project_study("digits", CPU, replicas=1, steps=1, settings=1, pixels="digits")
+    assert "aim" not in projection_lines(part)[-1] and f"1 of its {part.known} kinds" in projection_lines(part)[0]
+    whole = Projection("s", "CPU", 1, 1, (KIND,), 0.5)
+    assert "aim ≤ 20: met" in projection_lines(whole)[-1]
+    assert projection_lines(whole)[-2] == "  starting, tracking and closing a run: 500 ms, of all 1.5 s"
+
+
+KNOWN = {"credit_bridge": 4.0, "ep": 17.0, "predictive_coding": 17.0}  # four nets' passes; twenty steps of relaxation
+
+
+def test_views_and_allocations_are_not_counted():
+    left = torch.ones(3, 4)
+    with Operations() as seen:
+        torch.empty(2)
+        (left.T @ left).view(-1).relu()
+    assert dict(seen.count) == {"mm": 1, "relu": 1}
+
+
+@pytest.fixture(scope="module")
+def counted():
+    return every_method()
+
+
+def test_a_step_of_every_method_has_at_most_three_times_the_operations_of_bp(counted):
+    many = {name: count for name, count in counted.items() if count > KNOWN.get(name, TARGET) * counted["bp"]}
+    assert not many
+
+
+def test_the_page_shows_what_is_counted_now(counted):
+    assert recorded(MEASURED)["counts"] == counted
+
+
+def test_by_the_clock_each_runs_once_untimed_and_the_order_is_reversed_from_round_to_round():
+    order: list[str] = []
+    seconds = by_the_clock({name: lambda name=name: order.append(name) for name in "ab"}, rounds=3)
+    assert order == list("abbaabba")
+    assert {name: len(values) for name, values in seconds.items()} == {"a": 3, "b": 3}
+
+
+def test_it_keeps_to_the_cores_it_is_given():
+    before = os.sched_getaffinity(0)
+    with on_cores(1):
+        assert len(os.sched_getaffinity(0)) == 1
+    assert os.sched_getaffinity(0) == before
+
+
+def test_products_are_kept_and_everything_else_is_not():
+    left, right = torch.ones(3, 4), torch.ones(4, 5)
+    with StepProducts() as seen:
+        (left @ right).relu().sum()
+    seen.again()
+    assert [call[0].overloadpacket.__name__ for call in seen.calls] == ["mm"]
+
+
+def test_the_flop_of_a_dfa_step_are_counted_product_by_product():
+    """Digits, D = 16, L = 2, batch 128; torch's counter knows the products of torch's own layers alone, so in float64."""
+    task = tiny_task()
+    task.network.double()
+    task.feedback.double()
+    task = dataclasses.replace(
+        task, splits=dataclasses.replace(task.splits, train_images=task.splits.train_images.double())
+    )
+    inputs, width, classes, batch = math.prod(task.card.image_shape), 16, 10, 128
+    products = 2 * inputs * width + 2 * (6 * width * width) + 3 * width * classes + 3 * width * classes
+    assert Limit.of(task).flop == 2 * batch * products

@@ -12,7 +12,7 @@ import torch
 from scipy import stats
 from sklearn.datasets import load_digits
 
-from fa_registry.datasets import digits
+from fa_registry.datasets import digits, digits_centred
 from fa_registry.datasets.base import tensors_digest
 from fa_registry.errors import IntegrityError
 
@@ -135,3 +135,46 @@ def test_splits_are_frozen(splits):
 def test_a_card_is_read_without_the_library_that_brings_the_scans():
     code = "import sys, fa_registry.datasets.digits; print('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.fixture(scope="module")
+def splits_digits_centred():
+    return digits_centred.PLUGIN.load(CPU)
+
+
+def test_the_split_is_that_of_digits(splits_digits_centred):
+    moved = digits.PLUGIN.load(CPU)
+    assert torch.equal(splits_digits_centred.train_labels, moved.train_labels) and torch.equal(
+        splits_digits_centred.test_labels, moved.test_labels
+    )
+
+
+def test_an_image_is_the_scan_scaled(splits_digits_centred):
+    order = torch.randperm(1797, generator=torch.Generator().manual_seed(0))
+    scans = torch.from_numpy(load_digits().images).float()[order]
+    images = torch.cat([splits_digits_centred.train_images, splits_digits_centred.test_images])[:, 0]
+    correlation = torch.corrcoef(torch.stack([images.flatten(), scans.flatten()]))[0, 1].item()
+    assert images.shape == (1797, 8, 8) and correlation == pytest.approx(1, abs=1e-6)
+
+
+def test_normalisation_is_of_the_training_scans(splits_digits_centred):
+    assert splits_digits_centred.train_images.mean().item() == pytest.approx(0, abs=1e-5)
+    assert splits_digits_centred.train_images.std().item() == pytest.approx(1, abs=1e-5)
+    assert splits_digits_centred.test_images.mean().item() != pytest.approx(0, abs=1e-5)  # not of the test scans
+
+
+def test_augmentation_draws_nothing(splits_digits_centred):
+    stream = torch.Generator().manual_seed(1)
+    before = stream.get_state()
+    assert (
+        splits_digits_centred.augment(splits_digits_centred.train_images, stream) is splits_digits_centred.train_images
+    )
+    assert torch.equal(stream.get_state(), before)
+
+
+def test_a_tampered_source_is_refused_of_digits_centred(monkeypatch):
+    bunch = load_digits()
+    bunch.images[0, 0, 0] += 1
+    monkeypatch.setattr("sklearn.datasets.load_digits", lambda: bunch)
+    with pytest.raises(IntegrityError, match="is scikit-learn's copy intact"):
+        digits_centred.PLUGIN.load(CPU)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import types
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
-from fa_registry.datasets import _files, cifar10, cifar100, fashion_mnist, mnist, svhn
-from fa_registry.datasets._raw_images import cache_path
+from fa_registry.datasets import _files, _raw_images, cifar10, cifar100, fashion_mnist, mnist, svhn
+from fa_registry.datasets._raw_images import RawImages, cache_path, cached, read_cache
+from fa_registry.datasets.base import SourceFile
 from fa_registry.errors import IntegrityError, UsageError
 from tests.datasets import official_files as official
+from tests.datasets.official_files import pixels
 
 CPU = torch.device("cpu")
 KINDS = {
@@ -196,3 +201,184 @@ def test_cifar_is_normalised_with_the_papers_constants():
     }
     assert cifar100.PLUGIN.transform.mean == (0.5071, 0.4867, 0.4408)
     assert cifar100.PLUGIN.transform.std == (0.2675, 0.2565, 0.2761)
+
+
+KNOWN = "operator torchvision::nms does not exist"
+MODULE = types.ModuleType("torchvision.datasets")
+
+
+@pytest.fixture
+def attempts(monkeypatch):
+    """What successive imports do: raise, or return. The test fills it; what is left over was never tried."""
+    outcomes = []
+
+    def attempt(name):
+        assert name == "torchvision.datasets"
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(_files.importlib, "import_module", attempt)
+    return outcomes
+
+
+@pytest.fixture
+def defined(monkeypatch):
+    """Names of the operators that are defined, instead of defining them."""
+    names = []
+    monkeypatch.setattr(torch.library, "define", lambda name, schema: names.append(name))
+    monkeypatch.setattr(torch.ops, "torchvision", types.SimpleNamespace(), raising=False)
+    return names
+
+
+def test_an_import_that_works_defines_nothing(attempts, defined):
+    attempts[:] = [MODULE]
+    assert _files.torchvision_datasets() is MODULE and defined == []
+
+
+def test_after_the_known_failure_both_operators_are_declared_and_it_is_tried_again(attempts, defined):
+    attempts[:] = [RuntimeError(KNOWN), MODULE]
+    assert _files.torchvision_datasets() is MODULE
+    assert defined == ["torchvision::nms", "torchvision::qnms"]
+
+
+def test_an_operator_that_exists_is_not_declared_again(attempts, defined):
+    torch.ops.torchvision.nms = "there"
+    attempts[:] = [RuntimeError("operator torchvision::qnms does not exist"), MODULE]
+    assert _files.torchvision_datasets() is MODULE and defined == ["torchvision::qnms"]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        RuntimeError("operator torchvision::roi_align does not exist"),
+        RuntimeError("CUDA driver version is insufficient"),
+        ImportError("libc10.so: cannot open shared object file"),
+        ModuleNotFoundError("No module named 'PIL'", name="PIL"),
+    ],
+)
+def test_any_other_failure_is_raised_as_it_is(attempts, defined, failure):
+    attempts[:] = [failure, MODULE]
+    with pytest.raises(type(failure)) as raised:
+        _files.torchvision_datasets()
+    assert raised.value is failure and attempts == [MODULE] and defined == []
+
+
+def test_a_second_failure_is_loud(attempts, defined):
+    attempts[:] = [RuntimeError(KNOWN), RuntimeError(KNOWN)]
+    with pytest.raises(RuntimeError, match=KNOWN):
+        _files.torchvision_datasets()
+
+
+def test_a_missing_torchvision_is_a_usage_error(attempts):
+    attempts[:] = [ModuleNotFoundError("No module named 'torchvision'", name="torchvision")]
+    with pytest.raises(UsageError, match=r'^torchvision is not installed: pip install "fa_registry\[images\]"$'):
+        _files.torchvision_datasets()
+
+
+def test_the_installed_one_imports():
+    loaded = _files.torchvision_datasets()
+    assert {"CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "SVHN"} <= set(vars(loaded))
+
+
+CARD = dataclasses.replace(mnist.CARD, train_samples=12)
+
+
+@pytest.fixture
+def raw():
+    train, test = (torch.from_numpy(pixels(12, (1, 28, 28), seed)) for seed in (1, 2))
+    labels = torch.arange(12) % 10
+    return RawImages(train, labels, test, labels.clone())
+
+
+def never() -> RawImages:
+    raise AssertionError("decoded although a cache is there")
+
+
+def rewritten(path, change_metadata=lambda metadata: metadata, **parts):
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        metadata = file.metadata()
+    save_file(tensors | parts, path, change_metadata(metadata))
+
+
+def test_it_is_decoded_once_and_read_bit_for_bit(tmp_path, raw):
+    first = cached(tmp_path, CARD, lambda: raw)
+    again = cached(tmp_path, CARD, never)
+    assert first.digest == again.digest == raw.digest
+    assert torch.equal(again.train_images, raw.train_images) and again.train_images.dtype == torch.uint8
+    assert [path.name for path in (tmp_path / "fa_registry").glob("*.partial")] == []
+
+
+def test_a_decoding_that_breaks_leaves_no_cache(tmp_path, raw):
+    with pytest.raises(AssertionError):
+        cached(tmp_path, CARD, never)
+    assert not cache_path(tmp_path, "mnist").exists()
+    assert cached(tmp_path, CARD, lambda: raw).digest == raw.digest
+
+
+def test_it_names_the_files_it_was_made_of(tmp_path, raw):
+    cached(tmp_path, CARD, lambda: raw)
+    other = dataclasses.replace(CARD, files=(SourceFile("MNIST/raw/train-images-idx3-ubyte.gz", "0" * 32),))
+    with pytest.raises(IntegrityError, match="expected sources .*0000.*, found .*f68b3c2dcbeaaa9fbdd348bbdeb94873"):
+        cached(tmp_path, other, never)
+
+
+def test_a_changed_pixel_is_seen(tmp_path, raw):
+    cached(tmp_path, CARD, lambda: raw)
+    path = cache_path(tmp_path, "mnist")
+    altered = raw.train_images.clone()
+    altered[0, 0, 0, 0] += 1
+    rewritten(path, train_images=altered)
+    with pytest.raises(IntegrityError, match=f"{path}: expected tensors .*, found {raw.digest}; delete it"):
+        read_cache(path, CARD)
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, 5_000])
+def test_a_torn_cache_is_seen(tmp_path, raw, keep):
+    cached(tmp_path, CARD, lambda: raw)
+    path = cache_path(tmp_path, "mnist")
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(IntegrityError, match=f"{path}: .*found a torn file: .*; delete it, and it is written afresh"):
+        cached(tmp_path, CARD, never)
+
+
+def test_another_layout_is_seen(tmp_path, raw):
+    cached(tmp_path, CARD, lambda: raw)
+    path = cache_path(tmp_path, "mnist")
+    rewritten(path, lambda metadata: {**metadata, "format": "another"})
+    with pytest.raises(IntegrityError, match="expected format fa_registry images 1, found another"):
+        read_cache(path, CARD)
+    save_file({"weights": torch.zeros(3)}, path)
+    with pytest.raises(IntegrityError, match="found a torn file"):
+        read_cache(path, CARD)
+
+
+def test_everything_in_which_the_arrays_are_not_the_cards_is_named_at_once(tmp_path, raw):
+    wrong = dataclasses.replace(raw, train_images=raw.train_images[:11], test_labels=raw.test_labels - 1)
+    card = dataclasses.replace(CARD, image_shape=(1, 32, 32))
+    with pytest.raises(IntegrityError) as refused:
+        cached(tmp_path, card, lambda: wrong)
+    assert [line.strip() for line in str(refused.value).splitlines()[1:]] == [
+        "- train: expected one label an image, found 11 images and 12 labels",
+        "- train_images: expected shape (1, 32, 32), found (1, 28, 28)",
+        "- test_images: expected shape (1, 32, 32), found (1, 28, 28)",
+        "- test_labels: expected classes 0 to 9, found -1 to 8",
+        "- train: expected 12 images, found 11",
+    ]
+
+
+def test_a_folder_that_may_not_be_written_is_told(tmp_path, raw, monkeypatch):
+    def refuse(*arguments, **options):
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr("pathlib.Path.mkdir", refuse)
+    with pytest.raises(UsageError, match=r"mnist\.safetensors: expected to write .* found: read-only"):
+        cached(tmp_path, CARD, lambda: raw)
+
+
+def test_a_cache_that_is_there_is_read_without_writing_anything(tmp_path, raw, monkeypatch):
+    cached(tmp_path, CARD, lambda: raw)
+    monkeypatch.setattr(_raw_images, "FileLock", None)  # a data root may be read-only from then on
+    assert cached(tmp_path, CARD, never).digest == raw.digest

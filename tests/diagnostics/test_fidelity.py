@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+import dataclasses
+from itertools import combinations
+
+import numpy as np
 import pytest
 import torch
 
-from fa_registry.diagnostics import observe
-from fa_registry.diagnostics.fidelity import PLUGIN
-from tests.helpers.small import observation, tiny_task
+from fa_registry.diagnostics import Absent, observe
+from fa_registry.diagnostics.fidelity import PLUGIN as FIDELITY
+from fa_registry.diagnostics.stability import BATCH, BATCHES, mean_pairwise_cosine
+from fa_registry.diagnostics.stability import PLUGIN as STABILITY
+from fa_registry.training.measuring import measure
+from tests.helpers.bench import one_site
+from tests.helpers.hand import CLASSES, KINDS, SIZE, hand_task, lifted, pooling
+from tests.helpers.small import observation, scaling_network, tiny_task
 
 GRADIENTS = [[[1, 0], [0, 2], [3, 4]], [[0, 1], [2, 0], [0, 6]]]
 
 
 def test_mean_cosine_over_samples_and_the_lowest_site():
     doubled = [[[2, 0], [0, 9], [3, 4]], [[1, 0], [2, 0], [0, 6]]]
-    measured = PLUGIN.measure(observation(gradients=GRADIENTS, gradients_double=doubled))
+    measured = FIDELITY.measure(observation(gradients=GRADIENTS, gradients_double=doubled))
     assert [reading.value for reading in measured.sites["fidelity"]] == pytest.approx([1.0, 2 / 3])
     assert measured.scalars["fidelity_min"].value == pytest.approx(2 / 3)
 
 
 def test_without_the_second_pass_it_is_na():
-    measured = PLUGIN.measure(observation())
+    measured = FIDELITY.measure(observation())
     assert {reading.reason for reading in measured.sites["fidelity"]} == {"no float64 pass was made"}
     assert measured.scalars["fidelity_min"].reason == "no float64 pass was made"
 
 
 def test_a_zero_gradient_has_none():
     zero = [[[0, 0]] * 3, GRADIENTS[1]]
-    measured = PLUGIN.measure(observation(gradients=zero, gradients_double=zero))
+    measured = FIDELITY.measure(observation(gradients=zero, gradients_double=zero))
     assert measured.sites["fidelity"][0].reason == "the gradient is zero or not finite for every sample"
     assert measured.scalars["fidelity_min"].value == pytest.approx(1.0)
 
@@ -37,5 +46,72 @@ def test_a_healthy_network_is_exact_and_a_tiny_gradient_stays_so():
     images, labels = task.eval_batch
     with torch.no_grad():
         task.network.out_head.weight.mul_(1e-9)
-    lowest = PLUGIN.measure(observe(task.network, images, labels)).scalars["fidelity_min"]
+    lowest = FIDELITY.measure(observe(task.network, images, labels)).scalars["fidelity_min"]
     assert lowest.value == pytest.approx(1.0, abs=1e-6)
+
+
+SHARES = (128, 100, 64, 30, 0, 128, 77, 5)  # samples of type (0, 1) in each batch; the rest is (2, 1)
+
+
+def in_batches(kind: str):
+    """1,024 samples, batch k with SHARES[k] of the first type: its mean gradient is the mixture of the two d."""
+    shown = np.concatenate([np.where(np.arange(BATCH) < share, 0, 2) for share in SHARES])
+    labels = np.ones(len(shown), dtype=np.int64)
+    network = scaling_network([0.5, 1.0], torch.eye(CLASSES, dtype=torch.float64))
+    network.pool = pooling(kind)
+    images = torch.tensor(lifted(SIZE * np.eye(CLASSES)[shown], kind))
+    return hand_task(network, images, torch.tensor(labels))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_closed_form(kind):
+    measured = measure(in_batches(kind), moments=("final",))
+    means = [share / BATCH * np.array([1, -1, 0]) + (1 - share / BATCH) * np.array([0, -1, 1]) for share in SHARES]
+    units = [mean / np.sqrt((mean**2).sum()) for mean in means]
+    expected = np.mean([left @ right for left, right in combinations(units, 2)])
+    assert [reading.value for reading in measured.sites["stability"]] == pytest.approx([expected] * 3, rel=1e-9)
+    assert measured.scalars["stability_mid"] == measured.sites["stability"][1]
+
+
+def test_the_pairs_are_of_different_batches_each_once():
+    rows = torch.tensor([[2.0, 0.0], [0.0, 3.0], [1.0, 1.0]], dtype=torch.float64)
+    assert mean_pairwise_cosine(rows).value == pytest.approx((0 + 2 * 0.5**0.5) / 3)
+
+
+def test_the_least_value_is_reached_by_a_regular_simplex():
+    simplex = torch.eye(BATCHES, dtype=torch.float64) - 1 / BATCHES
+    assert mean_pairwise_cosine(simplex).value == pytest.approx(-1 / (BATCHES - 1))
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([[0.0, 0.0], [1.0, 0.0]], "the mean gradient of a batch is exactly zero"),
+        ([[float("nan"), 0.0], [1.0, 0.0]], "the mean gradient of a batch is not finite"),
+        ([[float("inf"), 0.0], [1.0, 0.0]], "the mean gradient of a batch is not finite"),
+    ],
+)
+def test_a_batch_without_a_direction_leaves_no_figure(rows, reason):
+    assert mean_pairwise_cosine(torch.tensor(rows, dtype=torch.float64)).reason == reason
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_directions_have_no_size(size):
+    rows = torch.tensor([[3.0, 4.0], [4.0, 3.0]], dtype=torch.float64) * torch.tensor([[size], [1.0]])
+    assert mean_pairwise_cosine(rows).value == pytest.approx(0.96)
+
+
+def test_too_few_samples_is_the_benchs_reason_at_every_site_and_in_the_middle():
+    seen = one_site([[1.0, 2.0]], [[1.0, 0.0]], [[1.0, 0.0]], batch_gradients=Absent("needs 8 disjoint batches"))
+    measured = STABILITY.measure(seen)
+    assert [reading.reason for reading in measured.sites["stability"]] == ["needs 8 disjoint batches"]
+    assert measured.scalars["stability_mid"].reason == "needs 8 disjoint batches"
+
+
+@pytest.mark.parametrize(("blocks", "middle"), [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2)])
+def test_the_middle_of_l_blocks_is_site_half_l_rounded_down(blocks, middle):
+    rows = [torch.tensor([[1.0, 0.0], [angle, 1.0]], dtype=torch.float64) for angle in range(blocks + 1)]
+    bench = one_site([[1.0, 2.0]], [[1.0, 0.0]], [[1.0, 0.0]], batch_gradients=lambda: rows).bench
+    sites = [[[1.0, 2.0]]] * (blocks + 1)
+    seen = dataclasses.replace(observation(hidden=sites, gradients=sites), bench=bench)
+    assert STABILITY.measure(seen).scalars["stability_mid"].value == pytest.approx(middle / (1 + middle**2) ** 0.5)

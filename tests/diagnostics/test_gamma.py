@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from fa_registry.diagnostics.gamma import PLUGIN
+from fa_registry.diagnostics.aggregates import NAMES as NAMES_AGGREGATES
+from fa_registry.diagnostics.aggregates import PLUGIN as AGGREGATES
+from fa_registry.diagnostics.gamma import PLUGIN as GAMMA
+from fa_registry.diagnostics.gamma_block_input import PLUGIN as GAMMA_BLOCK_INPUT
+from fa_registry.diagnostics.gamma_null import CHEAP_DRAWS, COSTLY_DRAWS, EXACT
+from fa_registry.diagnostics.gamma_null import NAMES as NAMES_GAMMA_NULL
+from fa_registry.diagnostics.gamma_null import PLUGIN as GAMMA_NULL
+from fa_registry.diagnostics.h_norm import PLUGIN as H_NORM
+from fa_registry.methods.dfa import DirectFeedbackAlignment
+from fa_registry.training.bench import bench_conventions, null_draws, stream
 from fa_registry.training.measuring import measure
-from tests.helpers.small import observation, tiny_task
+from fa_registry.training.task import network_shape
+from tests.helpers.bench import bench_for, one_site
+from tests.helpers.small import observation, supported, tiny_task
 
 GRADIENTS = [[[1, 0], [0, 2], [3, 4]], [[0, 1], [2, 0], [0, 6]]]
 CREDITS = [[[0, 1], [0, 2], [4, 3]], [[0, 1], [0, 1], [0, -1]]]  # cosines 0, 1, .96 and 1, 0, −1
@@ -19,7 +33,7 @@ def values(measured, name: str) -> list[float]:
 
 
 def test_mean_quartiles_and_batch_cosine():
-    measured = PLUGIN.measure(observation(gradients=GRADIENTS, credits=CREDITS))
+    measured = GAMMA.measure(observation(gradients=GRADIENTS, credits=CREDITS))
     assert values(measured, "gamma") == pytest.approx([1.96 / 3, 0.0])
     assert values(measured, "gamma_median") == pytest.approx([0.96, 0.0])
     assert values(measured, "gamma_q25") == pytest.approx([0.48, -0.5])
@@ -31,13 +45,13 @@ def test_mean_quartiles_and_batch_cosine():
 @pytest.mark.parametrize("size", [1e-12, 1e-30])
 def test_a_tiny_gradient_is_still_a_direction(size):
     seen = observation(gradients=(np.array(GRADIENTS) * size).tolist(), credits=CREDITS)
-    assert values(PLUGIN.measure(seen), "gamma") == pytest.approx([1.96 / 3, 0.0], abs=1e-12)
-    assert values(PLUGIN.measure(seen), "gamma_batch")[0] == pytest.approx(28 / 30)
+    assert values(GAMMA.measure(seen), "gamma") == pytest.approx([1.96 / 3, 0.0], abs=1e-12)
+    assert values(GAMMA.measure(seen), "gamma_batch")[0] == pytest.approx(28 / 30)
 
 
 def test_samples_without_a_direction_are_left_out_and_counted():
     credits = [[[0, 0], [0, 2], [4, 3]], CREDITS[1]]
-    measured = PLUGIN.measure(observation(gradients=GRADIENTS, credits=credits))
+    measured = GAMMA.measure(observation(gradients=GRADIENTS, credits=credits))
     assert values(measured, "gamma")[0] == pytest.approx(0.98)
     assert values(measured, "gamma_samples") == [2.0, 3.0]
 
@@ -70,8 +84,8 @@ def test_samples_without_a_direction_are_left_out_and_counted():
     ids=["zero gradient", "zero credit", "nan gradient", "inf gradient", "noise", "no feedback"],
 )
 def test_there_is_no_gamma_and_the_reason_is_said(changes, reason):
-    measured = PLUGIN.measure(observation(**changes))
-    for name in PLUGIN.card.names:
+    measured = GAMMA.measure(observation(**changes))
+    for name in GAMMA.card.names:
         assert measured.sites[name][0].value is None, name
         assert measured.sites[name][0].reason == reason
     if "credits" in changes:
@@ -102,3 +116,270 @@ def test_gamma_is_read_at_the_site_where_the_credit_acts():
     gamma = values(measure(task), "gamma")
     assert gamma[2] == pytest.approx(1.0)
     assert gamma[1] < 0.99
+
+
+SAME = [[1.0, 0.0]] * 3
+
+
+def directions(*cosines: float) -> list[list[list[float]]]:
+    """Per site, three vectors at this cosine from (1, 0)."""
+    return [[[cosine, (1 - cosine**2) ** 0.5]] * 3 for cosine in cosines]
+
+
+def seen(gradients, credits, **changes):
+    return observation(hidden=gradients, gradients=gradients, credits=credits, **changes)
+
+
+def test_row_l_is_the_credit_of_l_against_the_gradient_of_l_minus_one():
+    measured = GAMMA_BLOCK_INPUT.measure(seen(directions(1.0, 0.0, 0.6), directions(0.3, 0.8, 0.0)))
+    first, second, third = measured.sites["gamma_block_input"]
+    assert first.reason == "site 0 is no block's output"
+    assert second.value == pytest.approx(0.8)  # (.8, .6) · (1, 0)
+    assert third.value == pytest.approx(1.0)  # (0, 1) · (0, 1)
+    assert measured.scalars["gamma_block_input_mean"].value == pytest.approx(0.9)
+
+
+def test_fa_looks_aligned_one_site_too_early():
+    """What makes the published FA read .997 at its last block: c_L = g_L against g_{L−1} of a nearly linear stream."""
+    measured = measure(tiny_task(method="fa", architecture_options={"d_hidden": 16, "num_blocks": 2, "w2_std": 0.01}))
+    assert measured.sites["gamma_block_input"][2].value > 0.99
+    assert abs(measured.sites["gamma"][1].value) < 0.5
+    assert measured.sites["gamma"][2].value == pytest.approx(1.0)
+    for site, reading in enumerate(measured.sites["gamma_block_input"][1:], start=1):
+        assert reading != measured.sites["gamma"][site]
+
+
+def test_both_conventions_are_measured_every_epoch():
+    assert {"gamma", "gamma_block_input"} <= set(measure(tiny_task()).sites)
+
+
+def test_a_block_that_changes_the_width_has_none():
+    wide, narrow = torch.ones(3, 4, dtype=torch.float64), torch.ones(3, 2, dtype=torch.float64)
+    measured = GAMMA_BLOCK_INPUT.measure(seen([wide, narrow, narrow], [wide, narrow, narrow]))
+    reason = "the block changes the width of the stream: 2 and 4 features have no cosine"
+    assert measured.sites["gamma_block_input"][1].reason == reason
+    assert measured.sites["gamma_block_input"][2].value == pytest.approx(1.0)
+    assert measured.scalars["gamma_block_input_mean"].reason == reason
+
+
+def test_the_gradient_that_is_refused_is_the_one_it_is_read_against():
+    zero = [[[0.0, 0.0]] * 3, SAME, SAME]
+    measured = GAMMA_BLOCK_INPUT.measure(seen(zero, [SAME] * 3))
+    row = measured.sites["gamma_block_input"]
+    assert row[1].reason == "the reference gradient is exactly zero for every sample"
+    assert row[2].value == pytest.approx(1.0)
+    noise = GAMMA_BLOCK_INPUT.measure(seen([SAME] * 3, [SAME] * 3, gradients_double=[directions(0.0)[0], SAME, SAME]))
+    assert noise.sites["gamma_block_input"][1].reason == "the reference gradient is noise: fidelity 0.0000 < 0.99"
+    assert noise.sites["gamma_block_input"][2].value == pytest.approx(1.0)
+
+
+def test_samples_without_a_direction_are_left_out():
+    credits = [SAME, [[0.0, 0.0], [0.6, 0.8], [0.8, 0.6]]]
+    measured = GAMMA_BLOCK_INPUT.measure(seen([SAME] * 2, credits))
+    assert measured.sites["gamma_block_input"][1].value == pytest.approx(0.7)
+
+
+def test_reasons_without_credits_meaning_or_blocks():
+    assert (
+        GAMMA_BLOCK_INPUT.measure(observation(no_credits="no file")).scalars["gamma_block_input_mean"].reason
+        == "no file"
+    )
+    meaningless = seen([SAME] * 2, [SAME] * 2, no_gamma="by its card, Γ has no meaning for x")
+    assert {reading.reason for reading in GAMMA_BLOCK_INPUT.measure(meaningless).sites["gamma_block_input"]} == {
+        "by its card, Γ has no meaning for x"
+    }
+    shallow = seen([SAME], [SAME])
+    assert GAMMA_BLOCK_INPUT.measure(shallow).scalars["gamma_block_input_mean"].reason == "the network has no block"
+    assert H_NORM.measure(shallow).scalars["growth_max"].reason == "the network has no block"
+
+
+COSINES = np.linspace(-0.9, 0.95, COSTLY_DRAWS)
+
+
+def turned(cosine: float, shape: tuple[int, ...] = (2,)) -> torch.Tensor:
+    """Three credits at this cosine from the gradient (1, 0)."""
+    return torch.tensor([[cosine, (1 - cosine**2) ** 0.5]] * 3, dtype=torch.float64)
+
+
+def seen_gamma_null(observed: float, fresh=lambda index: [turned(COSINES[index])], **changes):
+    gradients = [[1.0, 0.0]] * 3
+    return one_site([[1.0, 2.0]] * 3, gradients, turned(observed), fresh_credits=fresh, **changes)
+
+
+def readings(measured, site: int = 0):
+    return [measured.sites[name][site] for name in NAMES_GAMMA_NULL]
+
+
+@pytest.mark.parametrize(("observed", "at_least"), [(0.99, 0), (0.94, 1), (0.0, 10), (-0.95, 20)])
+def test_mean_std_and_rank(observed, at_least):
+    mean, std, p = (reading.value for reading in readings(GAMMA_NULL.measure(seen_gamma_null(observed))))
+    assert mean == pytest.approx(COSINES.mean(), abs=1e-12)
+    assert std == pytest.approx(COSINES.std(ddof=1), rel=1e-12)
+    assert p == pytest.approx((1 + at_least) / (COSTLY_DRAWS + 1))
+    assert (observed <= COSINES).sum() == at_least
+
+
+def test_samples_without_a_direction_are_left_out_of_a_draws_mean():
+    credits = turned(0.6)
+    credits[1] = 0
+    assert readings(GAMMA_NULL.measure(seen_gamma_null(0.5, lambda index: [credits])))[0].value == pytest.approx(0.6)
+
+
+def test_draws_are_the_methods_own_from_the_runs_seed_and_options():
+    task = tiny_task(method="dfa")
+    measured = measure(task, moments=("epoch", "final"))
+    images, labels = task.eval_batch
+    shape = network_shape(task.network, images[:1], 10)
+    logits, hidden = task.network(images, return_hidden=True)
+    gradients = torch.autograd.grad(nn.functional.cross_entropy(logits, labels, reduction="sum"), hidden)
+    error = (logits.softmax(dim=1) - nn.functional.one_hot(labels, 10)).detach().double()
+    for site, block in ((0, 1), (1, 1), (2, 2)):
+        gammas = []
+        for index in range(CHEAP_DRAWS):
+            fresh = task.method.feedback(shape, task.spec.method_options, stream(task, f"gamma_null/{index}"))
+            c, g = (error @ fresh.matrix(block).T.double()).numpy(), gradients[site].double().numpy()
+            gammas.append(((c * g).sum(1) / np.sqrt((c**2).sum(1) * (g**2).sum(1))).mean())
+        mean, std, p = (reading.value for reading in readings(measured, site))
+        assert (mean, std) == pytest.approx((np.mean(gammas), np.std(gammas, ddof=1)), abs=1e-6)
+        observed = measured.sites["gamma"][site].value
+        assert p == (1 + sum(gamma >= observed for gamma in gammas)) / (CHEAP_DRAWS + 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "draws"), [("dfa", 99), ("fa", 99), ("drtp", 99), ("weight_fa", 20), ("pepita", 20), ("ep", 20)]
+)
+def test_many_draws_where_a_draw_is_a_product_a_site_and_the_published_number_elsewhere(method, draws):
+    task = tiny_task(**supported(method))
+    assert null_draws(task) == bench_for(task).null_draws == bench_conventions(task)["gamma_null_draws"] == draws
+
+
+def test_draws_are_taken_in_parts_and_each_counts_once():
+    """Whatever their number is divided by: the last part is shorter."""
+    asked = []
+
+    def fresh(index):
+        asked.append(index)
+        return [turned(index / 200)]
+
+    mean, _, p = (reading.value for reading in readings(GAMMA_NULL.measure(seen_gamma_null(0.3, fresh, null_draws=47))))
+    assert asked == list(range(47)) and mean == pytest.approx(23 / 200) and p == 1 / 48
+
+
+@pytest.mark.parametrize("method", ["dfa", "fa"])
+def test_under_fresh_feedback_gamma_is_nothing(method):
+    measured = measure(tiny_task(method=method, architecture_options={"d_hidden": 64}), moments=("final",))
+    for site in range(4):
+        mean, std, p = (reading.value for reading in readings(measured, site))
+        assert abs(mean) < 4 * std / CHEAP_DRAWS**0.5, f"site {site}"
+        assert 0.005 < std < 0.2 and 1 / 100 <= p <= 1
+
+
+def test_feedback_that_fits_stands_out_of_its_null():
+    """dfa with the transposed Jacobian of the head: exact at the last site, and no fresh draw comes near."""
+    task = tiny_task(method="dfa", architecture_options={"d_hidden": 16, "num_blocks": 2, "terminal_ln": False})
+    task.feedback.B_02.copy_(task.network.out_head.weight.detach().T)
+    measured = measure(task, moments=("epoch", "final"))
+    assert measured.sites["gamma"][2].value == pytest.approx(1.0)
+    assert measured.sites["gamma_null_p"][2].value == pytest.approx(1 / 100)
+
+
+def test_sites_that_are_exact_have_no_null():
+    measured = measure(tiny_task(method="fa"), moments=("final",))
+    assert {reading.reason for reading in readings(measured, 2)} == {EXACT}
+    assert all(reading.value is not None for reading in readings(measured, 1))
+
+
+class Learned(DirectFeedbackAlignment):
+    """Its card says that its feedback learns, as those of dni or the bridges do."""
+
+    card = dataclasses.replace(DirectFeedbackAlignment.card, learned=True)
+
+
+def test_only_fixed_random_feedback_has_a_null():
+    bp = measure(tiny_task(method="bp"), moments=("final",))
+    assert {reading.reason for reading in readings(bp)} == {"the method 'bp' has no feedback to draw afresh"}
+    task = tiny_task(method="dfa")
+    shape = network_shape(task.network, task.eval_batch[0][:1], 10)
+    learned = dataclasses.replace(task, method=Learned(), feedback=Learned().feedback(shape, {}, torch.Generator()))
+    found = {reading.reason for reading in readings(measure(learned, moments=("final",)))}
+    assert found == {"its feedback is learned: a fresh draw would be an untrained net, not another feedback"}
+
+
+def test_where_gamma_is_refused_so_is_its_null():
+    zero = one_site([[1.0, 2.0]] * 3, [[0.0, 0.0]] * 3, turned(0.5), fresh_credits=lambda index: [turned(0.1)])
+    assert {reading.reason for reading in readings(GAMMA_NULL.measure(zero))} == {
+        "the reference gradient is exactly zero for every sample"
+    }
+
+
+@pytest.mark.parametrize("number", [float("nan"), 0.0])
+def test_a_draw_without_a_gamma_leaves_no_null(number):
+    broken = torch.full((3, 2), number, dtype=torch.float64)
+    measured = GAMMA_NULL.measure(seen_gamma_null(0.5, lambda index: [broken if index == 3 else turned(0.1)]))
+    assert {reading.reason for reading in readings(measured)} == {"not finite: Γ under a fresh draw"}
+
+
+UNIT = [[1, 0], [1, 0], [1, 0]]
+
+
+def seen_aggregates(*rows: list[list[float]], **changes):
+    """An observation whose gradients are all (1, 0), so that a unit credit's cosine is its first entry."""
+    credits = [[[cosine, (1 - cosine**2) ** 0.5] for cosine in row] for row in rows]
+    return observation(hidden=[UNIT] * len(rows), gradients=[UNIT] * len(rows), credits=credits, **changes)
+
+
+ROWS = ([0.9, 0.9, 0.0], [0.1, 0.2, 0.6], [0.0, 0.3, 0.3], [-1.0, 0.5, 0.8])
+
+
+def test_the_four_ways_with_and_without_site_zero():
+    scalars = AGGREGATES.measure(seen_aggregates(*ROWS)).scalars
+    expected = {  # means per site .6 .3 .2 .1; medians .9 .2 .3 .5
+        "gamma_deep_mean_mean": 0.2,
+        "gamma_deep_mean_median": 1 / 3,
+        "gamma_deep_median_mean": 0.2,
+        "gamma_deep_median_median": 0.3,
+        "gamma_all_mean_mean": 0.3,
+        "gamma_all_mean_median": 0.475,
+        "gamma_all_median_mean": 0.25,
+        "gamma_all_median_median": 0.4,
+    }
+    assert set(expected) == set(NAMES_AGGREGATES)
+    assert {name: scalars[name].value for name in NAMES_AGGREGATES} == pytest.approx(expected)
+    assert scalars["gamma_deep_mean"] == scalars["gamma_deep_mean_mean"]
+    assert scalars["gamma_spread"].value == pytest.approx(0.475 - 0.2)
+
+
+def test_exact_sites_are_left_out():
+    rows = (*ROWS[:3], [1.0, 1.0, 1.0])
+    scalars = AGGREGATES.measure(seen_aggregates(*rows, exact=(False, False, False, True))).scalars
+    assert scalars["gamma_deep_mean"].value == pytest.approx(0.25)
+    assert scalars["gamma_all_mean_mean"].value == pytest.approx(1.1 / 3)
+
+
+def test_exact_everywhere_is_na():
+    scalars = AGGREGATES.measure(seen_aggregates(*ROWS, exact=(True,) * 4)).scalars
+    assert {reading.reason for reading in scalars.values()} == {"the credit is exact by construction at every site"}
+
+
+def test_only_site_zero_left_means_no_deep_aggregate():
+    scalars = AGGREGATES.measure(seen_aggregates(*ROWS[:2], exact=(False, True))).scalars
+    assert scalars["gamma_deep_mean"].reason.startswith("no site is left")
+    assert scalars["gamma_all_mean_mean"].value == pytest.approx(0.6)
+
+
+def test_one_site_without_gamma_is_not_averaged_away():
+    broken = seen_aggregates(*ROWS)
+    broken.credits[2].zero_()
+    scalars = AGGREGATES.measure(broken).scalars
+    assert scalars["gamma_deep_mean"].reason == "site 2: credit or gradient is zero or not finite for every sample"
+    assert scalars["gamma_spread"].reason == "no aggregate has a value"
+
+
+def test_without_credits_the_reason_is_passed_on():
+    scalars = AGGREGATES.measure(observation(no_credits="no file")).scalars
+    assert {reading.reason for reading in scalars.values()} == {"no file"}
+
+
+def test_fa_is_aggregated_without_its_exact_last_site():
+    measured = measure(tiny_task(method="fa"))
+    assert measured.scalars["gamma_deep_mean"].value == pytest.approx(measured.sites["gamma"][1].value)

@@ -42,7 +42,7 @@ def test_readme_leads_to_every_how_to():
 
 
 def test_every_check_that_a_comment_names_is_there():
-    """`… (tests/training/test_norms.py)`, `test_name in tests/…`: knowledge that cannot be looked up is hearsay."""
+    """`… (tests/training/test_step.py)`, `test_name in tests/…`: knowledge that cannot be looked up is hearsay."""
     missing, named = [], 0
     for file in sorted((ROOT / "fa_registry").rglob("*.py")):
         text = re.sub(r"\n\s*#?\s*", " ", file.read_text(encoding="utf-8"))

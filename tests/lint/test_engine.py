@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import numpy
@@ -10,6 +11,7 @@ import pytest
 import fa_registry
 from fa_registry.lint.linting import BAD_SILENCE, UNREADABLE, lint_paths
 from fa_registry.lint.rules import all_rules
+from fa_registry.lint.syntax import Syntax, argument, number, open_ended
 from tests.lint.samples import CLAMPED_COSINE, MEAN_REDUCED, NEGATIVE_NORM, PITFALLS, codes, found, notebook
 
 CODES = sorted(PITFALLS)
@@ -115,3 +117,123 @@ def test_no_false_alarm_on_this_package_and_on_the_norms_of_numpy():
     report = lint_paths([str(path) for path in paths])
     assert [one.place.text for one in report.findings] == []
     assert report.files > 100
+
+
+COSINE = "torch.nn.functional.cosine_similarity"
+
+
+def last_call(text: str) -> str:
+    """What the last call of a text resolves to."""
+    syntax = Syntax(text)
+    return syntax.resolve(max(syntax.every(ast.Call), key=lambda call: (call.lineno, call.col_offset)).func)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\ntorch.nn.functional.cosine_similarity()",
+        "import torch as t\nt.nn.functional.cosine_similarity()",
+        "import torch.nn.functional\ntorch.nn.functional.cosine_similarity()",
+        "import torch.nn.functional as F\nF.cosine_similarity()",
+        "from torch import nn\nnn.functional.cosine_similarity()",
+        "from torch.nn import functional as f\nf.cosine_similarity()",
+        "from torch.nn.functional import cosine_similarity\ncosine_similarity()",
+        "from torch.nn.functional import cosine_similarity as cs\ncs()",
+        "from torch.nn.functional import *\ncosine_similarity()",
+        "import torch.nn.functional as F\nk = F.cosine_similarity\nk()",
+        "import torch.nn.functional as F\nk = F\nj = k.cosine_similarity\nj()",
+        "def f():\n    import torch.nn.functional as F\n    return F.cosine_similarity()",
+        "import torch.nn.functional as F\ndef f():\n    def g():\n        return F.cosine_similarity()",
+        "import torch.nn.functional as F\nclass C:\n    F = None\n    def g(self):\n        return F.cosine_similarity()",
+        "try:\n    import torch.nn.functional as F\nexcept ImportError:\n    F = None\nF.cosine_similarity()",
+        "from torch.nn.functional import cosine_similarity as cs\n[cs() for cs in ()]",
+    ],
+)
+def test_found_by_whatever_name(text):
+    assert last_call(text) == COSINE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cosine_similarity()",
+        "F.cosine_similarity()",
+        "from sklearn.metrics.pairwise import cosine_similarity\ncosine_similarity()",
+        "from torch.nn.functional import cosine_similarity as cs\ndef f(cs):\n    return cs()",
+        "from torch.nn.functional import cosine_similarity as cs\ndef f(*, cs=None):\n    return cs()",
+        "from torch.nn.functional import cosine_similarity as cs\ndef f():\n    cs = 1\n    return cs()",
+        "from torch.nn.functional import cosine_similarity as cs\nlambda cs: cs()",
+        "def g():\n    import torch.nn.functional as F\ndef f():\n    return F.cosine_similarity()",
+        "from .functional import cosine_similarity\ncosine_similarity()",
+        "import torch.nn.functional as F\nk = F.cosine_similarity\nk = len\nk()",
+        "import torch.nn.functional as F\nk = len\nk = F.cosine_similarity\nk()",
+        "a = b\nb = a\na()",
+    ],
+)
+def test_not_taken_for_it(text):
+    assert last_call(text) != COSINE
+
+
+def test_packages_are_those_imported_at_any_depth():
+    syntax = Syntax("import os.path\nfrom . import x\ndef f():\n    from torch.nn import *\n")
+    assert syntax.names.packages == {"os", "", "torch"}
+
+
+def call(text: str) -> ast.Call:
+    return ast.parse(text, mode="eval").body
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("-1", -1), ("+2", 2), ("1e-8", 1e-8), ("True", None), ("n", None), ("'1'", None)]
+)
+def test_number(text, value):
+    assert number(ast.parse(text, mode="eval").body) == value
+
+
+def test_minus_one_stays_a_whole_number():
+    assert type(number(ast.parse("-1", mode="eval").body)) is int
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("f(1, 2)", "2"),
+        ("f(1, dim=3)", "3"),
+        ("f(1)", None),
+        ("f(*a, 2)", None),
+        ("f(1, other=2)", None),
+    ],
+)
+def test_argument_by_position_or_name(text, expected):
+    node = argument(call(text), 1, "dim", "axis")
+    assert (ast.unparse(node) if node else None) == expected
+
+
+@pytest.mark.parametrize(("text", "is_open"), [("f(*a)", True), ("f(**a)", True), ("f(a, b=c)", False)])
+def test_open_ended(text, is_open):
+    assert open_ended(call(text)) is is_open
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("E = 1e-30\nf(E)", 1e-30),
+        ("E = 1e-30\nE = 1\nf(E)", None),
+        ("def g(E):\n    f(E)\nE = 1e-30", None),
+        ("def g():\n    E = 1e-30\nf(E)", None),
+    ],
+)
+def test_a_constant_of_the_module_counts_if_it_is_set_once(text, value):
+    syntax = Syntax(text)
+    (found,) = syntax.every(ast.Call)
+    assert syntax.number(found.args[0]) == value
+
+
+def test_bad_escapes_warn_nobody():
+    assert Syntax('import torch\nx = "\\d"\n').tree.body  # warnings are errors in this suite
+
+
+def test_a_long_snippet_is_shortened_to_one_line():
+    syntax = Syntax("f(\n    aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa,\n    bbbbbbbbbbbbbbbbbbbbbbbbbbbbb,\n)")
+    (found,) = syntax.every(ast.Call)
+    assert len(syntax.snippet(found)) == 60 and syntax.snippet(found).endswith("…")

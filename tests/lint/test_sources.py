@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import json
+
 import pytest
 
 from fa_registry.errors import UsageError
-from fa_registry.lint.python_files import python_files, read
+from fa_registry.lint.linting import silences
+from fa_registry.lint.python_files import as_python, code_cells, python_files, read
 from tests.lint.samples import notebook
 
 
@@ -95,3 +99,92 @@ def test_a_file_that_is_no_notebook_says_so(tmp_path):
     path = tmp_path / "x.ipynb"
     path.write_text('{"cells": 3}')
     assert "not a notebook" in read(path).unreadable[0].problem
+
+
+@pytest.mark.parametrize(
+    ("cell", "python"),
+    [
+        ("x = 1", "x = 1"),
+        ("%matplotlib inline\nx = 1", "pass\nx = 1"),
+        ("x = 1\n%time f(\nx = 2", "x = 1\npass\nx = 2"),
+        ("!pip install 'x\nx = 1", "pass\nx = 1"),
+        ("!echo a \\\n  b\nx = 1", "pass\n\nx = 1"),
+        ("files = !ls -l\nx", "files = None\nx"),
+        ("rows = %sql SELECT 1", "rows = None"),
+        ("f?\nx = 1", "pass\nx = 1"),
+        ("??f", "pass"),
+        ("if x:\n    !ls\n    y = 1", "if x:\n    pass\n    y = 1"),
+        ("%%time\nx = 1", "\nx = 1"),
+        ("%%bash\nls | wc -l", "\n"),
+        ("\n%%html\n<b>", "\n\n"),
+        ("x = (5\n% 3)\n%who", "x = (5\n% 3)\npass"),
+        ("", ""),
+    ],
+)
+def test_magics_are_disarmed_line_for_line(cell, python):
+    assert as_python(cell) == python
+    assert ast.parse(as_python(cell)) is not None
+
+
+@pytest.mark.parametrize("cell", ["def (", "x = 1\n y = 2", "%time x\nfor"])
+def test_what_is_no_python_either_way_is_a_syntax_error(cell):
+    with pytest.raises(SyntaxError):
+        as_python(cell)
+
+
+def test_cells_keep_their_place_among_all_cells():
+    assert [(cell.number, cell.text) for cell in code_cells(notebook("a\nb", "c"))] == [(2, "a\nb"), (3, "c")]
+
+
+def test_source_may_be_one_text_and_the_format_an_old_one():
+    new = {"cells": [{"cell_type": "code", "source": "x\ny"}]}
+    old = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["x\n", "y"]}]}]}
+    for written in (new, old):
+        assert [cell.text for cell in code_cells(json.dumps(written).encode())] == ["x\ny"]
+
+
+def test_a_notebook_in_another_language_has_no_python_cells():
+    assert list(code_cells(notebook("x <- c(1, 2)", language="R"))) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"cells": 3}', b"\xff\xfe"])
+def test_what_is_no_notebook_is_a_value_error(content):
+    with pytest.raises(ValueError):
+        list(code_cells(content))
+
+
+KNOWN = ("FA001", "FA002")
+
+
+@pytest.mark.parametrize(
+    ("comment", "codes", "reason"),
+    [
+        ("# fa: ok FA002 unit vectors", ("FA002",), "unit vectors"),
+        ("#fa:ok FA002: unit vectors", ("FA002",), "unit vectors"),
+        ("# fa: ok FA001, FA002 - unit vectors", ("FA001", "FA002"), "unit vectors"),
+        ("# noqa: E501  # fa: ok fa001 Unit vectors", ("FA001",), "Unit vectors"),
+    ],
+)
+def test_codes_and_reason(comment, codes, reason):
+    (silence,) = silences(f"x = 1  {comment}\n", KNOWN)
+    assert (silence.codes, silence.reason, silence.problem, silence.line) == (codes, reason, "", 1)
+
+
+@pytest.mark.parametrize(
+    ("comment", "problem"),
+    [
+        ("# fa: ok FA002", "gives no reason"),
+        ("# fa: ok FA002 -", "gives no reason"),
+        ("# fa: ok", "names no rule"),
+        ("# fa: ok unit vectors", "names no rule"),
+        ("# fa: ok FA099 unit vectors", "names FA099"),
+    ],
+)
+def test_what_silences_nothing_says_why(comment, problem):
+    (silence,) = silences(f"x = 1  {comment}\n", KNOWN)
+    assert problem in silence.problem
+
+
+@pytest.mark.parametrize("text", ['x = "# fa: ok FA002"\n', "# alfa: ok then\n", "# fa: okay FA002\n", "x = 1\n"])
+def test_other_texts_are_no_such_comment(text):
+    assert list(silences(text, KNOWN)) == []

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
 from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.grouping import seeds_key
+from fa_registry.protocol.judges import decide, fires_now, first_fire
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading
-from tests.builders import frozen, measurements, over_seeds, record
+from tests.builders import frozen, measurements, over_seeds, reading, record, series
 from tests.protocol.test_cases import given, sized
 
 PUBLISHED, OURS = load_edition("2026-05"), load_edition("2026-11")
@@ -246,3 +248,89 @@ def test_one_seed_has_no_level_and_a_limit_knows_the_limits_of_its_further_condi
         ("gain", 0.01),
         ("fidelity", 0.99),
     ] and findings[0].further == ()
+
+
+D2 = load_edition("2026-11").rules[1]
+SMALL, LARGE = 1e-6, 1.0
+
+
+@pytest.mark.parametrize(
+    ("g_norm", "gain", "fidelity", "outcome", "state"),
+    [
+        (LARGE, 0.5, 1.0, "pass", "OK"),
+        (LARGE, None, 1.0, "pass", "OK"),  # what tells a small reference apart is not needed for one that is not
+        (LARGE, 0.5, None, "not_applicable", ""),  # it may be noise: nothing clears it
+        (LARGE, 1e-9, 1.0, "pass", "OK"),
+        (LARGE, 0.5, 0.98, "warn", "NOISY"),  # the guard speaks first
+        (SMALL, 0.5, 1.0, "pass", "CONVERGED"),
+        (SMALL, 1e-5, 1.0, "fail", "AT FLOOR"),
+        (SMALL, 1e-5, 0.98, "warn", "NOISY"),
+        (SMALL, 1e-5, None, "not_applicable", ""),  # nor condemns it
+        (SMALL, 0.5, None, "not_applicable", ""),
+        (SMALL, None, 1.0, "not_applicable", ""),
+        (None, 1e-5, 0.98, "not_applicable", ""),
+        (0.0, 0.0, None, "not_applicable", ""),  # exactly zero is no small reference: nothing reaches the site
+    ],
+)
+def test_small_reference_gain_and_fidelity(g_norm, gain, fidelity, outcome, state):
+    decision = decide(D2, [reading(g_norm), reading(gain), reading(fidelity)])
+    assert (decision.outcome, decision.state) == (outcome, state)
+    assert decision.fires == {"fail": True, "not_applicable": None}.get(outcome, False)
+    assert bool(decision.reason) == (decision.fires is None)
+
+
+def test_the_reason_names_what_is_missing_beside_what_is_there():
+    decision = decide(D2, [reading(1e-6), reading(None, "no output error"), reading(1.0)])
+    assert decision.reason == "1e-06, but gain is N/A: no output error"
+
+
+def test_a_leading_figure_that_is_not_finite_may_stand_beside_a_missing_one():
+    rule = dataclasses.replace(D2, fires="above", guard=None)
+    assert decide(rule, [reading(math.inf), reading(None)]).reason == "not finite (inf), but gain is N/A: not measured"
+    assert decide(rule, [reading(math.inf), reading(1e-9)]).fires
+
+
+def first_fires(edition, **lines):
+    run = record(trajectory={name: series(*values) for name, values in lines.items()})
+    return {rule.code: first_fire(rule, run) for rule in edition.rules}
+
+
+def test_the_first_epoch_over_the_limit():
+    found = first_fires(PUBLISHED, growth_max=(1.0, 49.0, 51.0, 20.0, 99.0), g_norm_mean_ce_L=(1e-3, 1e-4))
+    assert found == {"D1": 2, "D2": None, "D3": None}
+
+
+def test_initialisation_is_epoch_zero_and_an_absent_epoch_fires_nothing():
+    assert first_fires(PUBLISHED, growth_max=(51.0, 1.0))["D1"] == 0
+    assert first_fires(PUBLISHED, growth_max=(None, 1.0, math.inf))["D1"] == 2
+    assert first_fires(PUBLISHED, growth_max=())["D1"] is None
+
+
+def test_a_compound_rule_needs_all_its_conditions_in_one_epoch():
+    small = (1.0, 1e-6, 1e-6, 1e-6)
+    lines = dict(g_norm_L=small, gain_L=(1e-6, 0.5, 1e-6, 1e-6), fidelity_L=(1.0, 1.0, 0.5, 1.0))
+    assert first_fires(OURS, **lines)["D2"] == 3  # 0: not small, 1: healthy gain, 2: noise
+    assert first_fires(OURS, g_norm_L=small)["D2"] is None
+    assert first_fires(OURS, g_norm_L=small, gain_L=(1e-6,) * 4)["D2"] is None
+
+
+def test_rules_over_seeds_or_with_a_reference_or_without_a_line_never_first_fire():
+    lines = dict(accuracy=(0.0, 0.0), gamma_null_p_max=(1.0, 1.0))
+    assert first_fires(OURS, **lines) == dict.fromkeys(("D1", "D2", "D3", "D4", "S"))
+    assert first_fires(load_edition("2026-04:first-release"), growth_max=(99.0,), h_L=(99.0,))["a"] is None
+
+
+@pytest.mark.parametrize(
+    ("edition", "figures", "expected"),
+    [
+        (PUBLISHED, dict(growth=51.0), [True, False, None]),
+        (PUBLISHED, dict(g_norm=1e-6), [False, True, None]),
+        (PUBLISHED, dict(growth=None, g_norm=None), [None, None, None]),
+        (OURS, dict(g_norm=1e-6, gain=1e-6), [False, True, None, None, False]),
+        (OURS, dict(g_norm=1e-6, gain=1e-6, fidelity=0.5), [False, False, None, None, False]),
+        (OURS, dict(g_norm=1e-6, gain=0.5, stability=0.9), [False, False, None, None, True]),
+        (OURS, dict(g_norm=1e-6, gain=None), [False, None, None, None, False]),
+    ],
+)
+def test_live_on_one_epochs_figures(edition, figures, expected):
+    assert [fires_now(rule, measurements(**figures)) for rule in edition.rules] == expected

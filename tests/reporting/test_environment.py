@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-import pytest
-from jinja2 import TemplateAssertionError
+from dataclasses import fields
+from types import SimpleNamespace
 
+import pytest
+from jinja2 import TemplateAssertionError, meta, nodes
+
+from fa_registry import resources
 from fa_registry.errors import UsageError
-from fa_registry.reporting.text.environment import Pages, UserEnvironment, environment
+from fa_registry.records import Reading
+from fa_registry.reporting.lookups import Frozen
+from fa_registry.reporting.pages.comparison import compare_context
+from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.pages.index import audit_table_context, index_context
+from fa_registry.reporting.pages.notes import audit_note_context, excluded_note_context, note_context
+from fa_registry.reporting.render import TEMPLATES
+from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.text import environment as environment_sandbox
+from fa_registry.reporting.text.environment import Pages, UserEnvironment, environment, variables
+from fa_registry.reporting.text.environment import environment as environment_contexts
+from fa_registry.reporting.values import Listed, Number
 
 
 @pytest.fixture
@@ -94,3 +109,189 @@ def test_a_template_is_compiled_once_for_all_its_pages(tmp_path, monkeypatch):
     pages = Pages(tmp_path)
     assert [pages.render("page.html.j2", {"value": value}) for value in (1, 2)] == ["1", "2"]
     assert compiled == [1]
+
+
+SHARED = {
+    "style.css.j2",
+    "macros.html.j2",
+    "macros.md.j2",
+    "macros.tex.j2",
+}  # included or imported by pages, no context of their own
+PARTS = {
+    "index.html.j2": ("index_figures.html.j2", "index_analyses.html.j2")
+}  # included: they print the page's variables
+
+
+def test_every_template_has_a_context_and_every_context_a_template():
+    parts = {part for parts in PARTS.values() for part in parts}
+    assert {path.name for path in resources.templates().glob("*.j2")} == set(TEMPLATES) | SHARED | parts
+
+
+@pytest.mark.parametrize("name", sorted(TEMPLATES))
+def test_a_template_uses_exactly_the_documented_fields(name):
+    used = [meta.find_undeclared_variables(_tree(one)) for one in (name, *PARTS.get(name, ()))]
+    assert set().union(*used) == {field.name for field in fields(TEMPLATES[name])}
+
+
+@pytest.mark.parametrize("name", sorted(SHARED))
+def test_shared_files_use_no_variable_of_a_page(name):
+    assert meta.find_undeclared_variables(_tree(name)) == set()
+
+
+@pytest.mark.parametrize("context", sorted(set(TEMPLATES.values()), key=lambda kind: kind.__name__))
+def test_every_field_has_help_and_unit(context):
+    lacking = [
+        field.name for field in fields(context) if not (field.metadata.get("help") and field.metadata.get("unit"))
+    ]
+    assert lacking == []
+    assert context.__doc__
+
+
+def test_the_real_contexts_are_those_of_their_templates(report):
+    sources = Sources.of(report)
+    form = form_context(*next(sources.forms), sources, {})
+    made = {
+        "index.html.j2": index_context(sources),
+        "form.html.j2": form,
+        "form.md.j2": form,
+        "form.tex.j2": form,
+        "audit_table.tex.j2": audit_table_context(sources),
+        "note.md.j2": note_context(report.runs[0], report, Frozen.of(report)),
+        "excluded_note.md.j2": excluded_note_context(report.excluded[0], report),
+        "audit_note.md.j2": audit_note_context(sources),
+        "compare.html.j2": compare_context(report, sources.groups),
+    }
+    assert {name: type(context) for name, context in made.items()} == dict(TEMPLATES)
+    for context in made.values():
+        assert set(variables(context)) == {field.name for field in fields(context)}
+
+
+def _tree(name: str) -> nodes.Template:
+    made = environment_contexts(name)
+    return made.parse(made.loader.get_source(made, name)[0])
+
+
+@pytest.mark.parametrize(
+    ("inner", "words"),
+    [
+        ("\n\n{{ nothing }}", r"template inner\.html\.j2, line 3: UndefinedError: 'nothing' is undefined"),
+        ("\n{% if %}", r"template inner\.html\.j2, line 2: TemplateSyntaxError"),
+        ("{% include 'gone.j2' %}", r"template inner\.html\.j2, line 1: TemplateNotFound: there is no gone\.j2; a"),
+        ("{{ [] | first }}{{ 'x' + 1 }}", r"template inner\.html\.j2, line 1: "),
+    ],
+)
+def test_the_innermost_template_is_named(tmp_path, inner, words):
+    (tmp_path / "page.html.j2").write_text("\n{% include 'inner.html.j2' %}")
+    (tmp_path / "inner.html.j2").write_text(inner)
+    with pytest.raises(UsageError, match=words):
+        Pages(tmp_path).render("page.html.j2", {})
+
+
+VALUE = Number(Reading(0.5), "num", ("r1", "r2"))
+
+
+@pytest.fixture
+def render_sandbox(tmp_path):
+    def from_text(text, name="page.html.j2", **context):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return Pages(tmp_path).render(name, {"value": VALUE, **context})
+
+    return from_text
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """Pages that may take no more than an instant."""
+    monkeypatch.setattr(environment_sandbox, "SECONDS", 0.02)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("{{ value.run_ids | join(' + ') }}", "r1 + r2"),
+        ("{{ ['<', value.kind] | join }}", "&lt;num"),
+        ("{{ '<' ~ value.kind ~ 3 }}", "&lt;num3"),
+        ("{{ (value.kind | e) ~ '<' }}", "num&lt;"),
+        ("{{ value | number }}", "0.500"),
+        ("{{ 'a-b' | replace('-', '<') }}", "a&lt;b"),
+        ("{% for one in value.run_ids %}{{ loop.index }}{{ one.upper() }}{% endfor %}", "1R12R2"),
+        ("{% macro m(x) %}{{ x }}{{ caller() }}{% endmacro %}{% call m(1) %}2{% endcall %}", "12"),
+        ("{% set n = namespace(a=1) %}{% set n.a = n.a + 2 * 3 %}{{ n.a }}", "7"),
+        ("{{ {'a': 'b'}.a }}{{ {'a': 'b'}.items() | map('first') | join }}", "ba"),
+        ("{{ listed.left }}", "3"),
+    ],
+)
+def test_what_a_template_needs_works(render_sandbox, text, shown):
+    assert render_sandbox(text, listed=Listed((1,), 4)) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("\n{{ value.__class__ }}", "line 2: SecurityError: a template may not touch '__class__' of Number"),
+        ("{{ value._private }}", "unknown field of Number '_private'; known: kind, reading, run_ids"),
+        ("{{ value.runids }}", r"unknown field of Number 'runids' \(did you mean 'run_ids'\?\)"),
+        ("{{ listed.first(1, value) }}", "may not touch 'first' of Listed.*; it may touch: left, shown, total"),
+        ("{{ value['__init__'] }}", "may not touch '__init__'"),
+        ("{{ value | attr('__init__') }}", "No filter named 'attr'"),
+        (
+            "{{ [value] | map(attribute='__class__') | list | length ~ [value] | map(attribute='__class__') | join }}",
+            "touch",
+        ),
+        ("{{ '{:9}'.format(1) }}", "may not touch 'format' of str"),
+        ("{{ [].append(1) }}", "may not touch 'append'"),
+        ("{{ self.__init__ }}", "may not touch '__init__'"),
+        ("{{ lipsum() }}", "'lipsum' is undefined"),
+        ("{{ '%9d' % 3 }}", "text % values is not available"),
+        ("{% autoescape false %}{{ value.kind }}{% endautoescape %}", "line 1: TemplateSyntaxError: autoescape"),
+        ("{% include '../secret.j2' %}", "line 1: TemplateNotFound: there is no ../secret.j2; a template takes"),
+        ("{% include '/etc/passwd' %}", "there is no /etc/passwd; a template takes"),
+    ],
+)
+def test_what_a_template_may_not_touch(render_sandbox, text, words):
+    with pytest.raises(UsageError, match=rf"template page\.html\.j2.*{words}"):
+        render_sandbox(text, listed=Listed((1,), 4))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{% for a in range(2000) %}{% for b in range(2000) %}{% endfor %}{% endfor %}",
+        "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(20) }}",
+        "{% for a in range(99) recursive %}{% if loop.depth < 5 %}{{ loop(range(25)) }}{% endif %}{% endfor %}",
+        "{% for a in range(99999) %}{% include 'part.html.j2' %}{% endfor %}",
+    ],
+)
+def test_a_page_that_does_not_end_is_stopped(render_sandbox, hurried, tmp_path, text):
+    (tmp_path / "part.html.j2").write_text("x" * 50)
+    with pytest.raises(
+        UsageError, match=r"page\.html\.j2, line 1: SecurityError: expected a page within 0\.02 s; a loop"
+    ):
+        render_sandbox(text)
+
+
+def test_a_list_that_is_printed_is_named_by_its_type(render_sandbox):
+    with pytest.raises(UsageError, match="may print text and whole numbers, found tuple; write"):
+        render_sandbox("{{ value.run_ids }}")
+
+
+def test_comparing_slicing_and_dicts_still_work(render_sandbox):
+    text = "{{ 1 if [1, 2] == [1] + [2] }}{{ 'abc'[1:] }}{{ {'a' ~ 1: 2}.a1 }}{{ 3 if 5000 is gt(4999) }}{{ 4 if 1 < 2 < 3 }}"
+    assert render_sandbox(text) == "1bc234"
+
+
+@pytest.mark.parametrize("text", ["{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{% include 'page.html.j2' %}"])
+def test_a_template_that_calls_itself_is_stopped(render_sandbox, text):
+    with pytest.raises(
+        UsageError, match="page.html.j2, line 1: RecursionError: templates or macros are nested too deep"
+    ):
+        render_sandbox(text)
+
+
+def test_every_page_has_its_own_clock(tmp_path, monkeypatch):
+    clock = iter(range(99))
+    monkeypatch.setattr(environment_sandbox, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(environment_sandbox, "SECONDS", 3)
+    (tmp_path / "page.html.j2").write_text("{% for a in range(3) %}{% endfor %}x")
+    pages = Pages(tmp_path)
+    assert [pages.render("page.html.j2", {}) for _ in range(3)] == ["x"] * 3

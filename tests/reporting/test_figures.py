@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import io
 import sys
@@ -12,9 +13,24 @@ import pytest
 from PIL import Image
 
 from fa_registry.protocol.grouping import groups
-from fa_registry.records import Reading, Series
-from fa_registry.reporting.figures.style import CONTROL, DPI_OF_MANY, PALETTE, colours
-from fa_registry.reporting.figures.trajectories import PANELS, limit, sheet
+from fa_registry.protocol.rules import load_edition
+from fa_registry.records import Measurements, Reading, Series
+from fa_registry.reporting.figures.page import LEAST_ROOM, PAGE, room_beside, setting_figures
+from fa_registry.reporting.figures.style import CONTROL, DPI_OF_MANY, LARGEST, PALETTE, colours, compressed, shades
+from fa_registry.reporting.figures.trajectories import (
+    PANELS,
+    SHOWN_EPOCHS,
+    curves,
+    frozen_range,
+    heights,
+    limit,
+    panels,
+    sheet,
+    table_epochs,
+    table_rows,
+    trajectory_numbers,
+)
+from fa_registry.reporting.values import Listed
 
 PANEL = {panel.quantity: panel for panel in PANELS}
 
@@ -130,3 +146,193 @@ def test_figures_of_a_page_with_many_are_drawn_coarser(report):
     with sheet(DPI_OF_MANY) as coarse:
         small = coarse.png(PANEL["h_L"], ordered, colours(ordered))
     assert len(small) < len(trajectory_png(PANEL["h_L"], ordered, colours(ordered)))
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.quantity)
+def test_the_frame_holds_every_run_and_epoch_with_its_reason_where_there_is_no_number(report, panel):
+    frame = trajectory_numbers(panel, groups(report))
+    assert len(frame) == sum(len(run.record.trajectory[panel.quantity]) for run in report.runs)
+    assert (frame["value"].isna() == (frame["reason"] != "")).all()
+    for run in report.runs:
+        rows = frame[frame["run_id"] == run.record.run_id]
+        assert rows["value"].dropna().tolist() == [
+            reading.value for reading in run.record.trajectory[panel.quantity] if reading.value is not None
+        ]
+
+
+def test_the_limits_are_the_editions_thresholds(report):
+    thresholds = {rule.quantity: (rule.code, rule.threshold) for rule in load_edition("2026-05").rules}
+    ordered = groups(report)
+    assert limit(PANEL["growth_max"], ordered) == thresholds["growth"] == ("D1", 50.0)
+    assert limit(PANEL["g_norm_mean_ce_L"], ordered) == thresholds["g_norm_mean_ce"] == ("D2", 1e-7)
+    assert limit(PANEL["h_L"], ordered) is None
+    assert limit(PANEL["accuracy"], ordered) is None
+
+
+def test_the_per_sample_gradient_stands_in_where_the_mean_ce_was_not_followed(report):
+    assert [panel.quantity for panel in panels(groups(report))] == ["h_L", "growth_max", "g_norm_mean_ce_L", "accuracy"]
+    runs = tuple(
+        dataclasses.replace(
+            run,
+            record=dataclasses.replace(
+                run.record,
+                trajectory={name: row for name, row in run.record.trajectory.items() if name != "g_norm_mean_ce_L"},
+            ),
+        )
+        for run in report.runs
+    )
+    without = groups(dataclasses.replace(report, runs=runs))
+    assert [panel.quantity for panel in panels(without)] == ["h_L", "growth_max", "g_L", "accuracy"]
+
+
+def test_the_band_is_of_frozen_controls_alone(report):
+    assert frozen_range(groups(report)) == (0.80, 0.81)
+    assert frozen_range([group for group in groups(report) if not group.control]) is None
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.quantity)
+def test_what_is_drawn_is_what_the_frame_holds(report, panel):
+    ordered = groups(report)
+    frame = trajectory_numbers(panel, ordered)
+    drawn = {curve.run_id: curve.values for curve in curves(panel, ordered)}
+    assert set(drawn) == set(frame["run_id"])
+    for run_id, rows in frame.groupby("run_id"):
+        np.testing.assert_array_equal(drawn[run_id], rows["value"].to_numpy())
+
+
+def test_a_logarithmic_axis_has_no_place_for_what_is_not_positive():
+    found = heights(PANEL["h_L"], np.array([100.0, 0.0, -1.0, np.nan]))
+    assert found[0] == 2.0 and np.isnan(found[1:]).all()
+    assert heights(PANEL["accuracy"], 0.0) == 0.0
+
+
+def test_of_two_reference_gradients_the_judged_one_is_shown(report, rich):
+    assert "g_norm_mean_ce_L" in [panel.quantity for panel in panels(groups(report))]
+    judged = [panel.quantity for panel in panels(groups(rich))]
+    assert "g_L" in judged and "g_norm_mean_ce_L" not in judged
+    assert limit(PANEL["g_L"], groups(rich)) == ("D2", 1.28e-5)
+
+
+def test_the_table_is_a_subsample_with_both_ends(report):
+    ordered = groups(report)
+    epochs = table_epochs(30)
+    assert epochs[0] == 0 and epochs[-1] == 30 and len(epochs) == SHOWN_EPOCHS and list(epochs) == sorted(set(epochs))
+    rows = table_rows(PANEL["h_L"], ordered, epochs)
+    diverged = next(numbers for method, seed, numbers in rows if (method, seed) == ("dfa", 123))
+    assert diverged[0].reading.value == 16.0 and diverged[-1].reading.not_finite
+
+
+def test_no_run_gives_an_empty_frame():
+    assert len(trajectory_numbers(PANELS[0], ())) == 0
+    assert table_epochs(0) == (0,) and table_epochs(2) == (0, 1, 2)
+
+
+def test_every_figure_has_words_numbers_and_its_own_bytes(report):
+    (part,) = setting_figures(groups(report)).shown
+    assert [picture.title for picture in part.pictures] == [
+        "Scale of the stream",
+        "Largest growth per block",
+        "Reference gradient",
+        "Test accuracy",
+    ]
+    for picture in part.pictures:
+        head, data = picture.uri.split(",", 1)
+        assert head == "data:image/png;base64" and base64.b64decode(data).startswith(b"\x89PNG")
+        assert "dfa seed 123 from" in picture.alt
+        assert len(picture.rows) == len(report.runs) and all(len(row[2]) == len(picture.epochs) for row in picture.rows)
+
+
+def test_captions_name_the_limit_and_the_cross(report):
+    captions = {picture.title: picture.caption for picture in setting_figures(groups(report)).shown[0].pictures}
+    assert "the limit of D1, 50." in captions["Largest growth per block"]
+    assert "the limit of D2, 10⁻⁷." in captions["Reference gradient"]
+    assert "A cross marks" in captions["Scale of the stream"] and "A cross marks" not in captions["Test accuracy"]
+    assert "the band is the range of the frozen controls" in captions["Test accuracy"]
+
+
+def test_settings_without_trajectories_show_the_end_alone_and_without_accuracy_nothing(report):
+    runs = tuple(dataclasses.replace(run, record=dataclasses.replace(run.record, trajectory={})) for run in report.runs)
+    (part,) = setting_figures(groups(dataclasses.replace(report, runs=runs))).shown
+    assert part.pictures == () and [plate.title for plate in part.plates] == ["Accuracy of every seed"]
+    bare = [dataclasses.replace(run.record, measurements=Measurements({}, {})) for run in runs]
+    runs = tuple(dataclasses.replace(run, record=record) for run, record in zip(runs, bare, strict=True))
+    assert setting_figures(groups(dataclasses.replace(report, runs=runs))) == Listed((), 0)
+
+
+def in_settings(report, count):
+    """The report's runs, once in each of `count` settings."""
+    runs = []
+    for number in range(count):
+        for run in report.runs:
+            spec = dataclasses.replace(run.record.spec, dataset=f"set {number}")
+            record = dataclasses.replace(
+                run.record, spec=spec, setting=f"setting {number}", run_id=f"{number}{run.record.run_id}"
+            )
+            runs.append(dataclasses.replace(run, record=record))
+    return groups(dataclasses.replace(report, runs=tuple(runs)))
+
+
+def test_settings_are_drawn_in_order_until_the_page_is_full(report):
+    every = setting_figures(in_settings(report, 3))
+    assert (len(every.shown), every.left) == (3, 0)
+    room = sum(len(one.uri) for one in (*every.shown[0].pictures, *every.shown[0].plates))
+    some = setting_figures(in_settings(report, 3), room=int(2.1 * room))
+    assert (some.total, [part.setting for part in some.shown]) == (3, ["setting 0"])  # their tables take room too
+
+
+def test_a_figure_gives_up_its_numbers_before_it_is_left_out_and_the_first_setting_is_always_drawn(report):
+    (whole,) = setting_figures(in_settings(report, 1)).shown
+    images = sum(len(one.uri) + len(one.alt.encode()) + 2000 for one in (*whole.pictures, *whole.plates))
+    for room, shown in ((images, 1), (0, 1), (int(1.9 * images), 1), (int(2.1 * images), 2)):
+        found = setting_figures(in_settings(report, 3), room=room)
+        assert (len(found.shown), found.total) == (shown, 3)
+        assert [len(found.shown[0].pictures), len(found.shown[0].plates)] == [4, 1]
+        assert all(one.uri for one in (*found.shown[0].pictures, *found.shown[0].plates))
+    bare = setting_figures(in_settings(report, 3), room=0).shown[0]
+    assert not any(one.rows for one in bare.pictures) and not any(one.groups for one in bare.plates) and not bare.full
+
+
+def test_what_the_rest_of_the_page_takes_the_figures_do_not_get():
+    assert room_beside(300_000) == PAGE - 300_000
+    assert room_beside(5_000_000) == room_beside(PAGE) == LEAST_ROOM
+
+
+def test_the_bytes_that_are_counted_are_about_those_that_are_written(report, tmp_path):
+    from fa_registry.reporting.figures.page import _bytes
+    from fa_registry.reporting.figures.plates import size_of
+    from fa_registry.reporting.render import render_report
+
+    page = render_report(report, tmp_path)[0].read_text("utf-8")
+    page = page[page.index('<h2 id="figures">') :]
+    page = page[: page.index("</section>")]
+    written = len(page[page.index("<figure>") : page.rindex("</figure>")].encode())
+    (part,) = setting_figures(groups(report), report.cards).shown
+    counted = sum(map(_bytes, part.pictures)) + sum(map(size_of, part.plates))
+    assert 0.85 < counted / written < 1.15
+
+
+def test_figures_by_site_get_the_room_that_is_left(report):
+    from tests.reporting.page_figures.scenes import followed
+
+    ordered = groups(followed(report))
+    (whole,) = setting_figures(ordered, report.cards).shown
+    assert whole.full and len(whole.plates) == 3  # accuracy, growth, Γ; no run of this audit has a null
+    few = sum(len(one.uri) for one in (*whole.pictures, *whole.plates))
+    (part,) = setting_figures(ordered, report.cards, room=few).shown
+    assert not part.full and [one.uri for one in part.pictures] == [one.uri for one in whole.pictures]
+    assert [one.uri for one in part.plates] == [whole.plates[0].uri]
+
+
+def test_white_and_the_colours_drawn_with_stay_exact():
+    pixels = np.full((40, 40, 4), 255, dtype=np.uint8)
+    pixels[:10, :, :3], pixels[10:20, :, :3] = (0, 114, 178), (213, 94, 0)
+    picture = Image.open(io.BytesIO(compressed(pixels, [], ["#0072B2", "#D55E00"])))
+    assert picture.info == {} and picture.mode == "P"
+    found = np.asarray(picture.convert("RGB"))
+    assert [tuple(found[row, 0]) for row in (0, 10, 30)] == [(0, 114, 178), (213, 94, 0), (255, 255, 255)]
+
+
+def test_a_palette_is_never_larger_than_a_png_allows():
+    many = [f"#{index:02x}00{index:02x}" for index in range(0, 250)]
+    assert len(shades([], many)) == LARGEST
+    assert shades(["#e3e6ea"], [])[:2] == [(255, 255, 255), (227, 230, 234)]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from fa_registry.lint.rules import all_rules
 from fa_registry.protocol.integrity import compare
-from fa_registry.records import FigureDifference, Integrity, Reading
-from fa_registry.reporting.pitfalls import WORST_FIRST, pitfalls
+from fa_registry.records import Choice, Exclusion, FigureDifference, Integrity, OtherRun, Reading
+from fa_registry.reporting import pitfalls as questions
+from fa_registry.reporting.pitfalls import WORST_FIRST, Asked, pitfalls
 from fa_registry.reporting.sources import Sources
+from tests.reporting.asking import asked, changed, run_of
 
 
 def checklist(report, method="dfa"):
@@ -83,3 +87,307 @@ def test_what_is_no_figure_is_no_figure_that_came_out_otherwise(rich):
     runs = tuple(dataclasses.replace(run, record=dataclasses.replace(run.record, integrity=held)) for run in rich.runs)
     modes = checklist(dataclasses.replace(rich, runs=runs))[11]
     assert modes.outcome == "unknown"
+
+
+@pytest.fixture
+def said(rich):
+    def answer(question, method="dfa", cards=(), **changes):
+        return question(asked(rich, changed(run_of(rich, method), **changes), **dict(cards)))
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("ranks", "outcome"), [([0.048] * 5, "avoided"), ([0.048, 0.048, 0.6, 0.048, 0.048], "violated"), (None, "unknown")]
+)
+def test_whether_fresh_feedback_gives_as_much(said, ranks, outcome):
+    found, evidence = said(questions.own_feedback, sites={"gamma_null_p": ranks})
+    assert found == outcome
+    assert {
+        "avoided": "20 fresh draws",
+        "violated": "0.600, at site 2: 12 of 20 fresh draws reach it; not told apart at 0.05",
+        "unknown": "taken away",
+    }[outcome] in evidence
+
+
+def test_a_credit_that_is_exact_has_no_such_pitfall(said):
+    for question in (questions.own_feedback, questions.every_aggregation, questions.no_single_site):
+        assert said(question, "bp") == ("not applicable", questions.EXACT)
+
+
+def test_every_aggregation_or_one_number_alone(said):
+    assert said(questions.every_aggregation)[0] == "avoided"
+    one = dict.fromkeys(questions.AGGREGATES[1:])
+    assert said(questions.every_aggregation, scalars=one)[0] == "violated"
+    none = {**dict.fromkeys(questions.AGGREGATES), "gamma_deep_mean": None}
+    assert said(questions.every_aggregation, scalars=none) == ("unknown", "taken away")
+    spread = {name: 0.1 * place for place, name in enumerate(questions.AGGREGATES)}
+    assert "0.000 to 0.700, a spread of 0.700" in said(questions.every_aggregation, scalars=spread)[1]
+
+
+@pytest.mark.parametrize(
+    ("gamma", "outcome"),
+    [
+        ([0.1] * 5, "avoided"),
+        ([0.01, 0.01, 0.9, 0.01, 0.01], "violated"),
+        ([0.1, None, None, None, None], "unknown"),
+        ([0.1, -0.1, 0.0, 0.0, 0.0], "violated"),
+    ],
+)
+def test_no_one_site_carries_the_mean(said, gamma, outcome):
+    assert said(questions.no_single_site, sites={"gamma": gamma})[0] == outcome
+
+
+def test_the_mean_that_no_site_may_carry_is_the_headline(said):
+    """gamma_deep_mean has no site 0; what site 0 does to the mean over all sites is told beside it."""
+    outcome, evidence = said(questions.no_single_site, sites={"gamma": [0.9, 0.1, 0.1, 0.1, 0.1]})
+    assert outcome == "avoided" and "changes gamma_deep_mean, 0.100 over 4 sites, by 0\u00a0% of itself" in evidence
+    assert evidence.endswith("with site 0, as in gamma_all_mean_mean, site 0 carries the mean (62\u00a0% of itself)")
+    assert "site 0" not in said(questions.no_single_site, sites={"gamma": 0.1})[1]
+    hidden = {"gamma": [0.5, 0.6, 0.1, 0.1, 0.1]}  # over all sites no one carries it
+    assert said(questions.no_single_site, sites=hidden)[0] == "violated"
+
+
+def test_a_site_that_is_exact_does_not_count(said):
+    card = {"methods/dfa": {"exact_sites": "last"}}
+    gamma = {"gamma": [0.1, 0.1, 0.1, 0.1, 1.0]}
+    assert said(questions.no_single_site, sites=gamma, cards=card)[0] == "avoided"
+    assert said(questions.no_single_site, sites=gamma)[0] == "violated"
+
+
+def test_feedback_is_saved_or_gamma_is_absent(said):
+    saved = {"feedback": {"sha256": "ab"}}
+    assert said(questions.saved_feedback, **saved)[0] == "avoided"
+    assert said(questions.saved_feedback, feedback={})[0] == "violated"
+    assert said(questions.saved_feedback, feedback={}, sites={"gamma": None})[0] == "avoided"
+    assert said(questions.saved_feedback, "bp", feedback={})[0] == "not applicable"
+    assert said(questions.saved_feedback, feedback={}, cards={"methods/dfa": {}})[0] == "unknown"
+
+
+def test_the_control_of_the_same_setting_seed_and_data(rich):
+    assert questions.own_control(asked(rich, run_of(rich)))[0] == "avoided"
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [({"spec": {"epochs": 7}}, "setting"), ({"spec": {"seed": 7}}, "seed"), ({"provenance": {}}, "data digest")],
+)
+def test_a_control_that_differs_is_named(rich, change, what):
+    run = changed(run_of(rich), **change)
+    outcome, evidence = questions.own_control(asked(rich, run))
+    assert outcome == "violated" and evidence.endswith(f"differs in {what}")
+
+
+def test_without_a_control_nothing_is_known(rich):
+    run = run_of(rich)
+    alone = dataclasses.replace(run, frozen_run_id="")
+    assert questions.own_control(asked(rich, alone)) == ("unknown", "no frozen control of the same setting and seed")
+    given = changed(alone, scalars={"frozen_accuracy": 0.3})
+    outcome, evidence = questions.own_control(asked(rich, given))
+    assert outcome == "violated" and evidence.startswith("the frozen accuracy is stated by the author")
+    elsewhere = dataclasses.replace(run, frozen_run_id="0" * 32)
+    assert "not part of this report" in questions.own_control(asked(rich, elsewhere))[1]
+
+
+def seeds(report, method):
+    sources = Sources.of(report)
+    group = next(group for group in sources.groups if group.method == method)
+    return questions.same_seeds(Asked(group.runs[0], group.runs, sources))
+
+
+def test_seeds_that_differ_between_methods_are_named(rich, report):
+    outcome, evidence = seeds(rich, "dfa")
+    assert outcome == "violated" and "others for drtp" in evidence  # drtp has seed 42 alone
+    whole = dataclasses.replace(report, excluded=(), choice=Choice("digits", unaudited=()))
+    assert seeds(whole, "dfa") == (
+        "avoided",
+        "seeds 42, 123 for every method of the setting, as study digits has them; none is left out: "
+        "the store was asked for all their runs, deleted ones too",
+    )
+
+
+@pytest.mark.parametrize(
+    ("choice", "outcome", "words"),
+    [
+        ({"asked": {"seeds": "42"}, "others": 10}, "violated", "--seeds 42 was asked for, while runs of study digits"),
+        ({"asked": {"seeds": "42"}}, "unknown", "--seeds 42 was asked for instead of the seeds of the study's file"),
+        ({"others": 10}, "unknown", "with other specifications that were not audited: 10"),
+        ({"superseded": 2, "unaudited": None}, "unknown", "passed over for the newest: 2"),
+        (
+            {"unaudited": None},
+            "unknown",
+            "what else the store holds is not known: this report is of a release that did not",
+        ),
+        ({"asked": {"epochs": "5"}}, "avoided", "none is left out"),
+    ],
+)
+def test_seeds_that_were_picked_or_runs_left_out_are_no_whole_study(report, choice, outcome, words):
+    found, evidence = seeds(
+        dataclasses.replace(report, excluded=(), choice=Choice("digits", **{"unaudited": (), **choice})), "dfa"
+    )
+    assert found == outcome and words in evidence
+    assert ("none is left out" in evidence) == (outcome == "avoided")
+
+
+@pytest.mark.parametrize(
+    ("change", "facts", "outcome", "words"),
+    [
+        (
+            {"seed": 7},
+            {},
+            "violated",
+            "the store holds what is not in this report: seed 7 of dfa, complete (run ffffffff)",
+        ),
+        ({"seed": 7}, {"deleted": True}, "violated", "complete, deleted in MLflow"),
+        ({"seed": 7}, {"finished": False, "status": "running"}, "unknown", "but seed 7 of dfa, running (run"),
+        ({}, {}, "unknown", "an older run of seed 42 of dfa"),
+        ({}, {"newer": True}, "violated", "a newer run of seed 42 of dfa"),
+        ({"seed": 7, "epochs": 999}, {}, "avoided", "none is left out"),
+        ({"seed": 7, "method": "drtp"}, {}, "avoided", "none is left out"),
+        ({"seed": 7, "control": "frozen"}, {}, "unknown", "seed 7 of frozen"),
+    ],
+)
+def test_what_the_store_holds_besides_decides(report, change, facts, outcome, words):
+    known = next(run.record.spec for run in report.runs if run.record.spec.method_label == "dfa")
+    held = {"status": "complete", "finished": True, **facts}
+    other = OtherRun("f" * 32, dataclasses.replace(known, **{"seed": 42, **change}), "a setting", **held)
+    found, evidence = seeds(dataclasses.replace(report, excluded=(), choice=Choice("", unaudited=(other,))), "dfa")
+    assert found == outcome and words in evidence
+
+
+def test_what_was_left_out_makes_it_unknown(report):
+    chosen = dataclasses.replace(report, choice=Choice("digits", unaudited=()))
+    assert seeds(chosen, "dfa")[0] == "unknown" and "were not judged: 2" in seeds(chosen, "dfa")[1]
+    assert "did not look" in seeds(report, "dfa")[1]  # an older report, whose words begin with `study` as well
+    some = dataclasses.replace(report, excluded=(), selection="runs a, b")
+    assert "selected by runs a, b" in seeds(some, "dfa")[1] and seeds(some, "dfa")[0] == "unknown"
+    one = dataclasses.replace(some, excluded=(Exclusion("f", "n", "r"),))
+    assert seeds(one, "dfa")[0] == "unknown"
+
+
+TRUSTED = {"integrity": "trusted"}
+STEP = {"conventions": {"nudge_step": 0.01}, **TRUSTED}
+BOTH = {"conventions": {"test_samples": 360, "eval_samples": 128}, **TRUSTED}
+REDUCED = {"gradient_reduction": "sum", "g_norm_mean_ce_samples": 128}
+
+
+@pytest.fixture
+def said_pitfalls_figures(rich):
+    """(outcome, evidence) of a question about a changed run of dfa."""
+    return lambda question, **changes: question(asked(rich, changed(run_of(rich), **changes)))
+
+
+@pytest.mark.parametrize(
+    ("step", "outcome"),
+    [(-1.0, "avoided"), (-0.2, "avoided"), (-50.0, "unknown"), (-1e7, "violated"), (-1e-7, "violated")],
+)
+def test_norms_are_checked_by_what_a_step_along_the_gradient_does(said_pitfalls_figures, step, outcome):
+    """h = 10, g = 10, η = .01: to first order the loss changes by −1."""
+    found, evidence = said_pitfalls_figures(
+        questions.norm_of_samples, sites={"h_norm": 10, "g_norm": 10, "nudge_bp": step}, **STEP
+    )
+    assert found == outcome and "at site 0" in evidence
+
+
+def test_the_site_that_fits_worst_is_named_beside_the_one_that_fits_best(said_pitfalls_figures):
+    step = [-1.0, -0.5, -0.001, -1.0, -1.0]
+    _, evidence = said_pitfalls_figures(
+        questions.norm_of_samples, sites={"h_norm": 10, "g_norm": 10, "nudge_bp": step}, **STEP
+    )
+    assert "1.0 times what ‖h‖·‖g‖ foretell at site 0, which fits best, and 0.0010 times at site 2" in evidence
+
+
+def test_norms_without_such_a_step_or_measured_again(said_pitfalls_figures):
+    assert said_pitfalls_figures(questions.norm_of_samples, sites={"nudge_bp": None}, **STEP)[0] == "unknown"
+    assert said_pitfalls_figures(questions.norm_of_samples, integrity="verified")[0] == "avoided"
+    assert said_pitfalls_figures(questions.norm_of_samples, integrity="mismatch", differing=("g_norm",)) == (
+        "violated",
+        "measured again with one L₂ norm a sample, other figures come out: g_norm[0]: logged 1e-09, recomputed 0.2",
+    )
+
+
+@pytest.mark.parametrize(
+    ("gradient", "ratio", "outcome"), [(1e-3, 1, "avoided"), (1e-7, 1, "unknown"), (1e-3, 1e-5, "unknown")]
+)
+def test_a_clamp_tells_only_where_a_norm_is_near_it(said_pitfalls_figures, gradient, ratio, outcome):
+    found, evidence = said_pitfalls_figures(
+        questions.unclamped_cosine, sites={"g_norm": gradient, "norm_ratio": ratio}, **TRUSTED
+    )
+    assert found == outcome and "smallest median norm" in evidence
+    assert ("at the median a clamp would have changed nothing" in evidence) == (outcome == "avoided")
+
+
+def test_a_clamped_cosine_is_found_by_measuring_again(said_pitfalls_figures):
+    assert (
+        said_pitfalls_figures(questions.unclamped_cosine, integrity="mismatch", differing=("gamma",))[0] == "violated"
+    )
+    assert said_pitfalls_figures(questions.unclamped_cosine, integrity="verified")[0] == "avoided"
+    assert said_pitfalls_figures(questions.unclamped_cosine, sites={"g_norm": None}, **TRUSTED)[0] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("precision", "gradient", "outcome"),
+    [
+        ("fp32", 1e-9, "avoided"),
+        ("bf16", 1e-9, "avoided"),
+        ("fp16", 1e-9, "violated"),
+        ("fp16", 1e-3, "unknown"),
+        ("odd", 1, "unknown"),
+    ],
+)
+def test_fp16_underflows_and_others_do_not(said_pitfalls_figures, precision, gradient, outcome):
+    sites = {"g_norm_mean_ce": gradient}
+    if precision == "odd":
+        sites = {"g_norm_mean_ce": None}
+    assert said_pitfalls_figures(questions.no_underflow, sites=sites, spec={"precision": precision})[0] == outcome
+
+
+def test_the_gradients_precision_is_shown_where_it_was_measured(said_pitfalls_figures):
+    assert "at least 0.998000" in said_pitfalls_figures(questions.no_underflow, scalars={"fidelity_min": 0.998})[1]
+    assert "exponents" in said_pitfalls_figures(questions.no_underflow, scalars={"fidelity_min": None})[1]
+
+
+@pytest.mark.parametrize(
+    ("own", "mean", "conventions", "outcome"),
+    [
+        (0.128, 0.001, REDUCED, "avoided"),
+        (0.001, 0.001, REDUCED, "violated"),
+        (0.128, 0.001, {**REDUCED, "gradient_reduction": "mean"}, "violated"),
+        (0.128, 0.001, {}, "unknown"),
+        (0.128, None, REDUCED, "unknown"),
+    ],
+)
+def test_the_two_gradients_differ_by_the_size_of_the_batch(said_pitfalls_figures, own, mean, conventions, outcome):
+    found, _ = said_pitfalls_figures(
+        questions.per_sample_gradients, sites={"g_norm": own, "g_norm_mean_ce": mean}, conventions=conventions
+    )
+    assert found == outcome
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "changes", "outcome"),
+    [
+        (337 / 360, BOTH, "avoided"),
+        (120 / 128, BOTH, "violated"),
+        (0.5, BOTH, "unknown"),
+        (0.5, {**BOTH, "integrity": "verified"}, "avoided"),
+        (0.5, {"conventions": {"test_samples": 128, "eval_samples": 128}, **TRUSTED}, "avoided"),
+        (0.5, TRUSTED, "unknown"),
+        (None, BOTH, "unknown"),
+    ],
+)
+def test_an_accuracy_of_the_whole_test_set_is_a_count_of_its_samples(said_pitfalls_figures, accuracy, changes, outcome):
+    if accuracy == 120 / 128:  # 0.9375 · 360 = 337.5
+        assert accuracy * 360 != round(accuracy * 360)
+    assert (
+        said_pitfalls_figures(questions.accuracy_of_test_set, scalars={"accuracy": accuracy}, **changes)[0] == outcome
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome"),
+    [("verified", "avoided"), ("mismatch", "violated"), ("trusted", "unknown"), ("unverifiable", "unknown")],
+)
+def test_the_mode_of_the_layers_is_known_by_measuring_again(said_pitfalls_figures, state, outcome):
+    differing = ("rho",) if state == "mismatch" else ()
+    assert said_pitfalls_figures(questions.eval_mode, integrity=state, differing=differing)[0] == outcome

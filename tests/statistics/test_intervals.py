@@ -12,16 +12,20 @@ from scipy import special, stats
 
 from fa_registry.statistics import (
     Interval,
+    Reported,
     bootstrap_interval,
     excludes,
     interval,
     level_words,
     look_confidence,
+    rank_p_value,
+    reported,
     seeds_to_plan,
     summary,
     t_interval,
     wilson_interval,
 )
+from fa_registry.statistics.samples import upper_tail
 
 NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
 TWENTY = np.random.default_rng(3).normal(0.9, 0.02, size=20)
@@ -174,3 +178,129 @@ def test_a_planned_study_is_decided_four_times_in_five_and_one_seed_less_is_not(
 
 def test_no_study_of_a_thousand_seeds_is_planned():
     assert seeds_to_plan(0.01, 1.0) is None
+
+
+@given(NUMBERS)
+def test_mean_and_deviation_are_numpys_with_ddof_one(values):
+    found = summary(values)
+    assert found.n == len(values)
+    assert found.mean == pytest.approx(np.mean(values), rel=1e-9, abs=1e-6)
+    assert found.std == pytest.approx(np.std(values, ddof=1), rel=1e-9, abs=1e-6)
+
+
+@given(NUMBERS, st.floats(-1e3, 1e3))
+def test_shifting_the_values_shifts_the_interval_and_keeps_the_deviation(values, shift):
+    before, after = summary(values), summary([value + shift for value in values])
+    assert after.mean == pytest.approx(before.mean + shift, abs=1e-6)
+    assert after.std == pytest.approx(before.std, rel=1e-6, abs=1e-6)
+    assert after.high - after.low == pytest.approx(before.high - before.low, rel=1e-6, abs=1e-5)
+
+
+def test_the_interval_is_scipys():
+    values = [0.91, 0.93, 0.94]
+    found = summary(values)
+    expected = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
+    assert (found.low, found.high) == pytest.approx(expected, rel=1e-12)
+
+
+def test_equal_values_have_no_deviation_at_all():
+    found = summary([0.1, 0.1, 0.1])  # 0.1 + 0.1 + 0.1 is 0.30000000000000004 in binary
+    assert (found.mean, found.std, found.low, found.high) == (0.1, 0.0, 0.1, 0.1)
+
+
+def test_one_value_has_a_mean_and_no_interval():
+    found = summary([0.5])
+    assert (found.n, found.mean, found.std, found.low, found.high) == (1, 0.5, None, None, None)
+
+
+@pytest.mark.parametrize("values", [[], [float("nan")], [1.0, float("inf")]])
+def test_nothing_and_numbers_that_are_not_finite_are_refused(values):
+    with pytest.raises(ValueError, match="value"):
+        summary(values)
+
+
+@given(NUMBERS)
+def test_reported_figures_are_those_of_the_summary(values):
+    found, short = reported(values), summary(values)
+    assert (found.mean, found.std, found.n) == (short.mean, short.std, short.n)
+
+
+def test_a_deviation_whose_square_underflows_is_kept():
+    assert summary([0.0, 2e-170]).std == pytest.approx(2e-170 / np.sqrt(2), rel=1e-12, abs=0)
+
+
+def test_a_mapping_is_refused_because_its_seeds_would_be_averaged():
+    with pytest.raises(ValueError, match=r"found a mapping \{0: 0.9, 1: 0.91\}; pass its .values\(\)"):
+        summary({0: 0.9, 1: 0.91})
+
+
+@pytest.mark.parametrize("value", [None, "0.9", 1e200, 1j, np.array([1.0, 2.0])])
+def test_what_is_no_usable_number_is_shown_in_the_error(value):
+    with pytest.raises(ValueError, match="a summary takes finite values up to 1e\\+150, found .* among 2; leave"):
+        summary([0.5, value])
+
+
+def test_numbers_of_numpy_and_whole_numbers_are_numbers():
+    assert summary([np.float32(0.5), np.int64(1), True]).mean == pytest.approx(2.5 / 3)
+
+
+@pytest.mark.parametrize(("std", "n"), [(-0.1, 3), (0.1, 1), (0.1, 3.0)])
+def test_impossible_published_figures_are_refused(std, n):
+    with pytest.raises(
+        ValueError, match="expected a standard deviation ≥ 0 and an integer n ≥ 2, found std=.*constant"
+    ):
+        Reported(0.9, std, n)
+
+
+@pytest.mark.parametrize(("mean", "std"), [(float("nan"), 0.1), (0.9, float("inf")), (0.9, None)])
+def test_published_figures_are_finite_numbers(mean, std):
+    with pytest.raises(ValueError, match="finite values"):
+        Reported(mean, std, 3)
+
+
+def test_the_tail_keeps_its_digits_far_out():
+    assert upper_tail(1e6, 9) == pytest.approx(stats.t.sf(1e6, 9), rel=1e-9, abs=0)
+    assert upper_tail(-1.5, 4) + upper_tail(1.5, 4) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_published_figures_of_single_precision_are_widened():
+    found = Reported(np.float32(0.5), np.float32(0.25), np.int64(3))
+    assert [type(value) for value in (found.mean, found.std, found.n)] == [float, float, int]
+
+
+@pytest.mark.parametrize(
+    ("observed", "expected"),
+    [(9.0, 1 / 5), (4.0, 2 / 5), (3.5, 2 / 5), (2.0, 4 / 5), (0.0, 1.0)],  # a tie counts against the observed figure
+)
+def test_counted_by_hand(observed, expected):
+    assert rank_p_value(observed, [1.0, 2.0, 2.0, 4.0]) == pytest.approx(expected)
+
+
+def test_twenty_draws_can_just_reach_five_percent():
+    assert rank_p_value(1.0, np.zeros(20)) == pytest.approx(1 / 21)
+    assert rank_p_value(1.0, np.zeros(18)) > 0.05
+
+
+def test_the_order_of_the_draws_does_not_matter():
+    draws = np.random.default_rng(5).normal(size=20)
+    assert rank_p_value(0.3, draws) == rank_p_value(0.3, sorted(draws))
+
+
+def test_under_the_null_it_rejects_one_in_twenty():
+    generator, trials = np.random.default_rng(20260504), 4000
+    p = np.array([rank_p_value(row[0], row[1:]) for row in generator.normal(size=(trials, 20))])
+    for level in (0.05, 0.25, 0.5):
+        assert np.mean(p <= level) == pytest.approx(level, abs=4 * math.sqrt(level * (1 - level) / trials))
+
+
+@pytest.mark.parametrize(
+    ("observed", "null", "message"),
+    [
+        (0.5, [], "a null distribution needs at least one value, found none"),
+        (math.nan, [0.1], "the observed figure takes finite values"),
+        (0.5, [0.1, math.nan], "a null distribution takes finite values.*found nan among 2"),
+    ],
+)
+def test_what_has_no_rank_is_refused(observed, null, message):
+    with pytest.raises(ValueError, match=message):
+        rank_p_value(observed, null)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +17,11 @@ import fa_registry
 from fa_registry.errors import Interrupted, InvalidFields
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import ENDS, Resources
+from fa_registry.studies.executors.local import run_jobs, stop_on_signal
+from fa_registry.studies.executors.side_by_side import run_side_by_side
+from fa_registry.training.loop import in_one_go, training
+from fa_registry.training.trainer import Trainer
+from tests.helpers.small import Recorder, tiny_task, weights_equal
 from tests.workflows.conftest import STUDY
 
 IN_TURNS = """
@@ -107,3 +118,239 @@ def test_an_unknown_executor_is_refused_before_anything_is_written(workplace):
     (workplace / "study.toml").write_text(STUDY)
     with pytest.raises(InvalidFields, match=r"executor: unknown executor 'locl' \(did you mean 'local'\?\)"):
         fa_registry.study("study.toml", device="cpu", executor="locl")
+
+
+def square(job, stop, report):
+    report(f"squaring {job}")
+    if job == 3:
+        raise ValueError("three is not allowed")
+    return job * job
+
+
+def until_stopped(job, stop, report):
+    report("started")
+    deadline = time.monotonic() + 60
+    while not stop():
+        if time.monotonic() > deadline:
+            raise TimeoutError("nobody asked to stop")
+        time.sleep(0.01)
+    raise Interrupted("stopped as asked")
+
+
+def die(job, stop, report):
+    os._exit(9)
+
+
+def collect(jobs, work, processes, stop=lambda: False):
+    events = []
+    run_jobs(jobs, work, processes, stop, events.append)
+    return events
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_every_job_ends_once_and_a_failure_stops_no_other(processes):
+    events = collect([1, 2, 3, 4], square, processes)
+    ends = {event.index: event for event in events if event.kind != "progress"}
+    assert [ends[index].kind for index in range(4)] == ["done", "done", "failed", "done"]
+    assert [ends[index].value for index in (0, 1, 3)] == [1, 4, 16]
+    assert "three is not allowed" in ends[2].value
+    assert {event.value for event in events if event.kind == "progress"} == {f"squaring {job}" for job in (1, 2, 3, 4)}
+
+
+def test_a_stop_ends_running_jobs_and_drops_the_others():
+    started = []
+
+    def stop():
+        return bool(started)
+
+    events = []
+    run_jobs(list(range(6)), until_stopped, 2, stop, lambda event: (events.append(event), started.append(1)))
+    assert [event.kind for event in events if event.kind != "progress"] == ["stopped"] * 6
+    assert sum(event.value == "stopped as asked" for event in events) >= 1
+
+
+def test_a_worker_that_dies_is_a_failure_not_a_hang():
+    events = collect([1, 2], die, 2)
+    assert [event.kind for event in events] == ["failed"] * 2
+    assert "the worker process died" in events[0].value
+
+
+def write_how_it_ends(job, stop, report):
+    report("started")
+    deadline = time.monotonic() + 60
+    while not stop() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    Path(job).write_text("stopped" if stop() else "nobody asked to stop")
+
+
+def test_what_interrupts_the_parent_stops_the_workers(tmp_path):
+    jobs = [str(tmp_path / name) for name in "abcd"]
+
+    def interrupted(event):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(jobs, write_how_it_ends, 2, lambda: False, interrupted)
+    assert {path.read_text() for path in tmp_path.iterdir()} == {"stopped"} and len(list(tmp_path.iterdir())) <= 2
+
+
+@pytest.fixture
+def usual_interrupt():
+    """A suite that a shell put into the background was started with SIGINT ignored; this one hears SIGTERM itself."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_the_first_signal_asks_the_second_interrupts(usual_interrupt):
+    with pytest.raises(KeyboardInterrupt), stop_on_signal() as stop:
+        assert not stop()
+        signal.raise_signal(signal.SIGINT)
+        assert stop()
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def die_beside_one_that_waits(job, stop, report):
+    report(os.getpid())
+    waits = Path(job).with_name("somebody waits")
+    if Path(job).name != "dies":
+        waits.touch()
+        return write_how_it_ends(job, stop, report)
+    while not waits.exists():
+        time.sleep(0.01)
+    return die(job, stop, report)
+
+
+def test_a_worker_that_dies_takes_the_others_to_their_safe_point(tmp_path):
+    """Else the pool waits for a worker that waits for the pool."""
+    jobs = [str(tmp_path / name) for name in ("waits", "dies", "never begins")]
+    events = collect(jobs, die_beside_one_that_waits, 2)
+    assert sorted(event.kind for event in events if event.kind != "progress") == ["failed"] * 3
+    assert (tmp_path / "waits").read_text() == "stopped"
+    assert not multiprocessing.active_children()
+
+
+def test_a_program_that_handles_its_termination_hears_of_it_after_the_safe_point(usual_interrupt):
+    heard = []
+    signal.signal(signal.SIGTERM, lambda number, frame: heard.append("the program"))
+    with stop_on_signal() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        assert stop() and not heard
+        heard.append("safe point")
+    assert heard == ["safe point", "the program"]
+
+
+SUITE = """
+import sys, time, click
+from click.testing import CliRunner
+from fa_registry.studies.executors.local import stop_on_signal
+
+@click.command()
+def train():
+    with stop_on_signal() as stop:
+        print("it trains", file=sys.__stdout__, flush=True)
+        while not stop():
+            time.sleep(0.01)
+
+def test_that_trains():
+    CliRunner().invoke(train)
+
+def test_the_next():
+    print("the suite went on")
+"""
+
+
+def test_a_terminated_suite_ends_while_it_trains(tmp_path):
+    """`timeout` sends SIGTERM: a training that takes it for its own would only fail one test of the many."""
+    (tmp_path / "test_suite.py").write_text(SUITE, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "tests.conftest", "-p", "no:cacheprovider", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
+        while "it trains" not in (line := process.stdout.readline()):
+            assert line, "the suite ended before it was asked to"
+        process.terminate()
+        left = process.communicate(timeout=60)[0]
+    assert process.returncode != 0 and "the suite went on" not in left
+
+
+def test_a_terminate_signal_to_the_whole_group_stops_workers_at_a_safe_point(usual_interrupt):
+    """systemd, docker and timeout signal the group: the workers must leave it to the parent, as with Ctrl-C."""
+    events = []
+    with stop_on_signal() as stop:
+
+        def hear(event):
+            events.append(event)
+            if event.kind == "progress" and not stop():
+                for child in multiprocessing.active_children():
+                    os.kill(child.pid, signal.SIGTERM)
+                signal.raise_signal(signal.SIGTERM)
+
+        run_jobs([1, 2, 3], until_stopped, 2, stop, hear)
+    assert [event.kind for event in events if event.kind != "progress"] == ["stopped"] * 3
+
+
+def collect_side_by_side(jobs, steps, count, stop=lambda: False):
+    events = []
+    run_side_by_side(jobs, steps, count, stop, events.append)
+    return events
+
+
+def count_to(job, stop, report):
+    for turn in range(job):
+        if job == 3:
+            raise ValueError("three is not allowed")
+        if stop():
+            raise Interrupted("stopped as asked")
+        report(turn)
+        yield
+    return job * job
+
+
+def test_every_job_ends_once_and_a_failure_stops_no_other_of_side_by_side():
+    ends = {event.index: event for event in collect_side_by_side([1, 2, 3, 4], count_to, 2) if event.kind != "progress"}
+    assert [ends[index].kind for index in range(4)] == ["done", "done", "failed", "done"]
+    assert [ends[index].value for index in (0, 1, 3)] == [1, 4, 16]
+    assert "three is not allowed" in ends[2].value
+
+
+def test_so_many_take_turns_and_the_next_begins_when_one_has_ended():
+    turns = [event.index for event in collect_side_by_side([2, 2, 1], count_to, 2) if event.kind == "progress"]
+    assert turns == [0, 1, 0, 1, 2]
+
+
+def test_a_stop_ends_those_at_work_and_drops_the_others():
+    heard = []
+    run_side_by_side([5, 5, 5], count_to, 2, lambda: len(heard) > 3, heard.append)
+    assert [event.kind for event in heard if event.kind != "progress"] == ["stopped"] * 3
+
+
+def test_an_interrupt_closes_whoever_is_at_work():
+    closed = []
+
+    def steps(job, stop, report):
+        try:
+            yield
+            raise KeyboardInterrupt
+        except GeneratorExit:
+            closed.append(job)
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        collect_side_by_side(["first", "second"], steps, 2)
+    assert closed == ["second"]
+
+
+def test_replicas_are_bit_equal_to_runs_trained_alone():
+    changes = [{"seed": 1}, {"seed": 2, "penalty": 0.01}, {"method": "weight_mirror"}]
+
+    def steps(trainer, stop, report):
+        return training(trainer, Recorder(), stop)
+
+    together = [Trainer(tiny_task(**change)) for change in changes]
+    ends = {event.index: event.value for event in collect_side_by_side(together, steps, 3)}
+    for index, change in enumerate(changes):
+        alone = Trainer(tiny_task(**change))
+        assert in_one_go(training(alone, Recorder())).final == ends[index].final
+        assert weights_equal(alone.task.network, together[index].task.network)

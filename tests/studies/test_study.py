@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+from itertools import product
+
 import pytest
 
 from fa_registry.errors import InvalidFields, UnknownName
+from fa_registry.studies import study
 from fa_registry.studies.study import load_study, names
+from fa_registry.studies.twins import Twin
+from fa_registry.training.specs import parse_spec
 from tests.studies.tiny import TINY, study_file
 
 
@@ -77,3 +83,298 @@ def test_a_setting_is_called_what_its_grids_call_it(tmp_path):
     assert study.labels == {both: ("one", "two")}
     assert {spec.epochs for spec in study.settings[longer]} == {9}
     assert sum(map(len, study.settings.values())) == len(study.specs) == 9
+
+
+def test_every_setting_and_seed_gets_its_own_frozen_control(tmp_path):
+    specs = load_study(study_file(tmp_path)).specs
+    frozen = [spec for spec in specs if spec.control == "frozen"]
+    assert [(spec.method, spec.seed, spec.penalty) for spec in frozen] == [("bp", 1, 0.0), ("bp", 2, 0.0)]
+    assert {spec.setting.identity for spec in frozen} == {spec.setting.identity for spec in specs}
+
+
+def test_controls_can_be_chosen(tmp_path):
+    text = TINY + "\n[controls]\nfrozen = false\nshallow = true\n"
+    assert [spec.control for spec in load_study(study_file(tmp_path, text)).specs] == ["none"] * 4 + ["shallow"] * 2
+
+
+def test_a_ladder_is_of_every_method_setting_and_seed_below_the_method_itself(tmp_path):
+    specs = load_study(study_file(tmp_path, TINY + "\n[controls]\nladder = true\n")).specs
+    rungs = [(spec.method, spec.seed, spec.control) for spec in specs if spec.control.startswith("ladder")]
+    assert sorted(rungs) == sorted(product(["bp", "dfa"], [1, 2], ["ladder_0", "ladder_1"]))
+    assert [spec.control for spec in specs[:4]] == ["none"] * 4
+    assert {spec.setting.identity for spec in specs} == {specs[0].setting.identity}
+    for spec in specs:
+        recipe = {name: value for name, value in vars(spec.recipe).items() if name != "credit_norm"}
+        fields = {"method": spec.method, "architecture": spec.architecture, "dataset": spec.dataset, "seed": spec.seed}
+        fields |= {"epochs": spec.epochs, "architecture_options": spec.architecture_options, "control": spec.control}
+        assert parse_spec({**fields, **recipe}).identity == spec.identity  # every rung is a spec that could be typed
+
+
+def test_a_ladder_keeps_options_and_penalty_but_for_the_lowest_rung(tmp_path):
+    grid = TINY.replace("seeds = [1, 2]", "seeds = [1]\npenalties = [0.0, 0.1]").replace(
+        "epochs = 1", 'epochs = 1\ncredit_norm = "none"'
+    )
+    specs = load_study(study_file(tmp_path, grid + "\n[controls]\nfrozen = false\nladder = true\n")).specs
+    rungs = [(spec.control, spec.penalty) for spec in specs if spec.method == "dfa" and spec.control != "none"]
+    assert sorted(rungs) == [("ladder_0", 0.0), ("ladder_1", 0.0), ("ladder_1", 0.1)]
+    assert {spec.recipe.credit_norm for spec in specs} == {"none"}
+    assert len({spec.identity for spec in specs}) == len(specs) == 4 + 6
+
+
+def test_a_ladder_needs_blocks_that_can_be_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        study, "parse_spec", lambda cell: dataclasses.replace(parse_spec(cell), architecture_options={})
+    )
+    path = study_file(tmp_path, TINY + "\n[controls]\nladder = true\n")
+    with pytest.raises(InvalidFields, match="controls.ladder: expected an architecture with the option num_blocks"):
+        load_study(path)
+
+
+SECOND = """
+[[grid]]
+name = "longer"
+methods = ["bp"]
+architectures = ["resmlp"]
+datasets = ["digits"]
+seeds = [1]
+recipe = { epochs = 4, batch_size = 64 }
+controls = { frozen = false, shallow = true }
+"""
+
+
+def test_a_grid_may_have_a_recipe_and_controls_of_its_own(tmp_path):
+    specs = load_study(study_file(tmp_path, TINY + SECOND)).specs
+    own = [spec for spec in specs if spec.epochs == 4]
+    assert [(spec.control, spec.recipe.batch_size) for spec in own] == [("none", 64), ("shallow", 64)]
+    others = [spec for spec in specs if spec.epochs != 4]
+    assert {(spec.epochs, spec.recipe.batch_size) for spec in others} == {(1, 128)}
+    assert [spec.control for spec in others] == ["none"] * 4 + ["frozen"] * 2
+
+
+def test_an_axis_and_an_override_come_before_the_recipe_of_a_grid(tmp_path):
+    path = study_file(tmp_path, TINY + SECOND.replace("seeds = [1]", "seeds = [1]\nepochs = [7]"))
+    assert {spec.epochs for spec in load_study(path).specs} == {1, 7}
+    assert {spec.epochs for spec in load_study(path, {"epochs": "2"}).specs} == {2}
+
+
+def test_grids_of_one_setting_add_their_controls(tmp_path):
+    grid = TINY[TINY.index("[[grid]]") :]
+    text = TINY + grid + "controls = { frozen = false, shallow = true }\n"
+    specs = load_study(study_file(tmp_path, text)).specs
+    assert sorted(spec.control for spec in specs) == ["frozen"] * 2 + ["none"] * 4 + ["shallow"] * 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "messages"),
+    [
+        (
+            'title = "Two methods"',
+            'titel = "Two"',
+            ["titel: unknown key 'titel' (did you mean 'title'?)", "title: missing"],
+        ),
+        ("epochs = 1", "epochs = -1\nspeed = 2", ["recipe.speed: unknown key"]),
+        ("epochs = 1", "epochs = -1", ["epochs: expected at least 0, found -1"]),
+        ('methods = ["bp", "dfa"]', 'methods = ["dfaa"]', ["method: unknown method 'dfaa' (did you mean 'dfa'?)"]),
+        ("seeds = [1, 2]", "seeds = 1", ["grid[0].seeds: expected a list, found 1"]),
+        (
+            "seeds = [1, 2]",
+            "seeds = [1]\nrecipe = { speed = 2 }\ncontrols = { frosen = true }",
+            [
+                "grid[0].recipe.speed: unknown key",
+                "grid[0].controls.frosen: unknown key 'frosen' (did you mean 'frozen'?)",
+            ],
+        ),
+        ("seeds = [1, 2]", "", ["seed: missing"]),
+        ("seeds = [1, 2]", "seeds = []", ["grid: expands to no run"]),
+        (
+            "seeds = [1, 2]",
+            "seeds = [1]\npenalties = [-1.0]\nsedes = [1]",
+            ["grid[0].sedes: unknown key 'sedes' (did you mean 'seeds'?)"],
+        ),
+    ],
+)
+def test_a_wrong_study_is_told_what_is_wrong(tmp_path, old, new, messages):
+    assert old in TINY
+    with pytest.raises(InvalidFields) as caught:
+        load_study(study_file(tmp_path, TINY.replace(old, new)))
+    for message in messages:
+        assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[recipe]\nepochs = 1", 'recipe = "x"', "recipe: expected a table, found 'x'"),
+        ("[recipe]\nepochs = 1", "recipe = []", "recipe: expected a table, found []"),
+        ("[recipe]", 'controls = "frozen"\n[recipe]', "controls: expected a table, found 'frozen'"),
+        (
+            "[recipe]",
+            '[controls]\nfrozen = "false"\n[recipe]',
+            "controls.frozen: expected true or false, found 'false'",
+        ),
+        ("[recipe]", "[controls]\nshallow = 1\n[recipe]", "controls.shallow: expected true or false, found 1"),
+        ('"tiny"', "5", "name: expected text, found 5"),
+        ('"tiny"', "0", "name: expected text, found 0"),
+        ('"Two methods"', "[1]", "title: expected text, found [1]"),
+        ('"2026-05"', "2026-05-01", "edition: expected text, found datetime.date(2026, 5, 1)"),
+        ("[recipe]", "cost = 2\n[recipe]", "cost: expected text, found 2"),
+        ('["bp", "dfa"]', '["bp", 5]', "grid[0].methods[1]: expected text, found 5"),
+        ('["bp", "dfa"]', '"bp"', "grid[0].methods: expected a list, found 'bp'"),
+        ('["resmlp"]', '[{ name = "resmlp" }]', "grid[0].architectures[0]: expected text, found {'name': 'resmlp'}"),
+        ('["digits"]', '[["digits"]]', "grid[0].datasets[0]: expected text, found ['digits']"),
+        ("[1, 2]", '[1, "2"]', "grid[0].seeds[1]: expected a whole number, found '2'"),
+        ("[1, 2]", "[true]", "grid[0].seeds[0]: expected a whole number, found True"),
+        ("[1, 2]", "[1]\npenalties = [[0.1]]", "grid[0].penalties[0]: expected a number, found [0.1]"),
+        ("[1, 2]", "[1]\nmethod_options = 3", "grid[0].method_options: expected a table, found 3"),
+        ("[1, 2]", "[1]\nmethod_options = []", "grid[0].method_options: expected a table, found []"),
+        ("[1, 2]", "[1]\nname = 3", "grid[0].name: expected text, found 3"),
+        ("[1, 2]", "[1]\nrecipe = 3", "grid[0].recipe: expected a table, found 3"),
+        ("[1, 2]", "[1]\ncontrols = { frozen = 1 }", "grid[0].controls.frozen: expected true or false, found 1"),
+        ("epochs = 1", "epochs = [1]", "epochs: expected a whole number, found [1]"),
+        ("epochs = 1", "epochs = 1\noptimizer = 5", "optimizer: expected one of adamw, sgd, found 5"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_one_problem_and_nothing_else(tmp_path, old, new, message):
+    assert old in TINY
+    with pytest.raises(InvalidFields) as caught:
+        load_study(study_file(tmp_path, TINY.replace(old, new)))
+    assert caught.value.problems == (message,)
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ("5", "grid: expected [[grid]] tables, found 5"),
+        ("{ seeds = [1] }", "grid: expected [[grid]] tables, found {'seeds': [1]}"),
+        ("[1]", "grid[0]: expected a table, found 1"),
+        ("[]", "grid: missing"),
+        ('""', "grid: missing"),
+    ],
+)
+def test_a_grid_that_is_no_list_of_tables_is_one_problem(tmp_path, grid, message):
+    with pytest.raises(InvalidFields) as caught:
+        load_study(study_file(tmp_path, f'name = "n"\ntitle = "t"\nedition = "e"\ngrid = {grid}\n'))
+    assert caught.value.problems == (message,)
+
+
+def test_wrong_types_and_wrong_values_are_named_together(tmp_path):
+    text = TINY.replace('"tiny"', "5").replace("[recipe]\nepochs = 1", 'recipe = "x"\ncontrols = "frozen"')
+    text += '\n[[grid]]\nmethods = ["dfaa"]\narchitectures = ["resmlp"]\ndatasets = ["digits"]\nseeds = [1]\n'
+    text += "\n[[grid]]\nmethods = [5]\n"
+    with pytest.raises(InvalidFields) as caught:
+        load_study(study_file(tmp_path, text))
+    assert [problem.split("; known")[0] for problem in caught.value.problems] == [
+        "name: expected text, found 5",
+        "recipe: expected a table, found 'x'",
+        "controls: expected a table, found 'frozen'",
+        "grid[2].methods[0]: expected text, found 5",
+        "method: unknown method 'dfaa' (did you mean 'dfa'?)",
+    ]
+
+
+TASKS = """
+[[grid]]
+name = "permuted"
+methods = ["bp"]
+architectures = ["resmlp"]
+datasets = ["random_targets:cifar10", "cifar100", "teacher_student:0.5"]
+seeds = [1]
+
+[[grid]]
+name = "costate"
+methods = ["bp"]
+architectures = ["linear_lq"]
+datasets = ["lq"]
+seeds = [1]
+"""
+
+
+def test_image_sets_are_replaced_and_tasks_of_their_own_stay(tmp_path):
+    path = study_file(tmp_path, TINY + TASKS)
+    assert {spec.dataset for spec in load_study(path, {"data": "digits_centred"}).specs} == {
+        "digits_centred", "random_targets:digits_centred", "teacher_student:0.5", "lq"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "stands_in"),
+    [
+        ("cifar10", "digits"),
+        ("digits", "digits"),
+        ("cifar_shaped:2000", "digits"),
+        ("random_targets", "random_targets:digits"),
+        ("random_targets:cifar10", "random_targets:digits"),
+        ("teacher_student", "teacher_student"),
+        ("teacher_student:0.25", "teacher_student:0.25"),
+        ("lq", "lq"),
+    ],
+)
+def test_what_stands_in_for_a_data_set(name, stands_in):
+    assert Twin("digits").dataset(name) == stands_in
+    assert Twin(scale=0.5).dataset(name) == name
+
+
+@pytest.mark.parametrize(
+    ("epochs", "scale", "scaled"),
+    [(100, 0.02, 2), (60, 0.02, 1), (30, 0.02, 1), (1, 0.001, 1), (5, 0.5, 3), (3, 0.5, 2), (4, 2, 8), (0, 0.5, 0)],
+)
+def test_epochs_are_rounded_half_up_and_one_at_least(epochs, scale, scaled):
+    assert Twin(scale=scale).epochs(epochs) == scaled
+
+
+def test_every_place_where_epochs_stand_is_scaled(tmp_path):
+    grid = TINY[TINY.index("[[grid]]") :]
+    text = TINY.replace("epochs = 1", "epochs = 10") + grid + "epochs = [20]\n" + grid + "recipe = { epochs = 30 }\n"
+    study = load_study(study_file(tmp_path, text), {"scale": "0.1"})
+    assert {spec.epochs for spec in study.specs} == {1, 2, 3}
+    assert study.twin == Twin(scale=0.1)
+
+
+def test_a_twin_is_made_of_other_runs_and_settings_that_become_one_are_one(tmp_path):
+    text = TINY.replace('["digits"]', '["digits", "digits_centred"]') + 'name = "both"\n'
+    whole, twin = (load_study(study_file(tmp_path, text), {"data": data}) for data in ("", "digits"))
+    assert len(whole.settings) == 2 and len(twin.settings) == 1
+    assert len(twin.specs) == len(whole.specs) / 2
+    scaled = load_study(study_file(tmp_path, text), {"scale": 3})
+    assert not {spec.identity for spec in scaled.specs} & {spec.identity for spec in whole.specs}
+
+
+def test_a_twin_says_what_makes_it_one(tmp_path):
+    path = study_file(tmp_path)
+    assert load_study(path, {"data": "digits", "scale": "0.02"}).twin.words == "--data digits --scale 0.02"
+    assert load_study(path, {"data": "", "scale": "1"}).twin.words == "" == load_study(path).twin.words
+    assert load_study(path, {"data": "", "scale": "1"}) == load_study(path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"scale": "0"}, "scale: expected a number above 0, found '0'"),
+        ({"scale": 0}, "scale: expected a number above 0, found 0"),
+        ({"scale": "-1"}, "scale: expected a number above 0, found '-1'"),
+        ({"scale": "nan"}, "scale: expected a number above 0, found 'nan'"),
+        ({"scale": "inf"}, "scale: expected a number above 0, found 'inf'"),
+        ({"scale": "tenth"}, "scale: expected a number above 0, found 'tenth'"),
+        ({"scale": "0.5", "epochs": "3"}, "scale: expected --epochs or --scale, found both (3; 0.5)"),
+        ({"data": "lq"}, "data: expected the name of an image set, found 'lq', a task of its own"),
+        (
+            {"data": "teacher_student:1"},
+            "data: expected the name of an image set, found 'teacher_student:1', a task of its own",
+        ),
+        (
+            {"data": "random_targets:digits"},
+            "data: expected the name of an image set, found 'random_targets:digits', a task",
+        ),
+        ({"data": "digts"}, "dataset: unknown data set 'digts' (did you mean 'digits'?)"),
+    ],
+)
+def test_what_makes_no_twin_is_refused(tmp_path, overrides, message):
+    with pytest.raises(InvalidFields) as caught:
+        load_study(study_file(tmp_path), overrides)
+    assert len(caught.value.problems) == 1 and caught.value.problems[0].startswith(message)
+
+
+def test_all_that_is_wrong_with_a_twin_is_named_at_once(tmp_path):
+    with pytest.raises(InvalidFields) as caught:
+        load_study(study_file(tmp_path, TINY.replace("seeds = [1, 2]", "")), {"data": "lq", "scale": "x"})
+    assert [problem.split(":")[0] for problem in caught.value.problems] == ["data", "scale", "seed"]

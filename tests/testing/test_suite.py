@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 
-from fa_registry import diagnostics, jsonio, methods
+from fa_registry import architectures, diagnostics, jsonio, methods
 from fa_registry.architectures.resmlp import PLUGIN as RESMLP
 from fa_registry.errors import UnknownName, UsageError
 from fa_registry.methods.dfa import DirectFeedbackAlignment
@@ -21,11 +24,14 @@ from fa_registry.testing import PropertyResult, assert_method, check_method
 from fa_registry.testing.__main__ import main
 from fa_registry.testing.cases import Setting, forms, variants
 from fa_registry.testing.declared import DECLARED
+from fa_registry.testing.outcomes import cosine, relative_error, within
 from fa_registry.testing.suite import UNIVERSAL
 from fa_registry.training.bench import credits_under
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.task import Task
-from tests.helpers.small import supported, trained
+from fa_registry.training.trainer import Trainer
+from tests.helpers.small import supported, tiny_task, trained
+from tests.testing import fakes, position_fakes
 
 ROOT = Path(__file__).parents[2]
 
@@ -156,3 +162,166 @@ def test_a_new_process_recomputes_bit_equal_credits(tmp_path):
         assert found.keys() == expected.keys() == {"c_0", "c_1", "c_2"}
         assert all(torch.equal(found[name], expected[name]) for name in expected), method
         assert all(credit.abs().max() > 0 for credit in expected.values()), method
+
+
+ONE = torch.tensor([1.0, 2.0, -4.0], dtype=torch.float64)
+
+
+def test_relative_error_is_of_the_largest_entry():
+    assert relative_error(ONE + torch.tensor([0.0, 0.4, 0.0]), ONE) == pytest.approx(0.1)
+    assert relative_error(-ONE, ONE) == 2.0
+    assert relative_error(ONE, ONE) == 0.0
+    assert relative_error(ONE, torch.zeros(3)) == 4.0
+
+
+@pytest.mark.parametrize("found", [ONE[:2], ONE * float("nan"), ONE * float("inf")])
+def test_what_cannot_be_compared_is_infinitely_wrong(found):
+    assert relative_error(found, ONE) == math.inf
+
+
+def test_within_names_the_worst_and_its_figure():
+    outcome = within(["a", "b"], [ONE, ONE * 1.5], [ONE, ONE], 1e-3)
+    assert (outcome.outcome, outcome.detail) == ("fail", "relative error 5.0e-01 at b, allowed 1e-03")
+    assert within(["a"], [ONE], [ONE], 0.0).outcome == "pass"
+
+
+def test_cosine_reads_several_tensors_as_one_vector():
+    left, right = ([torch.tensor([first]), torch.tensor([[second]])] for first, second in ((3.0, 4.0), (4.0, 3.0)))
+    assert cosine(left, right) == pytest.approx(0.96)
+    assert math.isnan(cosine([torch.zeros(2)], [torch.ones(2)]))
+
+
+CAUGHT = [
+    (fakes.TrainedByBp, {"not_secretly_bp"}),
+    (fakes.CallsAutograd, {"not_secretly_bp"}),
+    (fakes.BpDressedAsFa, {"not_secretly_bp"}),
+    (fakes.BpDressedAsWeightFa, {"not_secretly_bp"}),
+    (fakes.WeightFaMeasuredAsBp, {"not_secretly_bp", "objective_gradient"}),
+    (fakes.BpDressedAsDrtp, {"not_secretly_bp", "drtp_ignores_error"}),
+    (fakes.BpDressedAsForwardForward, {"not_secretly_bp", "credit_ignores_blocks_above"}),
+    (fakes.ReadsTheReference, {"credit_ignores_reference", "not_secretly_bp"}),
+    (fakes.OneSiteTooEarly, {"output_jacobian_gives_bp"}),
+    (fakes.DfaAtTheInput, {"output_jacobian_gives_bp"}),
+    (fakes.FaAtTheInput, {"exact_sites_are_exact", "block_jacobian_gives_bp"}),
+    (fakes.WeightFaAtTheInput, {"transposed_weights_give_bp", "objective_gradient"}),
+    (fakes.DrtpAtTheInput, {"output_jacobian_gives_target_slope"}),
+    (fakes.PepitaAtTheInput, {"modulation_gives_bp_at_the_input"}),
+    (fakes.ExactOneSiteTooEarly, {"exact", "exact_sites_are_exact"}),
+    (fakes.WrongSign, {"output_jacobian_gives_bp"}),
+    (fakes.WrongSignBelow, {"block_jacobian_gives_bp"}),
+    (fakes.WrongSignOnTop, {"exact_sites_are_exact", "block_jacobian_gives_bp"}),
+    (fakes.WeightFaWrongSign, {"transposed_weights_give_bp", "objective_gradient"}),
+    (fakes.WeightFaWrongSignOfB, {"transposed_weights_give_bp"}),
+    (fakes.DrtpWrongSign, {"output_jacobian_gives_target_slope"}),
+    (fakes.DrtpSeesTheError, {"drtp_ignores_error"}),
+    (fakes.PepitaWrongSign, {"modulation_gives_bp_at_the_input"}),
+    (fakes.PepitaSubtractsTheError, {"modulation_gives_bp_at_the_input"}),
+    (fakes.Untransposed, {"block_jacobian_gives_bp"}),
+    (fakes.KeepsItsMatricesElsewhere, {"post_hoc_equals_in_training"}),
+    (fakes.RedrawsWhileTraining, {"credit_is_pure", "feedback_fixed"}),
+    (fakes.DividesByTheBatch, {"batch_size_invariance", "output_jacobian_gives_bp"}),
+    (fakes.CentresOverTheBatch, {"batch_size_invariance", "output_jacobian_gives_bp"}),
+    (fakes.WrongShape, {"credit_fits_state"}),
+    (fakes.NotFinite, {"credit_fits_state"}),
+    (fakes.UsesTheGlobalGenerator, {"feedback_is_drawn_from_the_seed"}),
+    (fakes.IgnoresItsSeed, {"feedback_is_drawn_from_the_seed"}),
+    (fakes.DrawsAFreshCredit, {"credit_is_pure"}),
+    (fakes.DeclaresTheUnheardOf, {"feedback_fixd"}),
+]
+
+
+@cache
+def failed_by(fake: type) -> dict[str, str]:
+    """Property → detail of what the fake fails where all sites are of one width, so that a shifted credit still fits."""
+    return {result.property: result.detail for result in check_method(fake(), ["resmlp"]) if result.outcome == "fail"}
+
+
+@pytest.mark.parametrize(("fake", "properties"), CAUGHT, ids=lambda value: getattr(value, "__name__", ""))
+def test_the_fake_is_caught_by_name(fake, properties):
+    assert properties <= set(failed_by(fake))
+
+
+@pytest.mark.parametrize(
+    ("fake", "only"),
+    [
+        (fakes.TrainedByBp, "not_secretly_bp"),
+        (fakes.BpDressedAsFa, "not_secretly_bp"),
+        (fakes.BpDressedAsWeightFa, "not_secretly_bp"),
+        (fakes.OneSiteTooEarly, "output_jacobian_gives_bp"),
+        (fakes.DfaAtTheInput, "output_jacobian_gives_bp"),
+        (fakes.DrtpAtTheInput, "output_jacobian_gives_target_slope"),
+        (fakes.PepitaAtTheInput, "modulation_gives_bp_at_the_input"),
+        (fakes.WrongSign, "output_jacobian_gives_bp"),
+        (fakes.WrongSignBelow, "block_jacobian_gives_bp"),
+        (fakes.WeightFaWrongSignOfB, "transposed_weights_give_bp"),
+        (fakes.DrtpWrongSign, "output_jacobian_gives_target_slope"),
+        (fakes.PepitaWrongSign, "modulation_gives_bp_at_the_input"),
+        (fakes.UsesTheGlobalGenerator, "feedback_is_drawn_from_the_seed"),
+    ],
+)
+def test_these_faults_are_invisible_to_every_other_property(fake, only):
+    """Why the property exists: without it the fake would pass."""
+    assert list(failed_by(fake)) == [only]
+
+
+@pytest.mark.parametrize("architecture", ["vit_mini", "small_resnet"])
+@pytest.mark.parametrize(
+    ("fake", "caught"),
+    [
+        (position_fakes.ForgetsPositions, "output_jacobian_gives_bp"),
+        (position_fakes.PositionsForgottenBelow, "block_jacobian_gives_bp"),
+    ],
+)
+def test_a_forgotten_number_of_positions_shows_where_there_are_positions_alone(fake, caught, architecture):
+    failed = {result.property for result in check_method(fake(), [architecture]) if result.outcome == "fail"}
+    assert failed == {caught}
+    assert not [result for result in check_method(fake(), ["resmlp"]) if result.outcome == "fail"]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "spread"),
+    [
+        ("vit_mini", position_fakes.without_the_share),
+        ("small_resnet", position_fakes.without_the_share),
+        ("small_resnet", position_fakes.along_the_wrong_axis),
+    ],
+)
+def test_a_network_that_spreads_a_row_wrongly_is_caught(architecture, spread):
+    honest = architectures.CATALOG.get(architecture)
+    with pytest.raises(AssertionError, match="rows_keep_their_sum"):
+        assert_method("dfa", [position_fakes.Misspread(honest, spread)])
+
+
+def test_a_wrong_sign_is_reported_with_its_figure_case_and_seed():
+    with pytest.raises(AssertionError) as caught:
+        assert_method(fakes.WrongSign(), ["resmlp"], seed=5)
+    headline, line = str(caught.value).splitlines()
+    assert headline == "method 'dfa' fails 1 of its properties:"
+    assert line.startswith("  output_jacobian_gives_bp: resmlp(d_hidden=16, num_blocks=3, w2_std=0.5), seed 5: ")
+    assert "relative error 2.0e+00 at site" in line
+
+
+def test_an_unknown_declaration_fails_with_the_nearest_name():
+    details = {result.property: result.detail for result in check_method(fakes.DeclaresTheUnheardOf(), ["resmlp"])}
+    assert details["feedback_fixd"].startswith(
+        "unknown property 'feedback_fixd' (did you mean 'feedback_fixed'?); known: "
+    )
+
+
+def test_an_exception_of_the_method_is_a_failure_that_says_so():
+    class Raises(fakes.WrongSign):
+        def credits(self, feedback, inputs):
+            raise ZeroDivisionError("by design")
+
+    failed = {
+        result.property: result.detail for result in check_method(Raises(), ["resmlp"]) if result.outcome == "fail"
+    }
+    assert failed["batch_size_invariance"].endswith("raised ZeroDivisionError: by design")
+
+
+def test_a_wrong_sign_trains_like_the_honest_method():
+    """No training curve would have shown it: B and −B are equally likely."""
+    for method in (fakes.DirectFeedbackAlignment(), fakes.WrongSign()):
+        trainer = Trainer(dataclasses.replace(tiny_task(learning_rate=0.01), method=method))
+        first, second = (trainer.run_epoch()["loss_train"].value for _ in range(2))
+        assert second < first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -11,7 +12,11 @@ import sys
 import pytest
 
 from fa_registry.errors import StoreError
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import Point
 from fa_registry.tracking.mlflow_tracker import MlflowTracker, known_revisions
+from fa_registry.tracking.reader import FEW, runs_by_spec
+from fa_registry.tracking.schema import TAG_PARENT
 from fa_registry.tracking.store import check_store, resolve_uri
 
 
@@ -78,3 +83,127 @@ def test_an_artifact_folder_that_is_no_folder(tmp_path):
     with pytest.raises(StoreError, match="mlartifacts is no folder that can be written"):
         MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     assert not (tmp_path / "mlflow.db").exists()
+
+
+@pytest.mark.parametrize("count", [2, FEW, FEW + 1, 3 * FEW])
+def test_each_has_its_runs_newest_first_whatever_their_state(tracker, count, monkeypatch):
+    names = [f"spec {index}" for index in range(count)]
+    made: dict[str, list[str]] = {name: [] for name in names}
+    for name in [*names[1:], names[1]]:
+        made[name].insert(0, tracker.create("run", {schema.TAG_KIND: "run", schema.TAG_SPEC: name}, {}))
+    tracker.create("run", {schema.TAG_KIND: "run", schema.TAG_SPEC: "somebody else's"}, {})
+    tracker.create("run", {schema.TAG_KIND: "run"}, {})
+    searches, genuine = [], tracker.search
+    monkeypatch.setattr(tracker, "search", lambda *given: searches.append(given) or genuine(*given))
+    found = runs_by_spec(tracker, names)
+    assert {name: {run.run_id for run in runs} for name, runs in found.items()} == {
+        name: set(ids) for name, ids in made.items()
+    }
+    assert all(list(runs) == sorted(runs, key=lambda run: -run.started) for runs in found.values())
+    assert len(searches) == (count if count <= FEW else 1)
+
+
+def test_runs_are_found_by_all_their_tags_newest_first(tracker):
+    first = tracker.create("one", {"a": "1", "b": "x"}, {})
+    second = tracker.create("two", {"a": "1", "b": "y"}, {})
+    assert {run.run_id for run in tracker.search({"a": "1"})} == {first, second}
+    assert [run.name for run in tracker.search({"a": "1", "b": "y"})] == ["two"]
+    assert tracker.search({"a": "2"}) == []
+
+
+def test_runs_are_found_by_the_first_characters_of_their_ids(tracker):
+    first, second = (tracker.create(name, {"a": name}, {}) for name in ("one", "two"))
+    shared = len(os.path.commonprefix([first, second]))
+    assert [run.run_id for run in tracker.search({}, start=first[: shared + 1])] == [first]
+    assert {run.run_id for run in tracker.search({}, start=first[:shared])} == {first, second}
+    assert tracker.search({"a": "two"}, start=first[: shared + 1]) == tracker.search({}, start="%") == []
+
+
+def test_children_name_their_parent(tracker):
+    parent = tracker.create("study", {}, {})
+    child = tracker.create("run", {}, {}, parent)
+    assert tracker.get(child).tags[TAG_PARENT] == parent
+
+
+def test_an_adopted_run_keeps_its_id_and_takes_name_tags_and_params(tracker):
+    launched = tracker.create("launched", {"by": "mlflow"}, {"method": "'dfa'"})
+    assert tracker.adopt(launched, "dfa · s7", {"kind": "run"}, {"cfg/method": "dfa"}) == launched
+    run = tracker.get(launched)
+    assert (run.name, run.tags["by"], run.tags["kind"]) == ("dfa · s7", "mlflow", "run")
+
+
+def test_tags_can_be_set_on_a_finished_run_without_reopening_it(tracker):
+    run_id = tracker.create("run", {}, {})
+    tracker.finish(run_id, "FINISHED")
+    tracker.log(run_id, tags={"fa.verdict": "PASS"})
+    assert (tracker.get(run_id).state, tracker.get(run_id).tags["fa.verdict"]) == ("FINISHED", "PASS")
+
+
+def test_more_points_than_one_batch_holds(tracker):
+    run_id = tracker.create("run", {}, {})
+    tracker.log(run_id, [Point("loss/train", float(step), step) for step in range(1001)])
+    assert tracker.get(run_id).run_id == run_id
+
+
+def test_a_run_tells_the_newest_value_of_each_metric(tracker):
+    run_id = tracker.create("run", {}, {})
+    tracker.log(run_id, [Point("h_L", 2.0, 1), Point("h_L", 1.0, 0), Point("g_L", 3.0, 0)])
+    assert tracker.get(run_id).metrics == tracker.search({})[0].metrics == {"h_L": 2.0, "g_L": 3.0}
+    tracker.log(run_id, [Point("h_L", 4.0, 2)])
+    assert tracker.get(run_id).metrics == {"h_L": 4.0, "g_L": 3.0}
+
+
+def test_a_tracker_beside_another_sees_its_runs_and_makes_its_own_elsewhere(tracker):
+    if tracker.uri == "memory":
+        pytest.skip("there are no experiments in memory")
+    here = tracker.create("run", {}, {})
+    beside = tracker.beside("elsewhere")
+    there = beside.create("audit", {}, {})
+    assert beside.get(here).experiment != "elsewhere" == tracker.get(there).experiment
+    assert tracker.get(tracker.create("another", {}, {})).experiment == tracker.get(here).experiment
+
+
+def test_a_search_everywhere_knows_parameters_and_finds_what_was_deleted_or_lies_elsewhere(tracker):
+    here = tracker.create("a", {"fa.setting": "s"}, {"cfg/epochs": "3", "cfg/seed": "1"})
+    tracker.create("b", {"fa.setting": "s"}, {"cfg/epochs": "4"})
+    both = {"cfg/epochs": "3"}, {"fa.setting": "s"}
+    (found,) = tracker.search_everywhere(*both)
+    assert (found.run_id, found.params["cfg/seed"], found.deleted) == (here, "1", False)
+    assert len(tracker.search_everywhere({}, {"fa.setting": "s"})) == 2
+    if tracker.uri == "memory":
+        return  # it has neither a bin nor experiments
+    there = tracker.beside("elsewhere").create("c", {"fa.setting": "s"}, {"cfg/epochs": "3"})
+    tracker._client.delete_run(here)
+    assert {run.run_id: run.deleted for run in tracker.search_everywhere(*both)} == {here: True, there: False}
+    tracker._client.delete_experiment(tracker._client.get_experiment_by_name("elsewhere").experiment_id)
+    assert {run.run_id for run in tracker.search_everywhere(*both)} == {here, there}
+    assert [run.name for run in tracker.search({"fa.setting": "s"})] == ["b"]
+
+
+def test_an_unknown_run_is_a_store_error(tracker):
+    with pytest.raises(StoreError, match="no run 'nowhere'"):
+        tracker.get("nowhere")
+
+
+def test_an_artifact_that_is_not_there_is_none(tracker):
+    assert tracker.artifact(tracker.create("run", {}, {}), "none.json") is None
+
+
+def test_links_lead_to_the_runs_own_page_or_nowhere(tracker):
+    run_id = tracker.create("run", {}, {})
+    if tracker.uri == "memory":
+        assert tracker.link(run_id, "report/form.html") == tracker.table() == ""
+        return
+    experiment = tracker.experiment_id
+    assert tracker.link(run_id, "a b/x.html") == f"#/experiments/{experiment}/runs/{run_id}/artifacts/a%20b/x.html"
+    assert tracker.table() == f"#/experiments/{experiment}/runs?viewStateShareKey=audit"
+    tags = tracker._client.get_experiment(experiment).tags
+    assert json.loads(tags["mlflow.sharedViewState.audit"])["selectedColumns"][0] == "tags.`fa.verdict`"
+
+
+def test_a_run_tells_its_params_and_every_point_of_the_metrics_asked_for(tracker):
+    run_id = tracker.create("run", {}, {"cfg/seed": "1"})
+    tracker.log(run_id, [Point("h_L", 2.0, 1), Point("h_L", 1.0, 0), Point("g_L", 3.0, 0), Point("mine", 4.0, 0)])
+    assert tracker.get(run_id).params == tracker.search({})[0].params == {"cfg/seed": "1"}
+    found = tracker.history(run_id, ["g_L", "h_L"])
+    assert set(found) == {Point("h_L", 2.0, 1), Point("h_L", 1.0, 0), Point("g_L", 3.0, 0)} and len(found) == 3

@@ -10,13 +10,14 @@ import pytest
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError
-from fa_registry.records import Measurements, Reading, RunRecord, Series
+from fa_registry.records import Measurements, Reading, RunRecord, Series, SiteSeries
 from fa_registry.tracking import schema
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
-from fa_registry.tracking.series import LAST_SITE
-from fa_registry.tracking.writer import RunWriter
+from fa_registry.tracking.schema import spread
+from fa_registry.tracking.series import LAST_SITE, MOST_EPOCHS, read_series, write_series
+from fa_registry.tracking.writer import Origin, RunWriter
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.specs import parse_spec
@@ -188,3 +189,54 @@ def test_a_failed_run_says_so_and_keeps_the_traceback(tracker):
 def test_a_method_without_feedback_has_no_feedback_file(tracker):
     writer, _, _ = write_run(tracker, method="bp")
     assert tracker.artifact(writer.run_id, schema.FEEDBACK) is None
+
+
+def test_what_was_not_given_is_said_and_has_no_digest():
+    told = Origin("name", "w.pt", "ab12").provenance
+    assert told["feedback file"] == "none given" and "feedback sha256" not in told
+    assert (told["file"], told["sha256"]) == ("w.pt", "ab12") and told["trained"].startswith("not trained here")
+
+
+def test_given_feedback_is_never_told_as_a_draw_of_ours():
+    origin = Origin("name", "w.pt", "ab12", "B.pt", "cd34")
+    assert origin.provenance["feedback file"] == "B.pt" and origin.provenance["feedback sha256"] == "cd34"
+    assert origin.feedback_card == {"distribution": "given in B.pt, not drawn here", "source_sha256": "cd34"}
+
+
+def measured(epoch: int, sites: int = 3) -> Measurements:
+    growth = (Reading(None, "site 0 has no block before it"), *(Reading(epoch + site) for site in range(sites - 1)))
+    return Measurements({"growth": growth, "gamma": (Reading.of(math.inf),) * sites, "h_norm": growth}, {})
+
+
+def test_every_site_is_read_at_evenly_spread_epochs(tmp_path):
+    path = tmp_path / "series.parquet"
+    write_series(path, [(epoch, measured(epoch)) for epoch in range(101)])
+    found = read_series(path)[1]
+    assert set(found) == {"growth", "gamma"}
+    growth = found["growth"]
+    assert len(growth.epochs) == MOST_EPOCHS and (growth.epochs[0], growth.epochs[-1]) == (0, 100)
+    assert [reading.value for reading in growth.sites[2]] == [epoch + 1 for epoch in growth.epochs]
+    assert growth.sites[0][3].reason == "site 0 has no block before it" and found["gamma"].sites[1][5].not_finite
+    assert jsonio.decode(SiteSeries, jsonio.encode(growth)) == growth
+
+
+def test_an_epoch_that_was_skipped_says_so(tmp_path):
+    path = tmp_path / "series.parquet"
+    write_series(path, [(0, measured(0)), (2, measured(2))])
+    assert read_series(path)[1]["growth"].sites[1][1].reason == "not measured in this epoch"
+
+
+def test_nothing_by_site_is_nothing(tmp_path):
+    path = tmp_path / "series.parquet"
+    write_series(path, [])
+    assert read_series(path)[1] == {}
+    write_series(path, [(0, Measurements({}, {"accuracy": Reading(0.5)}))])
+    assert read_series(path)[1] == {}
+
+
+@pytest.mark.parametrize(
+    ("last", "most", "epochs"),
+    [(-1, 5, ()), (0, 5, (0,)), (2, 5, (0, 1, 2)), (100, 3, (0, 50, 100)), (10, 4, (0, 3, 7, 10))],
+)
+def test_spread(last, most, epochs):
+    assert spread(last, most) == epochs

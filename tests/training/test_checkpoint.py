@@ -6,12 +6,17 @@ import pytest
 import torch
 from torch import nn
 
-from fa_registry.errors import IntegrityError
+from fa_registry.errors import IntegrityError, Interrupted
 from fa_registry.jsonio import file_digest
 from fa_registry.methods.base import FixedMatrices, NoFeedback
 from fa_registry.training import checkpoint
 from fa_registry.training.checkpoint import content_digest, load_into, load_tensors, save_tensors
-from tests.helpers.small import weights_equal
+from fa_registry.training.loop import EpochRow, train
+from fa_registry.training.resume import ResumeFile
+from fa_registry.training.task import prepare
+from fa_registry.training.trainer import Trainer
+from tests.helpers.nets import of, short_task
+from tests.helpers.small import Recorder, tiny_spec, tiny_task, trained, weights_equal
 
 TENSORS = {"b": torch.arange(6.0).reshape(2, 3), "a": torch.tensor([1, 2])}
 
@@ -119,3 +124,166 @@ def test_the_digest_of_a_content_is_not_that_of_its_file(tmp_path):
 
 def test_what_training_broke_down_to_has_no_digest():
     assert content_digest({"a": torch.tensor([1.0, torch.nan])}) == content_digest({}) == ""
+
+
+@pytest.mark.parametrize("method", ["bp", "fa", "dfa"])
+@pytest.mark.parametrize("stop_at", [1, 3])
+def test_the_resumed_run_is_the_undisturbed_run(tmp_path, method, stop_at):
+    changes = {"method": method, "epochs": 4, "penalty": 0.01}
+    undisturbed, expected, whole = trained(**changes)
+    trainer, before = Trainer(tiny_task(**changes)), Recorder()
+    with pytest.raises(Interrupted):
+        train(trainer, before, stop=lambda: trainer.epoch == stop_at)
+    ResumeFile(tmp_path, trainer.task.spec.identity).write(trainer, before.rows)
+    torch.manual_seed(1)
+
+    fresh, after = Trainer(tiny_task(**changes)), Recorder()
+    rows = ResumeFile(tmp_path, fresh.task.spec.identity).read_into(fresh)
+    assert fresh.epoch == stop_at
+    outcome = train(fresh, after, resumed=rows[-1])
+    assert weights_equal(fresh.task.network, undisturbed.task.network)
+    assert [*rows, *after.rows] == expected.rows
+    assert outcome == whole and "rho" in outcome.final.sites
+
+
+@pytest.mark.parametrize(("method", "control"), [("dfa", "none"), ("credit_bridge", "none"), ("bp", "ladder_1")])
+def test_running_statistics_travel_along(tmp_path, method, control):
+    def task():
+        return short_task("small_resnet", method=method, control=control, epochs=3, batch_size=64)
+
+    undisturbed, recorder = Trainer(task()), Recorder()
+    whole = train(undisturbed, recorder)
+    first = Trainer(task())
+    first.run_epoch()
+    ResumeFile(tmp_path, "id").write(first, recorder.rows[:2])
+    fresh = Trainer(task())
+    rows = ResumeFile(tmp_path, "id").read_into(fresh)
+    assert weights_equal(fresh.task.network, first.task.network)
+    assert fresh.task.network.stem_bn.running_mean.abs().max() > 0
+    assert train(fresh, Recorder(), resumed=rows[-1]) == whole
+    assert weights_equal(fresh.task.network, undisturbed.task.network)  # buffers included
+
+
+def test_a_run_stopped_after_its_last_epoch_still_gets_its_final_measurements(tmp_path):
+    undisturbed, recorder, whole = trained(epochs=2)
+    ResumeFile(tmp_path, "id").write(undisturbed, recorder.rows)
+    fresh = Trainer(tiny_task(epochs=2))
+    rows = ResumeFile(tmp_path, "id").read_into(fresh)
+    assert train(fresh, Recorder(), resumed=rows[-1]) == whole
+    assert whole.final.scalars["blocks_trained"].value == 2
+
+
+def test_the_optimisers_moments_travel_along(tmp_path):
+    trainer, recorder = Trainer(tiny_task()), Recorder()
+    trainer.run_epoch()
+    file = ResumeFile(tmp_path, "id")
+    file.write(trainer, recorder.rows)
+    fresh = Trainer(tiny_task())
+    file.read_into(fresh)
+    for old, new in zip(trainer.parameters, fresh.parameters, strict=True):
+        saved, loaded = trainer.optimizer.state[old], fresh.optimizer.state[new]
+        assert saved.keys() == loaded.keys() == {"step", "exp_avg", "exp_avg_sq"}
+        assert all(torch.equal(saved[name], loaded[name]) for name in saved)
+    assert set(trainer.generators) == {"data_order", "augmentation", "noise", "method"}
+    for name, draw in trainer.generators.items():
+        assert torch.equal(draw.get_state(), fresh.generators[name].get_state()), name
+    unmoved = Trainer(tiny_task()).generators
+    moved = {
+        name for name, draw in fresh.generators.items() if not torch.equal(draw.get_state(), unmoved[name].get_state())
+    }
+    assert moved == {"data_order", "augmentation"}  # dfa asks for no draw, resmlp has no noise
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        pytest.param(
+            "cuda",
+            marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")],
+        ),
+    ],
+)
+def test_moments_lie_in_memory_as_their_kernels_do(tmp_path, device):
+    """A GPU's kernels have channels last; its fused AdamW takes moments of the same strides and no others."""
+    spec = tiny_spec(**of("small_cnn", device=device))
+
+    def fresh():
+        task = prepare(spec, torch.device(device))
+        task.network.to(memory_format=torch.channels_last)
+        return Trainer(task)
+
+    first, again = fresh(), fresh()
+    first.run_epoch()
+    file = ResumeFile(tmp_path, "id")
+    file.write(first, [])
+    file.read_into(again)
+    for old, new in zip(first.parameters, again.parameters, strict=True):
+        for name in ("exp_avg", "exp_avg_sq"):
+            before, after = (trainer.optimizer.state[one][name] for trainer, one in ((first, old), (again, new)))
+            assert torch.equal(before, after) and before.stride() == after.stride() == new.stride()
+            assert not after.requires_grad
+    assert first.run_epoch()["loss_train"].value == pytest.approx(again.run_epoch()["loss_train"].value, rel=1e-6)
+
+
+@pytest.mark.parametrize("stop_at", [1, 2])
+def test_where_the_first_steps_led_travels_along(tmp_path, stop_at):
+    undisturbed = Trainer(tiny_task(epochs=3))
+    for _ in range(3):
+        undisturbed.run_epoch()
+    first, file = Trainer(tiny_task(epochs=3)), ResumeFile(tmp_path, "id")
+    for _ in range(stop_at):
+        first.run_epoch()
+    file.write(first, [])
+    fresh = Trainer(tiny_task(epochs=3))
+    file.read_into(fresh)
+    fresh.run_epoch()
+    assert fresh.early.step == undisturbed.early.step == 8
+    assert all(torch.equal(fresh.early.tensors[name], one) for name, one in undisturbed.early.tensors.items())
+    assert fresh.early.tensors.keys() == fresh.state().keys()
+
+
+def test_the_feedback_state_travels_along(tmp_path):
+    trainer = Trainer(tiny_task())
+    trainer.task.feedback.B_01.fill_(2.0)
+    ResumeFile(tmp_path, "id").write(trainer, [])
+    fresh = Trainer(tiny_task())
+    ResumeFile(tmp_path, "id").read_into(fresh)
+    assert fresh.task.feedback.B_01.eq(2.0).all()
+
+
+def test_rows_with_readings_that_are_not_finite_survive(tmp_path):
+    trainer, recorder, _ = trained(epochs=3, learning_rate=1e30)
+    file = ResumeFile(tmp_path, "id")
+    file.write(trainer, recorder.rows)
+    assert file.read_into(Trainer(tiny_task())) == recorder.rows
+    assert isinstance(recorder.rows[-1], EpochRow)
+
+
+def test_nothing_to_resume_is_an_empty_list(tmp_path):
+    trainer = Trainer(tiny_task())
+    assert ResumeFile(tmp_path, "id").read_into(trainer) == []
+    assert trainer.epoch == 0
+
+
+def test_a_damaged_file_is_an_integrity_error(tmp_path):
+    file = ResumeFile(tmp_path, "id")
+    file.write(Trainer(tiny_task()), [])
+    file.path.write_bytes(file.path.read_bytes()[:-50])
+    with pytest.raises(IntegrityError):
+        file.read_into(Trainer(tiny_task()))
+
+
+def test_a_finished_run_removes_its_file(tmp_path):
+    file = ResumeFile(tmp_path, "id")
+    file.write(Trainer(tiny_task()), [])
+    file.remove()
+    file.remove()
+    assert not file.path.exists()
+
+
+def test_a_write_is_due_after_a_while_only(tmp_path, monkeypatch):
+    file = ResumeFile(tmp_path, "id")
+    assert not file.due()
+    monkeypatch.setattr("fa_registry.training.resume.SECONDS_BETWEEN", -1.0)
+    assert file.due()

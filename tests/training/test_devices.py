@@ -7,7 +7,10 @@ import os
 import pytest
 import torch
 
-from fa_registry.training.devices import gpu_name, resolve, usable_cores
+from fa_registry.errors import InvalidFields
+from fa_registry.training.devices import gpu_name, products, resolve, runner, usable_cores
+from fa_registry.training.trainer import Trainer
+from tests.helpers.small import tiny_spec, tiny_task, weights_equal
 
 
 @pytest.fixture(params=[False, True])
@@ -43,3 +46,66 @@ def test_cores_are_those_that_this_process_may_use(monkeypatch):
     assert usable_cores() == 2
     monkeypatch.delattr(os, "sched_getaffinity")
     assert usable_cores() == 64
+
+
+SWITCHES = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)
+
+
+def set_to():
+    return [switch.fp32_precision for switch in SWITCHES]
+
+
+def test_products_are_exact_unless_tf32_is_asked_for_and_what_was_set_comes_back():
+    before = set_to()
+    with products("tf32"):
+        assert set_to() == ["tf32", "tf32"]
+        with products("fp32"):
+            assert set_to() == ["ieee", "ieee"]
+        assert set_to() == ["tf32", "tf32"]
+    assert set_to() == before
+
+
+def test_an_epoch_trains_in_its_precision_and_measuring_is_exact(monkeypatch):
+    task = tiny_task(precision="bf16")
+    seen = []
+    monkeypatch.setattr(Trainer, "step", lambda self, *_: seen.append(set_to()) or _stop())
+    with products("tf32"), pytest.raises(StopIteration):
+        Trainer(task).run_epoch()
+    assert seen == [["ieee", "ieee"]]
+
+
+def _stop():
+    raise StopIteration
+
+
+def test_bf16_rounds_inside_the_parts_and_hands_out_float32():
+    exact, rounded = runner("fp32", torch.device("cpu")), runner("bf16", torch.device("cpu"))
+    part, x = torch.nn.Linear(64, 64), torch.randn(8, 64, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(exact(part, x), part(x))
+    error = (rounded(part, x) - part(x)).abs().max()
+    assert rounded(part, x).dtype == torch.float32 and 1e-4 < error < 1e-1
+
+
+def test_bf16_keeps_no_rounded_weight_from_call_to_call():
+    """In a CUDA graph it would be the graph's memory, and the next replay would overwrite it."""
+    found = []
+    runner("bf16", torch.device("cpu"))(lambda x: found.append(torch.is_autocast_cache_enabled()) or x, torch.ones(1))
+    assert found == [False]
+
+
+@pytest.mark.parametrize("method", ["bp", "dfa", "state_bridge"])
+def test_bf16_trains_nearly_as_fp32_does_with_float32_weights(method):
+    rounded, exact = Trainer(tiny_task(method=method, precision="bf16")), Trainer(tiny_task(method=method))
+    losses = [trainer.run_epoch()["loss_train"].value for trainer in (rounded, exact)]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02) and losses[0] != losses[1]
+    assert not weights_equal(rounded.task.network, exact.task.network)
+    assert {parameter.dtype for parameter in rounded.parameters} == {torch.float32}
+
+
+def test_a_precision_that_cannot_be_is_refused_with_the_reason():
+    with pytest.raises(InvalidFields, match="precision: tf32 is CUDA's"):
+        tiny_spec(precision="tf32")
+    with pytest.raises(InvalidFields, match="precision: bf16 is autocast's"):
+        tiny_spec(method="weight_fa", precision="bf16")
+    with pytest.raises(InvalidFields, match="precision: expected one of fp32, tf32, bf16, found 'fp16'"):
+        tiny_spec(precision="fp16")

@@ -6,12 +6,16 @@ import dataclasses
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from fa_registry.methods._replaced import backward_through
 from fa_registry.methods.dfa import PLUGIN as DFA
+from fa_registry.terminal_loss import output_error
+from fa_registry.training import step as step_chained
 from fa_registry.training.controls import trainable_parameters
-from fa_registry.training.step import OutputError, exact_step, local_step
-from tests.helpers.nets import of
+from fa_registry.training.step import OutputError, couples_samples, exact_step, local_step, norm_eps, normalised, scales
+from fa_registry.training.task import Task
+from tests.helpers.nets import of, short_task
 from tests.helpers.small import double, tiny_task
 
 LAMBDA = 0.05
@@ -235,3 +239,135 @@ def test_a_row_of_credit_teaches_what_the_objective_says(architecture, extra, cr
     }
     for name, true in zip(learned, torch.autograd.grad(loss, list(learned.values())), strict=True):
         torch.testing.assert_close(found[name], true, rtol=1e-9, atol=1e-9 * true.abs().max().item(), msg=name)
+
+
+SAMPLES, PENALTY = 12, 0.05
+
+
+def task_on(architecture: str) -> Task:
+    """Norms moved off their initial values; training mode."""
+    task, stream = double(short_task(architecture, method="weight_fa")), torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in task.network.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn(parameter.shape, generator=stream, dtype=torch.float64) * 0.3)
+    task.network.train()
+    return task
+
+
+def batch(task: Task) -> tuple[Tensor, Tensor]:
+    return task.splits.test_images[:SAMPLES], task.splits.test_labels[:SAMPLES]
+
+
+def stepped(task: Task, penalty: float, credit_norm: str) -> dict[str, Tensor]:
+    task.network.zero_grad(set_to_none=True)
+    local_step(task.network, task.method, task.feedback, *batch(task), penalty, credit_norm)
+    return {
+        name: one.grad.clone()
+        for name, one in task.network.named_parameters()
+        if not name.startswith(("out_ln", "out_head"))
+    }
+
+
+def defined(task: Task, penalty: float, credit_norm: str) -> dict[str, Tensor]:
+    """c_{l−1} = c_l (skip) + what c_l leaves at block l's input, whole; then every J_l by autograd, one after the other."""
+    network, (images, labels) = task.network, batch(task)
+    matrices = task.method.backward_weights(task.feedback, network)
+    learned = {name: one for name, one in network.named_parameters() if not name.startswith(("out_ln", "out_head"))}
+    with backward_through(network, matrices):
+        embedded = network.embed(images)
+        states, branches = [embedded.detach()], []
+        for block in network.blocks:
+            branches.append(block(states[-1]))
+            states.append(network.step(states[-1], branches[-1]).detach())
+        top = states[-1].clone().requires_grad_()
+        logits = network.readout(top)
+        credits = [torch.autograd.grad(logits, top, output_error(logits.detach(), labels))[0]]
+        for block, state in zip(reversed(network.blocks), reversed(states[:-1]), strict=True):
+            leaf = state.clone().requires_grad_()
+            through = torch.autograd.grad(block(leaf), leaf, credits[0])[0]
+            credits.insert(0, credits[0] + through if network.residual else through)
+        objective = torch.zeros((), dtype=torch.float64)
+        for value, credit in zip([embedded, *branches], credits, strict=True):
+            objective = objective + (value * (credit / scales(credit, credit_norm)).detach()).sum() / SAMPLES
+        objective = objective + penalty * sum(branch.square().sum() / SAMPLES for branch in branches)
+        return dict(zip(learned, torch.autograd.grad(objective, list(learned.values())), strict=True))
+
+
+def equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> bool:
+    return all(
+        torch.allclose(found[name], expected[name], rtol=1e-9, atol=1e-9 * expected[name].abs().max().item())
+        for name in expected
+    )
+
+
+@pytest.mark.parametrize("architecture", ["small_resnet", "small_cnn", "vit_mini", "resmlp"])
+@pytest.mark.parametrize("penalty", [0.0, PENALTY])
+@pytest.mark.parametrize("credit_norm", ["none", "rms"])
+def test_the_gradients_are_those_of_the_definition(architecture, penalty, credit_norm):
+    task = task_on(architecture)
+    assert equal(stepped(task, penalty, credit_norm), defined(task, penalty, credit_norm))
+
+
+def test_without_the_second_pass_coupled_rows_would_be_scaled_wrongly(monkeypatch):
+    """Why couples_samples exists: what a row's credit leaves below is not a multiple of what its normed credit leaves."""
+    task = task_on("small_resnet")
+    monkeypatch.setattr(step_chained, "couples_samples", lambda block: False)
+    assert not equal(stepped(task, 0.0, "rms"), defined(task, 0.0, "rms"))
+    assert equal(stepped(task, 0.0, "none"), defined(task, 0.0, "none"))  # one scale for all: nothing to undo
+
+
+def test_blocks_that_couple_samples():
+    norm = nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1))
+    assert couples_samples(norm)
+    assert not couples_samples(norm.eval())
+    assert not couples_samples(nn.Sequential(nn.LayerNorm(3), nn.Dropout()))
+
+
+def test_rms_norm_is_per_sample_and_over_features():
+    credit = torch.tensor([[3.0, 4.0], [0.0, 0.0], [-30.0, 40.0]], dtype=torch.float64)
+    rms = 12.5**0.5
+    assert scales(credit, "rms").flatten().tolist() == pytest.approx([rms + 1e-6, 1e-6, 10 * rms + 1e-6], rel=1e-12)
+    assert (credit / scales(credit, "rms"))[1].tolist() == [0.0, 0.0]
+    assert scales(credit, "none") == 1
+
+
+@pytest.mark.parametrize("count", [1, 6, 128])
+@pytest.mark.parametrize(("credit_scale", "held"), [("sum", lambda count: 1), ("mean", lambda count: count)])
+def test_eps_acts_where_the_source_holds_its_credit(credit_scale, held, count):
+    """norm(c) here is norm(c/N) there, ε = 1e-6 in both: of credits about as small as ε, where it decides."""
+    credit = torch.randn(count, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 1e-5
+    published = credit / held(count)
+    expected = published / (published.square().mean(dim=1, keepdim=True).sqrt() + 1e-6) / count
+    (found,) = normalised([credit], "rms", count, norm_eps(credit_scale, count))
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=0)
+
+
+def test_without_a_norm_there_is_no_eps():
+    credit = torch.tensor([[3e-6, 4e-6]])
+    assert torch.equal(normalised([credit], "none", 1, norm_eps("mean", 128))[0], credit)
+
+
+def test_rms_norm_of_a_map_is_over_all_its_entries():
+    credit = torch.full((2, 3, 4, 5), 7.0)
+    torch.testing.assert_close(credit / scales(credit, "rms"), torch.ones(2, 3, 4, 5))
+
+
+@pytest.mark.parametrize("kind", ["rms", "none"])
+@pytest.mark.parametrize("shapes", [[(6, 5)] * 3, [(6, 5), (6, 4)], [(6, 2, 3, 3)] * 2, [(6, 5), (6, 2, 5)], [(6, 5)]])
+def test_sites_together_are_bit_equal_to_one_by_one(kind, shapes):
+    draw = torch.Generator().manual_seed(0)
+    credits = [torch.randn(shape, generator=draw) for shape in shapes]
+    found = normalised(credits, kind, 6)
+    assert len(found) == len(credits)
+    for one, credit in zip(found, credits, strict=True):
+        assert torch.equal(one, credit / (scales(credit, kind) * 6))
+
+
+@pytest.mark.parametrize("width", [10, 16, 33, 256])
+def test_a_credit_that_lies_transposed_is_summed_as_it_lies(width):
+    draw = torch.Generator().manual_seed(0)
+    credits = [torch.randn(width, 6, generator=draw).T, torch.randn(6, width, generator=draw)]
+    credits.append(torch.randn(6, width + 3, generator=draw)[:, :width])  # as a narrower site's rows of a bridge lie
+    for one, credit in zip(normalised(credits, "rms", 6), credits, strict=True):
+        assert torch.equal(one, credit / (scales(credit, "rms") * 6))

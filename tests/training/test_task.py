@@ -11,12 +11,13 @@ from fa_registry import datasets, methods
 from fa_registry.architectures.base import part_of
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
+from fa_registry.protocol.rules import load_edition
 from fa_registry.seeding import generator
 from fa_registry.training.measuring import measure
-from fa_registry.training.task import build_network, eval_digest, network_shape, prepare
+from fa_registry.training.task import EVAL_SAMPLES, build_network, eval_digest, network_shape, prepare
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import of
-from tests.helpers.small import CPU, SEED, tiny_spec, tiny_task, weights_equal
+from tests.helpers.small import CPU, SEED, tiny_spec, tiny_task, trained, weights_equal
 
 
 def test_the_same_spec_gives_the_same_weights_and_feedback():
@@ -174,3 +175,31 @@ def test_nothing_writes_into_splits_which_runs_share(method):
     Trainer(task).run_epoch()
     measure(task)
     assert [(tensor._version, tensor.requires_grad) for tensor in shared] == before
+
+
+RULES = {rule.code: rule for rule in load_edition("2026-05").rules}
+EPOCHS = 40
+
+
+def extremes(**changes) -> tuple[float, float]:
+    """Largest growth and smallest reference gradient (mean cross entropy, site L) over all epochs."""
+    _, recorder, _ = trained(**{"epochs": EPOCHS, **changes})
+    rows = [row.measurements.sites for row in recorder.rows]
+    growth = max(reading.value for row in rows for reading in row["growth"] if reading.value is not None)
+    return growth, min(row["g_norm"][-1].value for row in rows) / EVAL_SAMPLES
+
+
+@pytest.mark.parametrize("terminal_ln", [True, False])
+def test_bp_never_fires(terminal_ln):
+    growth, reference = extremes(method="bp", architecture_options={"d_hidden": 64, "terminal_ln": terminal_ln})
+    assert growth < RULES["D1"].threshold / 10
+    assert reference > RULES["D2"].threshold * 10
+
+
+def test_without_a_terminal_layer_norm_dfas_stream_grows_but_its_reference_stays():
+    """z = W h_L: the gradient at h_L is e W, whatever the size of h_L; the LayerNorm is what divides it by that size."""
+    growth, reference = extremes(method="dfa", architecture_options={"d_hidden": 64, "terminal_ln": False})
+    with_growth, with_reference = extremes(method="dfa", architecture_options={"d_hidden": 64})
+    assert growth > 5 and with_growth > 5  # of one block; at full width and length D1 fires (projects/architectures)
+    assert reference > 20 * with_reference
+    assert reference > RULES["D2"].threshold * 1000

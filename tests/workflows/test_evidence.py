@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from fa_registry import diagnostics
-from fa_registry.errors import IntegrityError
+from fa_registry.errors import IntegrityError, Interrupted
 from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.training.measuring import NO_FEEDBACK
-from fa_registry.workflows.evidence import gather
+from fa_registry.workflows import evidence
+from fa_registry.workflows.evidence import GatherJob, gather, gather_all, gather_one
+from fa_registry.workflows.requests import Measuring
 from tests.tracking.conftest import write_run
 
 NO_INITIAL = "the run's initial weights were not saved"
@@ -84,3 +87,48 @@ def test_a_diagnostic_that_crashes_while_auditing_leaves_the_rest_of_the_audit(w
     assert "no such luck" in record.measurements.failures["rho"]
     assert record.integrity.state == "unverifiable"
     assert "rho" not in record.measurements.sites and record.measurements.sites["nudge"] == final.sites["nudge"]
+
+
+@pytest.fixture
+def job(stored):
+    return GatherJob(stored("a"), "")
+
+
+@pytest.fixture
+def stored():
+    return lambda run_id: StoredRun(run_id, f"run {run_id}", "fa_registry", "FINISHED", 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "tampered", "reason"),
+    [
+        (IntegrityError("changed"), True, "integrity failure: changed"),
+        (KeyError("threads"), False, "cannot be measured again: KeyError: 'threads'"),
+    ],
+)
+def test_a_changed_file_is_told_from_whatever_else_broke(job, monkeypatch, error, tampered, reason):
+    def broken(*_):
+        raise error
+
+    monkeypatch.setattr(evidence, "gather", broken)
+    found = gather_one(None, job)
+    assert (found.record, found.tampered, found.reason, found.words) == (None, tampered, reason, reason)
+    assert bool(found.failure) != tampered  # a traceback of what is a bug or a machine's, none of what is evidence
+
+
+@pytest.mark.parametrize(("runs", "cores", "processes"), [(7, 4, 1), (15, 8, 1), (16, 4, 2), (99, 4, 4), (0, 4, 1)])
+def test_processes_are_started_where_they_pay(monkeypatch, runs, cores, processes):
+    monkeypatch.setattr(evidence.torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(evidence, "usable_cores", lambda: cores)
+    assert evidence._default_processes(runs) == processes
+    monkeypatch.setattr(evidence.torch.cuda, "is_available", lambda: True)
+    assert evidence._default_processes(runs) == 1
+
+
+def test_stopped_midway_judges_nothing(stored, monkeypatch):
+    class Store:
+        uri = ""
+
+    monkeypatch.setattr(evidence, "run_jobs", lambda *_: None)
+    with pytest.raises(Interrupted, match="nothing was judged"):
+        gather_all(Store(), [stored("a")], Measuring(jobs=1))

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
+import pytest
 import torch
 from click.testing import CliRunner
+from markdown_it import MarkdownIt
 
 import fa_registry
 from fa_registry import jsonio
 from fa_registry.cli import main
+from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.protocol.rules import load_edition
 from fa_registry.protocol.shipped import digests
-from fa_registry.records import RunSpec
+from fa_registry.records import EditionReference, Finding, Integrity, Reading, RunSpec, Verdict
 from fa_registry.tracking import models, schema
+from fa_registry.tracking.base import StoredRun
 from fa_registry.training import model_folder
-from fa_registry.training.checkpoint import load_tensors
+from fa_registry.training.checkpoint import load_tensors, save_tensors
+from fa_registry.training.model_folder import Despite, ModelCard, Opinion
 from fa_registry.training.task import prepare
+from fa_registry.workflows import evidence, promote
+from fa_registry.workflows.promote import (
+    MAX_REASON,
+    check_aliases,
+    check_words,
+    model_card_text,
+    model_name,
+    verdict_alias,
+)
 from tests.builders import verdict_tag
 from tests.helpers.small import weights_equal
+from tests.workflows.promotion import spoilt, tagged
 
 BY_2026_11 = ("--edition", "2026-11")
 REASON = "the negative control of a <b>tutorial</b>"
@@ -144,3 +161,304 @@ def test_a_name_is_made_of_method_and_setting(judged):
     result = judged.promote(judged.run(), *BY_2026_11)
     assert "models:/dfa--resmlp-16x2-digits-1-epochs/1: run " in result.stdout
     assert 'fa_registry.load_model("models:/dfa--resmlp-16x2-digits-1-epochs/1")' in result.stdout
+
+
+RUN = StoredRun("a" * 32, "dfa 1", "fa_registry", "FINISHED", 0, {schema.TAG_STUDY: "tiny"})
+OLD, NEW = (load_edition(name).reference for name in ("2026-05", "2026-11"))
+MODIFIED = dataclasses.replace(NEW, overrides={"D1.threshold": 100.0})
+
+
+def test_the_leading_edition_decides_or_the_one_that_was_asked_for():
+    assert promote._deciding(RUN, [NEW, OLD], "") == NEW
+    assert promote._deciding(RUN, [NEW, OLD], "2026-05") == OLD
+    assert promote._deciding(RUN, [MODIFIED, OLD], "") == OLD
+
+
+@pytest.mark.parametrize("asked", ["", "2026-11"])
+def test_one_with_changed_thresholds_cannot_decide(asked):
+    with pytest.raises(
+        UsageError, match=r"judged by 2026-11 \w{8} modified; judge it first: `fa-registry audit --study t"
+    ):
+        promote._deciding(RUN, [MODIFIED], asked)
+
+
+def test_a_run_of_no_study_is_audited_by_its_id():
+    alone = dataclasses.replace(RUN, tags={})
+    assert promote._audit(alone, "mine.toml") == f"`fa-registry audit --run {'a' * 32} --edition mine.toml`"
+
+
+FAILED = Opinion(load_edition("2026-11").reference, Verdict("fail", "FAIL(D1)"), ())
+
+
+def test_everything_that_was_typed_wrong_is_named_at_once():
+    with pytest.raises(InvalidFields) as caught:
+        check_words("a/b", ["v3", "latest", "fine", "no space"], "x" * (MAX_REASON + 1))
+    assert [one.split(":")[0] for one in caught.value.problems] == ["name", "alias", "alias", "alias", "despite"]
+    with pytest.raises(InvalidFields, match="despite: expected a reason, found none"):
+        check_words("", [], "  ")
+    check_words("my model 1.0 (dfa)", ["champion", "pass"], "known")
+
+
+def test_an_alias_may_not_say_another_verdict():
+    with pytest.raises(InvalidFields, match="'PASS' is a verdict, and this run is FAIL"):
+        check_aliases(["champion", "PASS"], FAILED)
+    check_aliases(["fail", "champion"], FAILED)
+
+
+def test_a_verdict_by_an_edition_of_ones_own_has_an_alias_of_its_own():
+    own = dataclasses.replace(FAILED.edition, name="Ours (v1)", digest="1a2b3c4d" * 8)
+    passed = Opinion(own, Verdict("pass", "PASS"), ())
+    assert verdict_alias(FAILED) == "fail" and verdict_alias(passed) == "pass-ours-v1-1a2b3c4d"
+    with pytest.raises(InvalidFields, match=r"'pass' is a verdict, and this run is PASS by Ours \(v1\), mine"):
+        check_aliases(["pass"], passed)
+    unnamed = dataclasses.replace(passed, edition=dataclasses.replace(own, name="我的"))
+    assert verdict_alias(unnamed) == "pass-1a2b3c4d"
+    check_words("", [verdict_alias(passed), verdict_alias(unnamed)], None)
+
+
+def test_a_models_name_is_one_that_the_registry_takes():
+    spec = RunSpec("dfa", "resmlp", "digits", 1, 1)
+    name = model_name(spec, "digits · ResMLP L=4 / é " + "x" * 300)
+    assert name.startswith("dfa--digits-resmlp-l-4-e-x") and len(name) == 200
+    check_words(name, [], None)
+
+
+EVIL = "<script>alert(1)</script> {{7*7}} **bold** [link](http://evil.example) `code`\n# heading"
+
+
+def edition(name):
+    return EditionReference(name, "title", "source", digests().get(name, "1a2b3c4d" * 8))
+
+
+def card(text="plain", **changes):
+    finding = Finding("D1", text, "pass", text, Reading(1.0), text, text, "r")
+    fields = {
+        "method": text,
+        "setting": text,
+        "control": "none",
+        "run_id": "r",
+        "run_name": text,
+        "identity": "0" * 64,
+        "accuracy": Reading(0.9),
+        "opinions": (
+            Opinion(edition("2026-11"), Verdict("pass", "PASS"), (finding,)),
+            Opinion(edition("2026-05"), Verdict("fail", "FAIL(D3)"), ()),
+        ),
+        "audit_run_id": "a",
+        "integrity": Integrity("verified", (text,)),
+        "digests": {"network.safetensors": "1" * 64},
+        "provenance": {"commit": text, "dirty": None, "eval_indices": list(range(128))},
+        "citation": text,
+        "bibtex": text,
+    }
+    return ModelCard(**{**fields, **changes})
+
+
+def test_the_verdict_that_decided_stands_first_and_the_others_are_told():
+    lines = model_card_text(card(), "m").splitlines()
+    digest = digests()["2026-11"]
+    assert lines[0] == f"**PASS** by edition 2026-11, sha256 {digest[:8]} · plain · plain"
+    assert f"Edition sha256 {digest}" in lines
+    assert lines[2] == "Other editions: FAIL(D3) by 2026-05"
+    assert "- No rule judged this run." in lines and "- pass: plain" in lines
+
+
+def test_a_reason_goes_before_the_verdict():
+    text = model_card_text(card(despite=Despite("we need it", "A. Nother")), "m")
+    assert text.startswith("**Promoted despite PASS** by A. Nother: we need it\n\n**PASS** by edition")
+
+
+def test_a_control_and_a_modified_edition_are_called_so():
+    modified = dataclasses.replace(edition("e"), overrides={"D1.threshold": 100.0})
+    text = model_card_text(card(control="frozen", opinions=(Opinion(modified, Verdict("pass", "PASS"), ()),)), "m")
+    assert (
+        text.startswith("**frozen control** · **PASS**")
+        and "## PASS by e, mine (not a shipped edition) (modified)" in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "shown"), [(Reading(0.9), "90.0\u00a0%"), (Reading(None, "a regression"), "N/A: a regression")]
+)
+def test_an_accuracy_that_is_missing_has_its_reason(accuracy, shown):
+    assert f"- test accuracy: {shown} (run r)" in model_card_text(card(accuracy=accuracy), "m")
+
+
+def test_nothing_from_outside_is_more_than_text():
+    evil = card(EVIL, despite=Despite(EVIL, EVIL), feedback={EVIL: EVIL}, control=EVIL)
+    html = MarkdownIt().render(model_card_text(evil, "m"))
+    assert "<script" not in html and "<a " not in html and "<h1>" not in html and "<em>" not in html
+    assert html.count("&lt;script&gt;") > 5 and "<strong>bold" not in html
+
+
+def test_the_long_list_of_measured_samples_stays_in_the_json():
+    text = model_card_text(card(), "m")
+    assert "eval" not in text and "- dirty: not recorded" in text
+
+
+def test_the_same_record_gives_the_same_bytes():
+    assert model_card_text(card(), "m") == model_card_text(card(), "m")
+
+
+def test_a_fail_without_a_reason(judged):
+    words = judged.refused(judged.run())
+    assert "is FAIL(D3) by edition 2026-05 and is not promoted" in words and '--despite "reason"' in words
+    assert (
+        words.count("\n  - ") == 1
+        and "- D3 depth utility: required at least 2 pp above the reference, observed" in words
+    )
+
+
+def test_a_reason_where_none_is_needed(judged):
+    words = judged.refused(judged.run(), *BY_2026_11, "--despite", "to be sure")
+    assert "is WARN(D3 provisional): there is nothing to promote it despite of" in words
+
+
+def test_everything_wrong_that_was_typed_is_named_at_once(judged):
+    typed = ("--name", "a/b", "--alias", "v3", "--alias", "Latest", "--alias", "a b", "--despite", " ")
+    words = judged.refused(judged.run(), *typed)
+    assert "promote: 5 problems" in words
+    assert "name: expected" in words and "found 'a/b'" in words
+    assert all(f"found {alias!r}" in words for alias in ("v3", "Latest", "a b"))
+    assert "despite: expected a reason, found none" in words
+
+
+@pytest.mark.parametrize("name", ["it's", "x:y", "a\nb", " x", "x" * 201])
+def test_a_name_that_mlflow_could_not_find_again(judged, name):
+    assert "promote: 1 problem\n  - name: expected" in judged.refused(judged.run(), *BY_2026_11, "--name", name)
+
+
+def test_a_reason_too_long_for_a_description(judged):
+    assert "at most 1000 characters, found 1001" in judged.refused(judged.run(), "--despite", "x" * 1001)
+
+
+@pytest.mark.parametrize("alias", ["pass", "Pass", "fail"])
+def test_an_alias_that_names_another_verdict(judged, alias):
+    words = judged.refused(judged.run(), *BY_2026_11, "--alias", alias)
+    assert f"alias: {alias!r} is a verdict, and this run is WARN(D3 provisional)" in words
+
+
+@pytest.mark.parametrize("status", ["running", "failed", schema.STOPPED_EARLY])
+def test_a_run_that_did_not_end(judged, status):
+    with tagged(judged, judged.run(), fa_status=status) as run:
+        words = judged.refused(run, *BY_2026_11)
+    assert f"fa.status: expected complete or diverged, found {status}" in words
+
+
+def test_the_run_of_a_study(judged):
+    (study,) = judged.tracker.search({schema.TAG_KIND: "study"})
+    assert "is no training run" in judged.refused(study)
+
+
+def test_a_run_that_is_not_there(judged):
+    result = CliRunner().invoke(main, ["promote", "0123abcd", "--store", judged.store])
+    assert result.exit_code == 2 and "0 runs begin so" in result.stderr
+
+
+def test_a_run_that_was_never_audited(judged):
+    with tagged(judged, judged.run(), fa_report="") as run:
+        words = judged.refused(run, *BY_2026_11)
+    assert "was never audited; judge it first: `fa-registry audit --study tiny --edition 2026-11`" in words
+
+
+def test_a_run_that_another_edition_judged(judged):
+    words = judged.refused(judged.run(), "--edition", "2026-04")
+    assert "expected a verdict by edition 2026-04" in words
+    assert "judged by 2026-05 " in words and "2026-11 " in words
+    assert "`fa-registry audit --study tiny --edition 2026-04`" in words
+
+
+def test_an_edition_that_does_not_exist(judged):
+    assert "did you mean '2026-11'?" in judged.refused(judged.run(), "--edition", "2026-1")
+
+
+def test_an_edition_with_changed_thresholds_decides_nothing(judged, tmp_path):
+    """Else `--threshold D3=-100` would make a PASS of anything."""
+    run = judged.run("frozen")
+    command = ["audit", "--run", run.run_id, "--edition", "2026-05", "--threshold", "D1=100", "--out", str(tmp_path)]
+    CliRunner().invoke(main, [*command, "--store", judged.store], catch_exceptions=False)
+    modified = judged.run("frozen").tags[schema.TAG_REPORT]
+    with tagged(judged, judged.run(), fa_report=modified) as dfa:
+        assert "which did not judge it" in judged.refused(dfa, code=3)
+    words = judged.refused(judged.run("frozen"))
+    assert "expected a verdict by edition as published, its newest audit judged by 2026-05" in words
+    assert " modified; judge it first" in words
+
+
+def test_weights_that_were_changed(judged):
+    run = judged.run()
+    path = judged.artifact(run, schema.FINAL)
+    with spoilt(path, path.read_bytes() + b" "):
+        assert "final.safetensors: expected SHA-256" in judged.refused(run, *BY_2026_11, code=3)
+    with spoilt(path, None):
+        assert "missing" in judged.refused(run, *BY_2026_11, code=3)
+
+
+def test_a_feedback_that_was_lost_or_changed(judged):
+    run = judged.run()
+    path = judged.artifact(run, schema.FEEDBACK)
+    with spoilt(path, path.read_bytes()):
+        save_tensors(path, {name: -value for name, value in load_tensors(path).items()})
+        assert "state.safetensors: expected SHA-256" in judged.refused(run, *BY_2026_11, code=3)
+    with spoilt(path, None):
+        assert f"{schema.FEEDBACK} missing" in judged.refused(run, *BY_2026_11, code=3)
+
+
+def test_a_changed_file_where_nothing_can_be_measured_again(judged, monkeypatch):
+    """A GPU's run on a machine without one: its figures must be believed, its files need not."""
+    monkeypatch.setattr(evidence, "obstacle", lambda spec: "there is no GPU here")
+    run = judged.run()
+    path = judged.artifact(run, schema.FINAL)
+    with spoilt(path, path.read_bytes() + b" "):
+        assert "final.safetensors: expected SHA-256" in judged.refused(run, *BY_2026_11, code=3)
+    judged.promoted(run, *BY_2026_11, "--name", "unverifiable")
+    assert judged.registry.find("models:/unverifiable/1").tags["fa.integrity"] == "unverifiable"
+
+
+def test_figures_that_do_not_come_out_again(judged, monkeypatch):
+    genuine = evidence.remeasure
+
+    def other(spec, checkpoint, feedback, digests, *more):
+        return genuine(
+            spec, judged.artifact(judged.run(), schema.INITIAL), feedback, {**digests, "checkpoint": None}, *more
+        )
+
+    monkeypatch.setattr(evidence, "remeasure", other)
+    words = judged.refused(judged.run(), *BY_2026_11, code=3)
+    assert "logged " in words and "recomputed " in words
+
+
+def test_an_audit_whose_report_was_changed(judged):
+    run = judged.run()
+    report = judged.tracker.artifact(run.tags[schema.TAG_REPORT], "audit.json")
+    forged = report.read_text(encoding="utf-8").replace('"outcome": "fail"', '"outcome": "pass"')
+    assert forged != report.read_text(encoding="utf-8")
+    with spoilt(report, forged.encode()):
+        assert "expected a report with digest" in judged.refused(run, code=3)
+    with spoilt(report, None):
+        expected = "audit.json is missing; audit again: `fa-registry audit --study tiny`"
+        assert expected in judged.refused(run, code=3)
+
+
+def test_an_audit_of_other_files(judged):
+    """Sealed anew after the audit: the run holds together, but it is not what was judged."""
+    run = judged.run()
+    proof = judged.artifact(run, schema.PROVENANCE)
+    content = json.loads(proof.read_text())
+    content["digests"]["extra"] = "0"
+    text = json.dumps(content)
+    with spoilt(proof, text.encode()):
+        sealed = jsonio.digest_of({**content["digests"], schema.PROVENANCE: jsonio.file_digest(proof)})
+        with tagged(judged, run, fa_artifacts=sealed) as changed:
+            assert "judged other files than it has now; judge it again" in judged.refused(changed, *BY_2026_11)
+
+
+def test_a_store_without_a_model_registry(judged, monkeypatch):
+    monkeypatch.setenv("MLFLOW_REGISTRY_URI", "gopher://nowhere")
+    result = judged.promote(judged.run(), *BY_2026_11)
+    assert result.exit_code == 2 and "its model registry refuses" in result.stderr
+
+
+def test_help_shows_examples(judged):
+    words = CliRunner().invoke(main, ["promote", "--help"]).stdout
+    assert "Examples:" in words and "fa-registry promote 4f1c… --alias champion" in words

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from fa_registry.errors import NothingSelected, UsageError
+from fa_registry.protocol.grouping import seeds_key
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows.requests import Chosen
-from fa_registry.workflows.selection import select, whole_id
-from tests.workflows.test_audit import run_of
+from fa_registry.workflows.selection import MOST_LOOKS, exclusion, looks_of, never_trained, own_spec, select, whole_id
+from tests.builders import frozen, record
+from tests.workflows.test_audit import audited, run_of, spoil
 
 
 @pytest.mark.parametrize("given", [{}, {"study": "tiny", "experiment": "x"}, {"experiment": "x", "run_ids": ["a"]}])
@@ -35,3 +39,116 @@ def test_what_is_not_finished_is_excluded_with_its_status_and_nothing_else_is_an
     ]
     with pytest.raises(NothingSelected, match="fa.status is 'running', its sealed files say complete"):
         select(tracker, Chosen(run_ids=(run.run_id,)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """As much of a stored run as looks are read from."""
+
+    run_id: str
+    tags: dict[str, str]
+
+
+class Study:
+    """Audits of one method's seeds, one after another: each leaves its tags for the next."""
+
+    def __init__(self):
+        self.tags: dict[str, dict[str, str]] = {}
+
+    def audit(self, *seeds: int, **changes) -> int | None:
+        records = [record(f"r{seed}", seed=seed, **changes) for seed in seeds]
+        stored = [Stored(one.run_id, self.tags.get(one.run_id, {})) for one in records]
+        looks = looks_of(records, stored)
+        for run_id, tag in looks.tags.items():
+            self.tags[run_id] = {schema.TAG_LOOKS: tag}
+        return looks.number.get(seeds_key(records[0].spec))
+
+
+def test_every_further_set_of_seeds_is_a_further_look_and_the_same_set_is_none():
+    study = Study()
+    assert [study.audit(1, 2, 3), study.audit(3, 2, 1), study.audit(1, 2, 3, 4), study.audit(1, 2, 3, 4, 5)] == [
+        1,
+        1,
+        2,
+        3,
+    ]
+    assert [study.audit(1, 2, 3, 4), study.audit(1, 2, 3)] == [2, 1]
+
+
+def test_leaving_a_seed_out_or_swapping_one_is_a_look_too():
+    study = Study()
+    assert [study.audit(1, 2, 3), study.audit(1, 2), study.audit(1, 2, 4)] == [1, 2, 3]
+
+
+def test_seeds_that_no_audit_has_seen_are_a_first_look_and_one_seed_is_none():
+    study = Study()
+    assert [study.audit(1), study.audit(1, 2, 3), study.audit(7, 8, 9)] == [None, 1, 1]
+
+
+def test_what_one_run_remembers_is_enough():
+    """The tags of all but one of the runs were deleted."""
+    study = Study()
+    study.audit(1, 2, 3)
+    study.tags = {"r2": study.tags["r2"]}
+    assert study.audit(1, 2, 3, 4) == 2
+
+
+@pytest.mark.parametrize("change", [{"status": "failed"}, {"control": "frozen", "method": "bp"}])
+def test_runs_that_no_margin_counts_are_no_look(change):
+    assert Study().audit(1, 2, 3, **change) is None
+
+
+def test_a_diverged_seed_counts_as_in_the_margin():
+    members = [record("r1", seed=1), record("r2", seed=2, status="diverged"), frozen("f1", seed=1)]
+    assert list(looks_of(members, []).number.values()) == [1]
+
+
+def test_a_tag_stays_as_long_as_mlflow_takes():
+    study = Study()
+    for last in range(2, MOST_LOOKS + 30):
+        study.audit(1, last)
+    assert len(study.tags["r1"][schema.TAG_LOOKS]) < 5000
+    assert study.audit(1, MOST_LOOKS + 40) == MOST_LOOKS + 1
+
+
+def test_a_stored_run_brings_its_specification_and_its_names(trained):
+    run = run_of("fa")
+    made = exclusion(MlflowTracker(), run, "why", "traceback")
+    assert (made.run_id, made.name, made.reason, made.failure) == (run.run_id, run.name, "why", "traceback")
+    assert (made.method, made.setting) == ("fa", run.tags[schema.TAG_SETTING])
+    assert made.spec.identity == run.tags[schema.TAG_SPEC]
+    untrained = never_trained(made.spec)
+    assert (untrained.run_id, untrained.method, untrained.setting) == ("", made.method, made.setting)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path.unlink(),
+        lambda path: path.write_bytes(b"\xff"),
+        lambda path: path.write_text("{}"),
+        lambda path: path.write_text(path.read_text().replace('"seed": 1', '"seed": 2')),
+    ],
+)
+def test_a_specification_that_is_gone_broken_or_another_is_not_used(trained, change):
+    spoil("fa", schema.SPEC, change)
+    assert own_spec(MlflowTracker(), run_of("fa")) is None
+    assert exclusion(MlflowTracker(), run_of("fa"), "why").method == "fa"
+
+
+def test_a_broken_seed_stands_in_its_methods_form_in_all_three_formats(trained, workplace):
+    """The other seed is judged, so there is a form: it must not say `in 1 of 1 seeds` and nothing else."""
+    again = trained("study", "tiny", "--seeds", "1,2", "--jobs", "1", "--device", "cpu")
+    assert again.exit_code == 0, again.output
+    runs = MlflowTracker().search({schema.TAG_KIND: "run", schema.TAG_METHOD: "fa"})
+    broken = next(run for run in runs if own_spec(MlflowTracker(), run).seed == 2)
+    path = MlflowTracker().artifact(broken.run_id, schema.FEEDBACK)
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    code, result = audited(trained, "--seeds", "1,2")
+    (excluded,) = result["report"]["excluded"]
+    assert code == 3 and excluded["spec"]["seed"] == 2
+    forms = {path.name: path.read_text() for path in (workplace / "reports" / "forms").iterdir()}
+    assert {path.suffix for path in (workplace / "reports" / "forms").iterdir()} == {".html", ".md", ".tex"}
+    for name, text in forms.items():
+        said = "Not judged, and in none of these figures" in text and "One selected run was not judged (seed 2)" in text
+        assert said == name.startswith("fa-"), name

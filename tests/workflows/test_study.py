@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import json
 
-from fa_registry.studies.study import load_study
+import pytest
+
+from fa_registry.errors import InvalidFields
+from fa_registry.protocol.rules import load_edition
+from fa_registry.studies.study import Study, load_study, names
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.trainer import Trainer
+from fa_registry.workflows import verbs
+from fa_registry.workflows.study import study_note, without_frozen
 from fa_registry.workflows.verbs import study
+from tests.helpers.small import tiny_spec
+from tests.workflows.conftest import STUDY
 
 
 def test_a_second_study_trains_nothing_and_says_so(trained):
@@ -125,3 +133,74 @@ def test_run_reports_also_when_a_run_broke(registry, workplace, monkeypatch):
     result = registry("run", "tiny", "--jobs", "1", "--device", "cpu")
     assert result.exit_code == 3
     assert "no fa today" in (workplace / "reports" / "index.html").read_text()
+
+
+NO_FROZEN = STUDY + "\n[controls]\nfrozen = false\n"
+
+
+def study_of(workplace, text):
+    path = workplace / "study.toml"
+    path.write_text(text, encoding="utf-8")
+    return load_study(str(path))
+
+
+def test_a_setting_without_its_frozen_control_is_refused_before_anything_is_trained(workplace):
+    study_of(workplace, NO_FROZEN)
+    with pytest.raises(InvalidFields) as caught:
+        verbs.study("study.toml", device="cpu", jobs=1)
+    (problem,) = caught.value.problems
+    assert problem.startswith(
+        "controls.frozen: setting resmlp-16x2 · digits · 2 epochs: expected a frozen control for seed 1"
+    )
+    assert "D3 of edition 2026-05 cannot be judged without" in problem
+
+
+def test_every_setting_and_every_seed_that_lacks_it_is_named(workplace):
+    other = NO_FROZEN[NO_FROZEN.index("[[grid]]") : NO_FROZEN.index("[controls]")].replace(
+        "[1]", "[1, 2]\nepochs = [5]"
+    )
+    study = study_of(workplace, NO_FROZEN.replace("seeds = [1]", "seeds = [1, 3]") + other)
+    problems = without_frozen(study, load_edition("2026-11"))
+    assert ["seeds 1, 3" in problems[0], "seeds 1, 2" in problems[1], len(problems)] == [True, True, 2]
+
+
+def test_a_control_of_one_seed_does_not_stand_in_for_another(workplace):
+    grid = STUDY[STUDY.index("[[grid]]") :].replace("seeds = [1]", "seeds = [3]") + "controls = { frozen = false }\n"
+    (problem,) = without_frozen(study_of(workplace, STUDY + grid), load_edition("2026-11"))
+    assert "a frozen control for seed 3, found none" in problem
+
+
+def test_an_edition_that_skips_the_rule_without_a_control_needs_none(workplace):
+    study = study_of(workplace, NO_FROZEN)
+    assert [rule.without_reference for rule in load_edition("2026-04").rules if rule.reference] == ["skipped"]
+    assert without_frozen(study, load_edition("2026-04")) == []
+    assert without_frozen(study, load_edition("2026-11")) != []
+
+
+def test_a_task_without_classes_needs_none():
+    study = load_study("toy_lq")
+    assert not any(spec.control == "frozen" for spec in study.specs)
+    assert without_frozen(study, load_edition("2026-11")) == []
+
+
+@pytest.mark.parametrize("overrides", [{}, {"data": "digits", "scale": "0.02"}])
+def test_every_shipped_study_and_its_twin_train_what_they_are_compared_with(overrides):
+    for name in names():
+        study = load_study(name, {**overrides, "device": "cpu"})
+        assert without_frozen(study, load_edition(study.edition)) == [], name
+
+
+def test_the_note_says_what_the_study_asks_and_of_which_runs():
+    specs = (tiny_spec(), tiny_spec(seed=7), tiny_spec(method="bp"))
+    assert study_note(Study("s", "Does it learn?", "2026-05", "a second", specs)).split("\n\n") == [
+        "**Does it learn?**",
+        "3 runs, 1 setting, 2 seeds (3, 7); edition 2026-05",
+        "Methods and controls: dfa, bp",
+        "Cost: a second",
+    ]
+
+
+def test_a_title_is_no_markup_and_a_study_without_cost_says_none():
+    note = study_note(Study("s", "<script>alert(1)</script> [x](y)", "2026-05", "", (tiny_spec(),)))
+    assert "<script>" not in note and "[x](y)" not in note and "Cost" not in note
+    assert "1 run, 1 setting, 1 seed (3)" in note

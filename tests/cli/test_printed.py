@@ -1,0 +1,182 @@
+"""What compare prints: numbers with their interval or why there is none, and pictures in no JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fa_registry.analyses import Cell, Column
+from fa_registry.cli import NEW_OBJECTS_BETWEEN_COLLECTIONS, main
+from fa_registry.cli.analysing import cell_text
+from fa_registry.cli.comparing import compared, estimate_text, finding_text
+from fa_registry.cli.diffing import diffed
+from fa_registry.protocol.grouping import groups
+from fa_registry.quantities import quantity_of
+from fa_registry.records import Reading
+from fa_registry.reporting.diff import audit_diff
+from fa_registry.reporting.lookups import estimate
+from fa_registry.reporting.pages.comparison import compare_context
+from fa_registry.reporting.values import Number, SeedValue
+from fa_registry.workflows.compare import CompareResult
+from tests.reporting import scenes
+from tests.reporting.runs import HOSTILE, SEEDS, diverged, make_record
+from tests.reporting.scenes import make_report
+
+
+@pytest.fixture(scope="module")
+def result():
+    report = scenes.full_report()
+    return CompareResult(compare_context(report, groups(report)), Path("reports/compare.html"), 0)
+
+
+def seeds(*values):
+    return [SeedValue(place, Number(value, "num", ("r",))) for place, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((Reading(1.0), Reading(3.0)), "2.00 ± 1.41 (2) [−10.7 to 14.7]"),
+        ((Reading(1.0),), "1.00 (1), one seed: no interval"),
+        ((Reading(None, "not measured"),), "N/A: not measured"),
+    ],
+)
+def test_an_estimate_says_its_n_and_interval_or_why_not(values, text):
+    assert estimate_text(estimate(quantity_of("num"), seeds(*values))).replace("\u00a0", " ") == text
+
+
+def test_a_finding_has_its_state_outcome_and_numbers(result):
+    rows = [row for rule in result.context.parts[0][0].rules for cell in rule.columns for row in cell]
+    texts = [finding_text(row) for row in rows]
+    assert any(text.startswith("EXPLODED, fail: ") for text in texts)
+    assert not any("_" in text for text in texts)  # outcomes in words
+
+
+def test_the_table_has_every_column_rule_and_difference(result, capsys):
+    compared(result, as_json=False)
+    printed = capsys.readouterr().out
+    for words in (
+        "verdict",
+        "D1 scale stability",
+        "required ",
+        "Γ site 0",
+        "what differs",
+        "Paired by seed",
+        "bp − fa",
+    ):
+        assert words in printed
+    assert "page: reports/compare.html" in printed
+
+
+def test_every_column_has_its_runs_and_exact_credit_is_marked(result, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    compared(result, as_json=False)
+    printed = capsys.readouterr().out
+    (part, _) = result.context.parts[0]
+    assert all(run_id[:8] in printed for column in part.columns for _, run_id, _ in column.seeds)
+    (line,) = [line for line in printed.splitlines() if "Γ site 0" in line]
+    assert line.count("(exact)") == sum(0 in sites for sites in part.sites[0].exact) > 0
+    assert not any("(exact)" in line for line in printed.splitlines() if "‖h_l‖ site" in line)
+
+
+def test_json_has_the_parts_and_no_picture(result, capsys):
+    compared(result, as_json=True)
+    printed = capsys.readouterr().out
+    assert "data:image" not in printed
+    made = json.loads(printed)
+    (part,) = made["parts"]
+    site, estimates = part["sites"][0]["rows"][0]
+    assert made["page"] == "reports/compare.html" and (site, len(estimates)) == (0, len(part["columns"]))
+
+
+DFA = [make_record("dfa", seed, 0.90, 3.0, 0.1, 0.1) for seed in SEEDS]
+
+
+@pytest.fixture
+def printed(capsys):
+    """What is printed of the difference of two audits of these records."""
+
+    def show(a, b, as_json: bool = False) -> str:
+        diffed(audit_diff(a, b), ("before", "after/audit.json"), as_json)
+        return capsys.readouterr().out
+
+    return show
+
+
+def test_identical_and_the_same_are_told_apart(printed):
+    audit = make_report(DFA)
+    text = printed(audit, audit)
+    assert "A: before: digits, first audit" in text and "B: after/audit.json: " in text
+    assert text.endswith("identical: 2 runs, every record the same\n")
+    again = make_report([dataclasses.replace(one, run_id=one.run_id[::-1]) for one in DFA])
+    assert printed(audit, again).endswith(
+        "the same: 2 runs, 2 of them under another run id; no finding or figure differs\n"
+    )
+
+
+def test_verdicts_findings_and_figures_have_their_tables(printed):
+    text = printed(make_report(DFA), make_report([diverged(DFA[0]), DFA[1]]))
+    for title in ("By rule", "Verdicts", "Findings judged otherwise", "Headline figures", "Other fields of runs"):
+        assert title in text
+    assert "fail EXPLODED" in text and "N/A (not finite (inf))" in text and HOSTILE in text
+    assert "Only in" not in text and "h_norm[" not in text
+
+
+def test_runs_of_one_side_are_listed(printed):
+    text = printed(make_report(DFA[:1]), make_report(DFA[1:]))
+    assert "Only in A" in text and "Only in B" in text and DFA[1].run_id[:8] in text
+    assert "0 of 0 runs of both changed; 1 only in A, 1 only in B" in text
+
+
+def test_a_rule_of_one_edition_alone_is_one_line_not_one_a_run(printed):
+    text = printed(make_report(DFA), make_report(DFA, "2026-11"))
+    assert "D4 credit distribution" in text and "gamma_null_p" not in text
+
+
+def test_a_field_that_all_runs_share_is_one_line(printed):
+    moved = [dataclasses.replace(one, setting="elsewhere", digests={"a": one.run_id}) for one in DFA]
+    text = printed(make_report(DFA), make_report(moved))
+    (setting,) = [line for line in text.splitlines() if "│ setting " in line]
+    (digests,) = [line for line in text.splitlines() if "│ digests a" in line]
+    assert "elsewhere" in setting and setting.rstrip("│ ").endswith("2") and "not the same for all" in digests
+
+
+def test_json_is_the_record(printed):
+    found = json.loads(printed(make_report(DFA), make_report([diverged(DFA[0]), DFA[1]]), as_json=True))
+    assert found["same"] is False and found["runs"][0]["run_id_a"] == DFA[0].run_id
+
+
+COUNT = Column("D3", "decision of D3, and how many runs it rejects", "runs", "count")
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (Cell(Reading(2.0), text="rejects", n=3), "rejects 2 of 3"),
+        (Cell(Reading(0.0), text="accepts", n=3), "accepts"),  # `accepts 0/3` would read as none accepted
+        (Cell(Reading(0.0), text="warns", n=3), "warns"),
+        (Cell(text="never"), "never"),
+        (Cell(Reading(None, "not measured")), "N/A (1)"),
+        (Cell(Reading(2.0), interval=(1.0, 3.0)), "2 [1, 3]"),
+    ],
+)
+def test_a_cell_reads_as_it_is_meant(cell, text):
+    assert cell_text(cell, COUNT, {}) == text
+
+
+@pytest.fixture
+def collector():
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+def test_a_verb_is_not_held_up_by_searches_for_cycles(collector):
+    gc.set_threshold(700)
+    assert CliRunner().invoke(main, ["diff", "none.json", "none.json"]).exit_code == 2
+    assert gc.get_threshold()[0] == NEW_OBJECTS_BETWEEN_COLLECTIONS

@@ -1,0 +1,208 @@
+"""reference.toml as it is read: tables shared by figures, files that take over others, and every refusal at once."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from fa_registry.errors import InvalidFields
+from fa_registry.protocol.reproduction import load_reference
+from fa_registry.protocol.reproduction.reference_file import problems_of
+from fa_registry.records import Margin, Published
+
+HEAD = """
+title = "a title"
+source = "A Paper"
+remarks = ["a contradiction"]
+
+[setting.main]
+architecture = "resmlp"
+dataset = "digits"
+epochs = 3
+
+[margin.pp]
+value = 0.02
+why = "small enough"
+
+[margin.spread]
+of_std = 2.0
+why = "wide"
+
+[margin.share]
+relative = 0.5
+why = "half"
+
+[margin.decades]
+value = 0.5
+scale = "log10"
+why = "a factor of three"
+"""
+
+
+def table(*figures, **shared):
+    given = {"quantity": "accuracy", "method": "bp", "setting": "main", "margin": "pp", "where": "table 1", **shared}
+    lines = ["[[table]]", *(f"{name} = {value!r}" for name, value in given.items() if value is not None)]
+    return "\n".join([*lines, "figures = [", *(f"  {{ {figure} }}," for figure in figures), "]", ""])
+
+
+def write(tmp_path, *tables, head=HEAD, study="one"):
+    folder = tmp_path / study
+    folder.mkdir(exist_ok=True)
+    (folder / "reference.toml").write_text("\n".join([head, *tables]), encoding="utf-8")
+    return folder
+
+
+def load(tmp_path, *tables, **given):
+    return load_reference(write(tmp_path, *tables, **given))
+
+
+def problems(tmp_path, *tables, **given):
+    with pytest.raises(InvalidFields) as caught:
+        load(tmp_path, *tables, **given)
+    return caught.value.problems
+
+
+def test_a_figure_takes_from_its_table_what_it_does_not_say_itself(tmp_path):
+    reference = load(tmp_path, table('value = 0.6, method = "fa"', "mean = 0.7, std = 0.01, n = 3", penalty=0.01))
+    fa, bp = reference.figures
+    assert (fa.method, fa.published, fa.label) == ("fa", Published(value=0.6), "fa+pen λ=0.01")
+    assert (bp.method, bp.published) == ("bp", Published(mean=0.7, std=0.01, n=3))
+    assert fa.source == "A Paper; table 1" and fa.setting.epochs == 3 and fa.margin == Margin(0.02, why="small enough")
+    assert (reference.study, reference.title, reference.remarks) == ("one", "a title", ("a contradiction",))
+    assert len(reference.digest) == 64
+
+
+@pytest.mark.parametrize(
+    ("figure", "published"),
+    [
+        ("values = [8, 11, 8]", Published(values=(8.0, 11.0, 8.0))),
+        ("low = 3, high = 8", Published(low=3.0, high=8.0)),
+        ("below = 5", Published(below=5.0)),
+        ("above = 5", Published(above=5.0)),
+    ],
+)
+def test_the_forms_a_figure_is_published_in(tmp_path, figure, published):
+    assert load(tmp_path, table(figure)).figures[0].published == published
+
+
+def test_margins_by_deviation_by_share_and_in_decades(tmp_path):
+    tables = (
+        table("mean = 0.3, std = 0.04, n = 3", margin="spread"),
+        table("value = -0.2", margin="share"),
+        table("value = 4e8", margin="decades"),
+        table("below = 5", margin=None),
+    )
+    sizes = [(one.margin.size, one.margin.scale) for one in load(tmp_path, *tables).figures]
+    assert sizes == [(0.08, "linear"), (0.1, "linear"), (0.5, "log10"), (0.0, "linear")]
+
+
+def test_sites_epochs_and_first_fires(tmp_path):
+    fire = table('rule = "D1", never = true', quantity="first_fire")
+    made = load(tmp_path, table("site = 3, value = 1", 'site = "last", epoch = 0, value = 1'), fire).figures
+    assert [(one.site, one.epoch, one.rule) for one in made] == [("3", None, ""), ("last", 0, ""), ("", None, "D1")]
+
+
+def test_other_studies_files_are_taken_over_once(tmp_path):
+    write(tmp_path, table("value = 0.6"), head=HEAD.replace("contradiction", "remark"), study="other")
+    write(tmp_path, table("value = 0.9"), head='also = ["one", "other"]\n' + HEAD, study="circle")
+    reference = load(tmp_path, table("value = 0.6", "value = 0.7"), head='also = ["other", "circle"]\n' + HEAD)
+    assert [one.published.value for one in reference.figures] == [0.6, 0.7, 0.9]
+    assert reference.remarks == ("a contradiction", "a remark")
+    assert reference.digest != load(tmp_path, table("value = 0.6"), study="other").digest
+
+
+def test_what_cannot_be_taken_over_is_named(tmp_path):
+    assert problems(tmp_path, table("value = 1"), head='also = ["nowhere"]\n' + HEAD) == (
+        "also: expected the name of a study with a reference.toml, found 'nowhere'",
+    )
+    write(tmp_path, "= broken", study="other")
+    (found,) = problems(tmp_path, table("value = 1"), head='also = ["other"]\n' + HEAD)
+    assert found.startswith("other/reference.toml: not TOML")
+
+
+def test_the_files_own_fields_are_checked_together(tmp_path):
+    head = HEAD.replace("epochs = 3", 'epochs = "three"').replace('title = "a title"', 'titel = "a title"')
+    found = problems(tmp_path, table("value = 1"), head=head.replace("value = 0.02", "value = 0"))
+    assert found == (
+        "one/reference.toml titel: unknown key 'titel' (did you mean 'title'?); known: also, margin, remarks, setting, "
+        "source, table, title",
+        "one/reference.toml title: missing",
+        "one/reference.toml setting.main.epochs: expected a whole number, found 'three'",
+        "one/reference.toml margin.pp.value: expected more than 0, found 0",
+    )
+
+
+def found(*tables):
+    return problems_of(tomllib.loads("\n".join([HEAD, *tables])))
+
+
+def test_a_good_file_has_no_problem():
+    good = (
+        "value = 1",
+        "mean = 1, std = 0, n = 2",
+        "values = [1, 2]",
+        "low = 1, high = 2",
+        "below = 1",
+        'remark = "r", above = 1',
+    )
+    assert found(table(*good)) == []
+
+
+@pytest.mark.parametrize(
+    ("figure", "sentence"),
+    [
+        ("", "expected the figure in one form"),
+        ("value = 1, mean = 2", "found mean, value"),
+        ("mean = 1, std = 0.1", "mean with std with n"),
+        ("values = [1]", ".values: expected two or more finite numbers, found [1]"),
+        ("low = 2, high = 1", ".low: expected less than high = 1, found 2"),
+        ("mean = 1, std = -1, n = 3", ".std: expected at least 0, found -1"),
+        ("mean = 1, std = 1, n = 1", ".n: expected at least 2, found 1"),
+        ("value = nan", ".value: expected a finite number, found nan"),
+        ("value = true", ".value: expected a finite number, found True"),
+        ("value = 1, siet = 2", "unknown key 'siet' (did you mean 'site'?)"),
+        ("value = 1, site = -1", ".site: expected text, found -1"),
+        ('value = 1, site = "lst"', ".site: unknown site 'lst' (did you mean 'last'?)"),
+        ('value = 1, margin = "p"', ".margin: unknown margin 'p'"),
+        ('value = 1, setting = "mian"', ".setting: unknown setting 'mian' (did you mean 'main'?)"),
+        ('value = 1, margin = "spread"', "is a multiple of std, and there is none above 0"),
+        ('value = 0, margin = "share"', "is a share of a value or mean, and there is none"),
+        ('value = 0, margin = "decades"', "expected numbers above 0 on scale log10, found 0"),
+        ('mean = 1, std = 1, n = 3, margin = "decades"', "a spread says nothing of logarithms"),
+        ("value = 1, factor = 0", ".factor: expected more than 0, found 0"),
+        ('value = 1, rule = "D1"', ".rule: expected with the quantity first_fire and only there"),
+        ('value = 1, rule = "D9", quantity = "first_fire"', ".rule: unknown rule 'D9'"),
+        ("never = true", ".never: expected of a first fire only"),
+        ('never = false, rule = "D1", quantity = "first_fire"', ".never: expected true, found False"),
+        ('value = 1, where = ""', ".where: missing"),
+    ],
+)
+def test_each_slip_has_its_sentence(figure, sentence):
+    (only,) = found(table(figure))
+    assert only.startswith("table[0].figures[0]") and sentence in only
+
+
+def test_a_margin_and_a_setting_are_needed_unless_nothing_is_tested():
+    assert found(table("value = 1", margin=None)) == ["table[0].figures[0].margin: missing"]
+    assert found(table("value = 1", setting=None)) == ["table[0].figures[0].setting: missing"]
+    assert found(table("value = 1", margin=None, setting=None, not_measured="because")) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ("why = 'w'", "margin.new: expected one of value, of_std, relative, found none"),
+        ("value = 1\nrelative = 1\nwhy = 'w'", "found value and relative"),
+        ("value = 1", "margin.new.why: missing"),
+        ("value = 1\nscale = 'log'\nwhy = 'w'", "margin.new.scale: unknown scale 'log' (did you mean 'log10'?)"),
+        ("of_std = 1\nscale = 'log10'\nwhy = 'w'", "margin.new: expected a value in decades on scale log10"),
+    ],
+)
+def test_a_margin_says_its_size_once_and_why(lines, sentence):
+    (only,) = found("[margin.new]", lines)
+    assert sentence in only
+
+
+def test_everything_is_named_at_once():
+    assert len(found("[margin.new]", table("value = 1, mean = 2", "values = [1]", "vale = 1"))) == 6

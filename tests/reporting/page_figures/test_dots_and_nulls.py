@@ -1,0 +1,142 @@
+"""Accuracy dots: every seed, the frozen band, and the line of the rule that asks for a margin."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from fa_registry.protocol.grouping import groups
+from fa_registry.records import Measurements, Reading
+from fa_registry.reporting.figures.accuracy_dots import accuracy_numbers, accuracy_plate, draw
+from fa_registry.reporting.figures.gamma_null import gamma_numbers, gamma_plate
+from fa_registry.reporting.figures.plates import padded, whole_ticks
+from fa_registry.reporting.figures.style import styled
+from tests.reporting.page_figures.scenes import with_record, with_runs
+
+
+def accuracies(report, reading):
+    """The report with this accuracy in every run."""
+    return with_runs(report, lambda run: with_record(run, measurements=Measurements({}, {"accuracy": reading})))
+
+
+def test_the_line_is_the_frozen_mean_and_the_margin_of_the_rule(rich):
+    frame = accuracy_numbers(groups(rich))
+    frozen = frame.loc[frame["control"] == "frozen", "value"].mean()
+    assert set(frame["rule"]) == {"D3"} and set(frame["margin"]) == {2.0}
+    assert frame["line"].iloc[0] == pytest.approx(frozen + 0.02)
+    assert len(frame) == len(rich.runs) and set(frame["run_id"]) == {run.record.run_id for run in rich.runs}
+
+
+def test_without_frozen_controls_there_is_neither_line_nor_band(rich):
+    alone = [group for group in groups(rich) if not group.control]
+    with styled():
+        plate = accuracy_plate(alone, 100)
+    assert accuracy_numbers(alone)["line"].isna().all()
+    assert "frozen" not in plate.caption and "dashed" not in plate.caption
+
+
+def test_the_plate_says_what_it_shows(rich):
+    with styled():
+        plate = accuracy_plate(groups(rich), 100)
+        assert plate == accuracy_plate(groups(rich), 100)
+    assert "The dashed line is the frozen controls' mean +2.0" in plate.caption and "(D3): 82.0" in plate.caption
+    assert "dfa 81.0\u00a0% to 84.0\u00a0%" in plate.alt and plate.columns == ("seed 42", "seed 123")
+    drtp = next(group for group in plate.groups if group.name == "drtp")
+    known, absent = drtp.rows[0].cells
+    assert known.reading == Reading(0.84) and known.run_ids and absent.reading.reason == "this seed was not run"
+
+
+def test_another_number_is_another_picture(report):
+    frame = accuracy_numbers(groups(report))
+    with styled():
+        assert draw(frame, 100) != draw(frame.assign(value=frame["value"] / 2), 100)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 0.5])
+def test_equal_accuracies_and_one_seed_can_be_drawn(report, value):
+    single = dataclasses.replace(report, runs=report.runs[:1])
+    with styled():
+        for scene in (report, single):
+            assert accuracy_plate(groups(accuracies(scene, Reading(value))), 100)
+
+
+def test_runs_without_accuracy_have_no_figure_and_one_of_several_says_na(report):
+    lost = Reading(None, "the test set is gone")
+    first = report.runs[0].record.run_id
+    some = with_runs(
+        report,
+        lambda run: (
+            with_record(run, measurements=Measurements({}, {"accuracy": lost})) if run.record.run_id == first else run
+        ),
+    )
+    with styled():
+        assert accuracy_plate((), 100) is None
+        assert accuracy_plate(groups(accuracies(report, lost)), 100) is None
+        plate = accuracy_plate(groups(some), 100)
+    assert plate.groups[0].rows[0].cells[0].reading == lost
+
+
+def test_the_twin_holds_gamma_and_two_deviations_around_the_null(rich):
+    frame = gamma_numbers(groups(rich), rich.cards)
+    run = next(run for run in rich.runs if run.record.spec.method == "dfa")
+    sites = run.record.measurements.sites
+    row = frame[(frame["run_id"] == run.record.run_id) & (frame["site"] == 3)].iloc[0]
+    assert row["gamma"] == sites["gamma"][3].value
+    middle, deviation = (sites[name][3].value for name in ("gamma_null_mean", "gamma_null_std"))
+    assert (row["low"], row["high"]) == (pytest.approx(middle - 2 * deviation), pytest.approx(middle + 2 * deviation))
+    assert "frozen" not in set(frame["method"])
+
+
+def test_methods_without_a_null_are_left_out(rich, report):
+    assert gamma_plate(groups(report), 100, report.cards) is None and gamma_plate((), 100, {}) is None
+    absent = (Reading(None, "no feedback to draw afresh"),) * 5
+
+    def without(run):
+        sites = {**run.record.measurements.sites, "gamma_null_mean": absent, "gamma_null_std": absent}
+        return with_record(run, measurements=Measurements(sites, {})) if run.record.spec.method == "bp" else run
+
+    frame = gamma_numbers(groups(with_runs(rich, without)), rich.cards)
+    assert set(frame["method"]) == {"fa", "dfa", "drtp"}
+
+
+def test_the_plate_says_which_sites_lie_outside(rich):
+    with styled():
+        plate = gamma_plate(groups(rich), 100, rich.cards)
+        assert plate == gamma_plate(groups(rich), 100, rich.cards)
+    assert "fa 0, 1, 2, 3, 4" in plate.alt
+    group = plate.groups[0]
+    assert [line.name for line in group.rows] == [f"site {site}" for site in range(5)]
+    assert all(len(line.cells) == 3 and line.cells[0].run_ids == group.run_ids for line in group.rows)
+    assert "Γ inside it is no evidence" in plate.caption
+
+
+def test_what_is_exact_by_construction_is_marked_and_not_judged(rich):
+    cards = {"methods/fa": {"exact_sites": "last"}}
+    with styled():
+        plate = gamma_plate(groups(rich), 100, cards)
+    assert "Hollow: exact by construction" in plate.caption and "fa 0, 1, 2, 3;" in plate.alt
+
+
+@pytest.mark.parametrize("length", [0, 1, 40])
+@pytest.mark.parametrize("gamma", [Reading(0.0), Reading(-1.0), Reading.of(float("nan"))], ids=str)
+def test_any_numbers_and_depths_can_be_drawn(rich, length, gamma):
+    null = {"gamma_null_mean": (Reading(0.0),) * length, "gamma_null_std": (Reading(0.02),) * length}
+    measured = Measurements({"gamma": (gamma,) * length, **null}, {})
+    scene = with_runs(rich, lambda run: with_record(run, measurements=measured))
+    single = dataclasses.replace(scene, runs=scene.runs[:1])
+    with styled():
+        for one in (scene, single):
+            assert (gamma_plate(groups(one), 100, {}) is None) == (length == 0)
+
+
+@pytest.mark.parametrize(("last", "ticks"), [(0, [0]), (4, [0, 1, 2, 3, 4]), (24, [0, 6, 12, 18, 24]), (5, [0, 2, 4])])
+def test_ticks_are_whole_and_few(last, ticks):
+    assert whole_ticks(last) == ticks
+
+
+def test_a_range_has_a_width_whatever_is_in_it():
+    assert padded([], 1.0) == (-0.5, 0.5) and padded([math.nan, math.inf], 1.0) == (-0.5, 0.5)
+    low, high = padded([3.0], 0.2)
+    assert (low, high) == (pytest.approx(2.9), pytest.approx(3.1))

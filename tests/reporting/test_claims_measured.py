@@ -1,0 +1,264 @@
+"""Γ: as what it may be read, and whether it is the training feedback's own: only a null of fresh draws tells."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+
+import pytest
+
+from fa_registry.protocol.grouping import groups
+from fa_registry.records import Reading, Verdict
+from fa_registry.reporting.claims import claims
+from fa_registry.reporting.claims_depth import MOST_SEEDS, depth_claims, seeds_needed
+from fa_registry.reporting.claims_measured import gamma_claims, reaching
+from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.pages.notes import note_context
+from fa_registry.reporting.sources import Sources
+from fa_registry.statistics import seeds_to_plan, t_interval
+from tests.reporting.asking import changed, run_of
+from tests.reporting.page import written
+from tests.reporting.scenes import a_finding
+
+
+@pytest.fixture
+def said(rich):
+    """[(kind, text)] of a run of dfa that passes, with a finding in this state about its null."""
+
+    def of(state="", rank=1.0, **changes):
+        finding = a_finding(
+            "any name",
+            "warn",
+            quantity="gamma_null_p",
+            state=state,
+            gating=False,
+            observed=Reading(rank),
+            threshold=0.05,
+        )
+        run = dataclasses.replace(
+            changed(run_of(rich), **changes), findings=(finding,) if state else (), verdict=Verdict("pass", "PASS")
+        )
+        return [(claim.kind, claim.text) for claim in gamma_claims([run])]
+
+    return of
+
+
+def test_a_specific_gamma_may_be_read_as_alignment_of_the_training_feedback(said):
+    alignment, own = said("SPECIFIC", 0.048)
+    assert alignment[0] == own[0] == "may"
+    assert "alignment with the gradient, site by site, for the training feedback only" in alignment[1]
+    assert "Γ is specific to the training feedback" in own[1]
+
+
+def test_a_gamma_that_fresh_draws_reach_is_the_gradients_matter_alone(said):
+    note, back = said("NOT SPECIFIC", 2 / 21)
+    assert note[0] == "note" and "that it comes from the training feedback is not shown" in note[1]
+    assert back[0] == "not" and "1 of 20 fresh draws reach it; not told apart at 0.05" in back[1]
+
+
+def test_without_a_null_the_feedback_is_not_shown_and_why(said):
+    ((kind, text),) = said(sites={"gamma_null_p": None})
+    assert kind == "may" and "for the training feedback only" not in text
+    assert "is not shown (taken away)" in text
+    ((_, text),) = said()  # an edition whose rules do not ask
+    assert "is not shown (seed 42)" in text
+
+
+def test_a_run_that_diverged_is_specific_of_nothing(rich):
+    run = dataclasses.replace(
+        changed(run_of(rich), status="diverged"),
+        findings=(a_finding("D4", "pass", quantity="gamma_null_p", state="SPECIFIC"),),
+        verdict=Verdict("fail", "DIVERGED"),
+    )
+    assert list(gamma_claims([run])) == []
+
+
+@pytest.mark.parametrize(
+    ("ranks", "draws", "words"),
+    [
+        ([1 / 21], 20, "0 of 20 fresh draws reach it; not told apart at 0.05"),
+        ([2 / 21, 8 / 21], 20, "between 1 and 7 of 20 fresh draws reach it"),
+        ([1.0], 20, "20 of 20"),
+        ([0.5], None, "fresh draws reach it; not told apart"),
+    ],
+)
+def test_a_rank_tells_how_many_draws_reach_it(ranks, draws, words):
+    assert reaching(ranks, draws, 0.05).startswith(words)
+
+
+ABOUT_ALIGNMENT = {"aligned by feedback", "aligned in part", "aligned, null unknown", "specific"}
+# As measured in float64; as rounding of a half-precision run leaves it; with a site whose gradient is zero.
+GAMMAS_OF_BP = ([1.0] * 5, [1.0, 0.999, 0.998, 1.0, 1.0], [1.0, None, 1.0, 1.0, 1.0])
+
+
+def of_bp(report, row, **spec):
+    """The report with every run of bp passing and Γ of these values at its sites."""
+    runs = tuple(
+        dataclasses.replace(
+            changed(run, sites={"gamma": row}, scalars={"gamma_deep_mean": 0.9995}, spec=spec),
+            verdict=Verdict("pass", "PASS"),
+        )
+        if (run.record.spec.method, run.record.spec.control) == ("bp", "none")
+        else run
+        for run in report.runs
+    )
+    return dataclasses.replace(report, runs=runs)
+
+
+@pytest.mark.parametrize("row", GAMMAS_OF_BP, ids=["exact", "rounded", "a site without a gradient"])
+@pytest.mark.parametrize("spec", [{}, {"penalty": 0.01}, {"precision": "bf16"}], ids=["bp", "penalised", "bf16"])
+def test_a_method_whose_credit_is_the_gradient_is_never_said_to_be_aligned(rich, row, spec):
+    """Γ = 1 by construction is no evidence of alignment, whatever rounding leaves of it."""
+    report = of_bp(rich, row, **spec)
+    sources = Sources.of(report)
+    (form,) = [form_context(group, link, sources, {}) for group, link in sources.forms if group.method[:2] == "bp"]
+    notes = [note_context(run, report, sources.frozen) for run in report.runs if run.record.spec.method == "bp"]
+    for told in (form.claims, *(note.claims for note in notes)):
+        assert not {claim.key for claim in told} & ABOUT_ALIGNMENT
+        assert not any("compares with" in claim.text for claim in told)
+    (reason,) = [claim.text for claim in form.claims if claim.key == "no gamma"]
+    assert "the credit is the gradient itself at every site, and Γ = 1 there is no alignment" in reason
+
+
+def test_no_page_of_bp_says_that_its_gamma_may_be_read_as_alignment(rich, tmp_path):
+    pages = written(of_bp(rich, GAMMAS_OF_BP[1]), tmp_path)
+    forms = [text for name, text in pages.items() if name.startswith("forms/bp-")]
+    assert len(forms) >= 2 and not any("may be read as alignment" in text for text in forms)
+
+
+def test_a_control_and_a_ladder_claim_nothing(rich):
+    for control in ("frozen", "ladder_2"):
+        report = of_bp(rich, GAMMAS_OF_BP[1], control=control)
+        for group in groups(report):
+            assert not group.control or claims(group.runs) == ()
+
+
+def test_what_every_site_shows_to_be_the_gradient_is_no_alignment_without_a_card_either(said):
+    ((kind, text),) = said(sites={"gamma": 1.0})
+    assert kind == "open" and "Γ = 1 there is no alignment" in text
+    assert said(sites={"gamma": [1.0, 1.0, 1.0, 1.0, 0.99]})[0][0] == "may"
+
+
+def margin(values, limit=2.0, **changes):
+    """The finding of a rule over seeds with these margins, in percentage points."""
+    interval = t_interval(values)
+    return a_finding(
+        "D3",
+        quantity="margin_pp",
+        observed=Reading(sum(values) / len(values)),
+        interval=(interval.low, interval.high),
+        seeds=len(values),
+        threshold=limit,
+        **changes,
+    )
+
+
+@pytest.fixture
+def said_claims_depth(report):
+    """The claims on two seeds that share a finding."""
+
+    def of(finding):
+        runs = [dataclasses.replace(run, findings=(finding,)) for run in report.runs[:2]]
+        return [(claim.kind, claim.text) for claim in depth_claims(runs)]
+
+    return of
+
+
+def test_undecided_says_the_interval_and_how_many_seeds_would_do(said_claims_depth):
+    finding = margin([1.0, 4.0, 5.5], outcome="warn", state="UNDECIDED")
+    ((kind, text),) = said_claims_depth(finding)
+    assert kind == "open" and "is undecided: the margin is +3.5\u00a0pp" in text
+    assert "holds the limit of 2 pp" in text
+    assert (
+        f"A new study of {seeds_needed(finding)} fresh seeds, their number fixed in advance" in text and "80%" in text
+    )
+
+
+@pytest.mark.parametrize("values", [[1.0, 4.0, 5.5], [0.0, 9.0], [-8.0, 1.0, 6.0, 3.0]])
+def test_the_study_named_is_one_of_this_mean_and_spread(values):
+    """Whatever the level of the interval that the spread is read back from."""
+    finding = margin(values)
+    planned = seeds_to_plan(abs(statistics.mean(values) - 2), statistics.stdev(values))
+    wide = t_interval(values, 0.975)
+    second = dataclasses.replace(finding, interval=(wide.low, wide.high), confidence=0.975, look=2)
+    assert seeds_needed(finding) == seeds_needed(second) == planned > len(values)
+
+
+def test_a_mean_on_the_limit_is_never_decided(said_claims_depth):
+    finding = margin([0.0, 4.0], outcome="warn", state="UNDECIDED")
+    assert seeds_needed(finding) is None
+    text = said_claims_depth(finding)[0][1]
+    assert f"not even {MOST_SEEDS:,} seeds would decide it: the mean lies too near the limit" in text
+    assert "A new study" not in text
+
+
+@pytest.mark.parametrize(
+    "change", [{"interval": None}, {"threshold": None}, {"observed": Reading(None, "x")}, {"seeds": 1}]
+)
+def test_without_a_figure_no_number_of_seeds_is_named(change):
+    assert seeds_needed(dataclasses.replace(margin([1.0, 4.0, 5.5]), **change)) is None
+
+
+def test_one_seed_is_provisional_and_says_what_would_decide(said_claims_depth):
+    finding = a_finding("D3", "warn", quantity="margin_pp", observed=Reading(4.0), threshold=2.0, state="PROVISIONAL")
+    ((kind, text),) = said_claims_depth(finding)
+    assert kind == "open" and "provisional: the margin of one seed, +4.0\u00a0pp where 2 pp are asked for" in text
+    assert "their number fixed before the first of them is audited" in text
+
+
+def test_a_margin_that_clears_with_an_interval_may_be_claimed(said_claims_depth):
+    ((kind, text),) = said_claims_depth(margin([9.0, 10.0, 11.0], outcome="pass", state="CLEARS"))
+    assert (
+        kind == "may" and "beat frozen random ones; the margin is +10.0\u00a0pp, 95 % interval +7.5\u00a0pp to" in text
+    )
+    assert (
+        said_claims_depth(a_finding("D3", "pass", quantity="accuracy", state="CLEARS")) == []
+    )  # one run's margin is no claim
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([-3.0, -4.0, -5.0], "do worse than frozen random ones"),
+        ([-1.0, 0.0, 1.0], "are not shown to beat frozen random ones"),
+        ([0.9, 1.0, 1.1], "beat frozen random ones, but by less than the limit"),
+    ],
+)
+def test_a_margin_below_the_limit_lies_below_about_or_above_0(said_claims_depth, values, words):
+    ((kind, text),) = said_claims_depth(margin(values, state="UNDERCUT"))
+    assert kind == "not" and f"The trained blocks {words}: " in text and "may not be credited; the margin is" in text
+
+
+def test_a_run_that_diverged_beats_nothing(report):
+    finding = margin([9.0, 10.0, 11.0], outcome="pass", state="CLEARS")
+    runs = [dataclasses.replace(changed(run, status="diverged"), findings=(finding,)) for run in report.runs[:2]]
+    assert list(depth_claims(runs)) == []
+
+
+def test_an_undercut_margin_is_walked_back(said_claims_depth):
+    ((kind, text),) = said_claims_depth(margin([-1.0, 0.0, 1.0], state="UNDERCUT"))
+    assert kind == "not" and "not shown to beat frozen random ones" in text and "over 3 seeds, the limit 2 pp" in text
+    ((kind, text),) = said_claims_depth(a_finding("d", quantity="accuracy", state="UNDERCUT", threshold=2.0))
+    assert kind == "not" and "interval" not in text
+
+
+def test_what_rests_on_a_stated_figure_says_so_and_may_not_be_claimed(said_claims_depth):
+    ((kind, text),) = said_claims_depth(margin([8.0, 9.0, 10.0], outcome="warn", state="STATED", stated=True))
+    assert kind == "open"
+    assert text.startswith(
+        "The trained blocks stand above a frozen accuracy stated by the author, by +9.0\u00a0pp, 95 % interval"
+    )
+    ((kind, text),) = said_claims_depth(
+        a_finding("D3", quantity="accuracy", outcome="warn", state="STATED", stated=True)
+    )
+    assert kind == "open" and "by what D3 asks for, each seed judged by itself" in text
+
+
+@pytest.mark.parametrize("state", ["UNDERCUT", "UNDECIDED", "PROVISIONAL"])
+def test_every_claim_about_a_stated_figure_says_so_and_no_other_does(said_claims_depth, state):
+    outcome = "fail" if state == "UNDERCUT" else "warn"
+    ((_, stated),) = said_claims_depth(margin([1.0, 4.0, 5.5], outcome=outcome, state=state, stated=True))
+    ((_, measured),) = said_claims_depth(margin([1.0, 4.0, 5.5], outcome=outcome, state=state))
+    assert "the frozen accuracy is stated by the author, not measured here" in stated
+    assert "stated" not in measured
+    assert "More seeds would decide it" not in stated

@@ -1,0 +1,273 @@
+"""A comparison looks everything up in the report, and says what cannot be compared instead of comparing it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from fa_registry.errors import UsageError
+from fa_registry.protocol.grouping import groups
+from fa_registry.records import Reading, Recipe
+from fa_registry.reporting.pages import comparison
+from fa_registry.reporting.pages.comparison import (
+    compare_context,
+    compared_sites,
+    differing_fields,
+    layer_figure,
+    layer_numbers,
+    of_setting,
+    paired_rows,
+    settings_shared,
+)
+from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.render import render_comparison
+from fa_registry.reporting.sources import Sources
+from fa_registry.statistics import paired_difference
+from tests.reporting.page import Page
+
+
+def group(report, method):
+    return next(one for one in groups(report) if one.method == method)
+
+
+def moved(record, dataset="mnist"):
+    """The same run on another data set."""
+    spec = dataclasses.replace(record.spec, dataset=dataset)
+    return dataclasses.replace(record, spec=spec, run_id=spec.identity[:32], setting=f"{dataset} · resmlp")
+
+
+@pytest.fixture
+def two_settings(judged, report):
+    records = [run.record for run in report.runs]
+    return judged([*records, *(moved(record) for record in records if record.spec.method == "dfa")])
+
+
+def test_the_figures_are_those_of_the_form(report):
+    sources = Sources.of(report)
+    forms = {group.method: form_context(group, link, sources, {}) for group, link in sources.forms}
+    ((part, _),) = compare_context(report, [group(report, "dfa"), group(report, "bp")]).parts
+    assert [column.label for column in part.columns] == ["dfa", "bp"]
+    for place, form in enumerate((forms["dfa"], forms["bp"])):
+        shown = {quantity.name: quantity.estimates[place] for quantity in (*part.quantities, *part.aggregates)}
+        assert (shown["accuracy"], shown["margin"], shown["frozen"]) == (form.accuracy, form.margin, form.frozen)
+        assert [shown[metric.name] for metric in form.aggregates] == [metric.estimate for metric in form.aggregates]
+        assert part.columns[place].verdict == form.verdict
+        assert [row for rule in part.rules for row in rule.columns[place]] == list(form.findings)
+
+
+def test_only_what_differs_is_named(rich):
+    ((part, _),) = compare_context(rich, [group(rich, "dfa"), group(rich, "frozen")]).parts
+    assert {field.field: field.values for field in part.fields} == {
+        "method": ("dfa", "bp"),
+        "control": ("none", "frozen"),
+    }
+
+
+def test_columns_of_a_shared_setting_stand_together_and_the_rest_is_told(two_settings):
+    made = compare_context(two_settings, [one for one in groups(two_settings) if one.method in ("dfa", "bp")])
+    ((part, _),) = made.parts
+    assert part.comparable and [column.label for column in part.columns] == ["bp", "dfa"]
+    assert made.remarks[0] == "dfa also ran in mnist · resmlp, where the others did not: left out."
+
+
+def test_settings_that_differ_are_said_not_to_be_comparable(two_settings):
+    bp = group(two_settings, "bp")
+    other = next(one for one in groups(two_settings) if one.setting == "mnist · resmlp")
+    ((part, _),) = compare_context(two_settings, [bp, other]).parts
+    assert not part.comparable and part.paired == ()
+    assert part.why_not.endswith("they differ in dataset.")
+
+
+def test_every_setting_that_all_share_is_a_part(two_settings):
+    chosen = [one for one in groups(two_settings) if one.method == "dfa"]
+    parts, left_out = settings_shared(chosen)
+    assert [[one.setting for one in part] for part in parts] == [[one.setting] for one in chosen] and left_out == []
+
+
+def test_what_shares_no_seed_has_no_paired_difference_and_it_is_said(rich):
+    dfa = group(rich, "dfa")
+    alone = [dataclasses.replace(dfa, method=f"dfa {run.record.run_id[:4]}", runs=(run,)) for run in dfa.runs]
+    made = compare_context(rich, alone)
+    assert made.parts[0][0].paired == ()
+    assert "share no seed: there is no paired difference." in made.remarks[0]
+
+
+def test_first_fires_and_sites_are_one_a_column(rich):
+    ((part, figures),) = compare_context(rich, [group(rich, "dfa"), group(rich, "bp"), group(rich, "fa")]).parts
+    assert all(len(rule.first_fires) == len(rule.columns) == 3 for rule in part.rules)
+    assert [quantity.name for quantity in part.sites] == ["gamma", "h_norm", "g_norm_mean_ce"]
+    assert all(len(estimates) == 3 for quantity in part.sites for _, estimates in quantity.rows)
+    assert figures.pictures and len(figures.layers) == 1
+
+
+def test_nested_fields_by_dotted_name_and_a_dash_where_there_is_none(judged, record):
+    first = record("dfa", 1, 0.5, 3.0, 0.1, 0.1)
+    changes = {"recipe": Recipe(learning_rate=0.5), "method_options": {"K": 2}, "seed": 7, "penalty": 0.01}
+    other = dataclasses.replace(first, run_id="e" * 32, spec=dataclasses.replace(first.spec, **changes))
+    fields = {field.field: field for field in differing_fields(groups(judged([first, other])))}
+    assert {name: field.values for name, field in fields.items()} == {
+        "seed": ("1", "7"),
+        "method_options.K": ("—", "2"),
+        "recipe.learning_rate": ("0.001", "0.5"),
+        "penalty": ("0.0", "0.01"),
+    }
+    assert [name for name, field in fields.items() if of_setting(field)] == ["recipe.learning_rate"]
+
+
+def test_the_same_specification_differs_in_nothing(report):
+    assert differing_fields([groups(report)[0], groups(report)[0]]) == ()
+
+
+def test_it_shows_the_geometric_mean_of_g_and_the_mean_of_gamma(rich):
+    chosen = [one for one in groups(rich) if one.method in ("bp", "dfa")]
+    frame = layer_numbers(chosen)
+    runs = chosen[0].runs
+    rows = [run.record.measurements.sites for run in runs]
+    first = frame[(frame["method"] == "bp") & (frame["site"] == 0)].set_index("panel")["value"]
+    product = 1.0
+    for row in rows:
+        product *= row["g_norm_mean_ce"][0].value
+    assert first["g"] == pytest.approx(product ** (1 / len(rows)))
+    assert first["gamma"] == pytest.approx(sum(row["gamma"][0].value for row in rows) / len(rows))
+
+
+def test_the_same_bytes_twice_and_words_for_who_cannot_see_it(rich):
+    chosen = list(groups(rich))
+    sites = compared_sites(chosen, {})
+    ((uri, words),) = layer_figure(chosen, sites)
+    assert layer_figure(chosen, sites) == ((uri, words),) and uri.startswith("data:image/png;base64,")
+    assert all(f"of {one.method} from" in words for one in chosen)
+
+
+def test_where_credit_is_exact_is_known_of_gamma_and_of_the_methods_that_say_so(rich):
+    bp, dfa = (one for one in groups(rich) if one.method in ("bp", "dfa"))
+    cards = {"methods/bp": {"exact_sites": "all"}, "methods/dfa": {"exact_sites": "last"}}
+    gamma, *others = compared_sites([bp, dfa], cards)
+    sites = len(gamma.rows)
+    assert gamma.exact == (tuple(range(sites)), (sites - 1,)) and all(one.exact == ((), ()) for one in others)
+    assert compared_sites([bp], {})[0].exact == ((),)
+
+
+def test_runs_that_measured_no_site_have_no_figure(report, judged):
+    record = report.runs[0].record
+    bare = dataclasses.replace(record, measurements=dataclasses.replace(record.measurements, sites={}))
+    chosen = list(groups(judged([bare])))
+    assert compared_sites(chosen, {}) == () and layer_figure(chosen, ()) == ()
+
+
+def rows_of(report, first, second):
+    by_method = {one.method: one for one in groups(report)}
+    return {row.words: row for row in paired_rows(by_method[first], by_method[second])}
+
+
+@pytest.fixture
+def two(judged, record):
+    """dfa and bp over given seeds, with given accuracies and ‖h_L‖."""
+
+    def make(dfa, bp, scale=1e3):
+        runs = [record("dfa", seed, value, scale * (1 + seed), 0.1, 0.1) for seed, value in dfa.items()]
+        return judged([*runs, *(record("bp", seed, value, 3.0, 0.1, 1.0) for seed, value in bp.items())])
+
+    return make
+
+
+def test_it_is_the_paired_t_interval_over_shared_seeds(two):
+    dfa, bp = {1: 0.5, 2: 0.61, 3: 0.7, 9: 0.1}, {1: 0.9, 2: 0.93, 3: 0.99}
+    row = rows_of(two(dfa, bp), "dfa", "bp")["test accuracy"]
+    expected = paired_difference({seed: 100 * dfa[seed] for seed in bp}, {seed: 100 * bp[seed] for seed in bp})
+    assert row.difference.reading.value == expected.mean
+    assert (row.low.value, row.high.value) == (expected.interval.low, expected.interval.high)
+    assert (row.seeds, row.answer) == ((1, 2, 3), "lower")
+    assert row.remark == "without seed 9: no value on both sides"
+    assert len(row.difference.run_ids) == 6
+
+
+def test_scales_are_compared_in_decades(two):
+    row = rows_of(two({1: 0.5, 2: 0.6}, {1: 0.5, 2: 0.6}), "dfa", "bp")["‖h_L‖₂"]
+    assert row.unit == "decades" and row.difference.reading.value == pytest.approx(
+        (math.log10(1e3 * 2 / 3) + math.log10(1e3 * 3 / 3)) / 2, abs=0.02
+    )
+
+
+def test_an_interval_with_zero_inside_is_undecided(two):
+    assert (
+        rows_of(two({1: 0.5, 2: 0.7, 3: 0.6}, {1: 0.6, 2: 0.6, 3: 0.6}), "dfa", "bp")["test accuracy"].answer
+        == "undecided"
+    )
+
+
+def test_one_pair_is_provisional(two):
+    row = rows_of(two({1: 0.5}, {1: 0.6}), "dfa", "bp")["test accuracy"]
+    assert (row.answer, row.low.reason) == ("provisional", "one shared seed: no interval")
+
+
+def test_a_seed_that_occurs_twice_has_no_partner(two):
+    report = two({1: 0.5, 2: 0.6}, {1: 0.5, 2: 0.6})
+    twice = dataclasses.replace(report.runs[0].record, run_id="d" * 32)
+    report = dataclasses.replace(report, runs=(*report.runs, dataclasses.replace(report.runs[0], record=twice)))
+    row = rows_of(report, "dfa", "bp")["test accuracy"]
+    assert (row.answer, row.difference.reading) == ("none", Reading(None, "seed 1 occurs more than once on one side"))
+
+
+def test_what_is_not_finite_is_left_out_not_subtracted(report):
+    """One of the two dfa runs of the small report diverged: its ‖h_L‖ is not finite."""
+    row = rows_of(report, "dfa", "bp")["‖h_L‖₂"]
+    assert len(row.seeds) == 1 and "no value on both sides" in row.remark
+
+
+@pytest.fixture(scope="module", params=["report", "rich"])
+def context(request):
+    report = request.getfixturevalue(request.param)
+    return compare_context(report, groups(report))
+
+
+def test_the_page_nests_and_holds_nothing_from_outside(context, tmp_path):
+    page = Page(render_comparison(context, tmp_path).read_text("utf-8"))
+    assert not {"script", "iframe", "link", "form"} & set(page.tags) and page.handlers == []
+    assert all(one.startswith(("data:image/png;base64,", "#")) for one in page.references)
+    assert all(one[1:] in page.ids for one in page.references if one.startswith("#"))
+    assert len(page.ids) == len(set(page.ids))
+    labels = [attributes["aria-label"] for tag, attributes in page.attributes if attributes.get("role") == "region"]
+    assert len(labels) == len(set(labels))
+    assert all(attributes.get("alt") for tag, attributes in page.attributes if tag == "img")
+    assert "nan" not in "".join(page.words).lower().split()
+
+
+def test_the_same_bytes_twice(context, tmp_path):
+    first = render_comparison(context, tmp_path / "a").read_bytes()
+    assert render_comparison(context, tmp_path / "b").read_bytes() == first
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["compare.html"]
+
+
+def test_a_page_without_room_says_where_the_numbers_are(rich, tmp_path, monkeypatch):
+    monkeypatch.setattr(comparison, "ROOM", 1)
+    crowded = Page(render_comparison(compare_context(rich, groups(rich)), tmp_path).read_text("utf-8"))
+    assert "Its numbers are in the files of its runs: this page has no room for them." in crowded.words
+
+
+def test_foreign_names_are_text(context, tmp_path, hostile):
+    strange = dataclasses.replace(context, title=hostile, remarks=(hostile,))
+    text = render_comparison(strange, tmp_path).read_text("utf-8")
+    assert hostile not in text and "".join(Page(text).words).count(hostile) >= 3
+
+
+def test_what_a_column_is_judged_is_on_the_page(context, tmp_path):
+    words = "".join(Page(render_comparison(context, tmp_path).read_text("utf-8")).words)
+    for part, _ in context.parts:
+        for column in part.columns:
+            assert column.label in words and column.verdict.label in words
+        for row in part.paired:
+            assert f"{row.first} − {row.second}" in words
+
+
+def test_a_users_template_stands_in_and_one_that_fails_writes_nothing(context, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "compare.html.j2").write_text("<p>{{ title }}</p>")
+    assert render_comparison(context, tmp_path / "a", mine).read_text("utf-8").startswith("<p>bp against")
+    (mine / "compare.html.j2").write_text("{{ titel }}")
+    with pytest.raises(UsageError, match=r"compare\.html\.j2, line 1: unknown name 'titel' \(did you mean 'title'\?\)"):
+        render_comparison(context, tmp_path / "b", mine)
+    assert not (tmp_path / "b").exists()

@@ -1,0 +1,134 @@
+"""audit.csv: every run once, numbers to the last digit, reasons for what is missing, and nothing that calculates."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fa_registry.records import Exclusion
+from fa_registry.reporting.files.csv import columns, columns_of, guarded, rows, unguarded, write_csv
+from tests.reporting.runs import NO_FEEDBACK
+
+DTYPES = {"text": "string", "integer": "Int64", "number": "Float64", "boolean": "boolean"}
+
+
+def lines(report, folder) -> list[dict[str, str]]:
+    write_csv(report, folder / "audit.csv")
+    return list(csv.DictReader(io.StringIO((folder / "audit.csv").read_bytes().decode("utf-8"), newline="")))
+
+
+@pytest.mark.parametrize("which", ["report", "rich"])
+def test_one_line_a_run_then_the_runs_that_were_not_judged(which, request, tmp_path):
+    audit = request.getfixturevalue(which)
+    found = lines(audit, tmp_path)
+    ids = [run.record.run_id for run in audit.runs] + [one.run_id for one in audit.excluded]
+    assert [line["run_id"] for line in found] == ids
+    for line, run in zip(found, audit.runs, strict=False):
+        assert (line["method"], int(line["seed"])) == (run.record.spec.method, run.record.spec.seed)
+        assert (line["verdict"], line["outcome"]) == (run.verdict.label, run.verdict.outcome)
+        for finding in run.findings:
+            assert line[f"outcome_{finding.rule}"] == finding.outcome
+
+
+def test_every_edition_has_its_verdict(rich, tmp_path):
+    for line, run, old in zip(lines(rich, tmp_path), rich.runs, rich.opinions[1].judgements, strict=True):
+        assert line["verdict_2026-11"] == run.verdict.label and line["verdict_2026-04"] == old.verdict.label
+
+
+def test_what_is_a_mean_over_seeds_says_so_in_every_line_it_stands_in(rich, tmp_path):
+    over = [run.findings for run in rich.runs]
+    assert {one.seeds for findings in over for one in findings} >= {1, 2}
+    for line, findings in zip(lines(rich, tmp_path), over, strict=True):
+        for finding in findings:
+            assert line[f"seeds_{finding.rule}"] == str(finding.seeds)
+
+
+def test_two_editions_of_one_name_keep_their_columns(rich, tmp_path):
+    twin = dataclasses.replace(rich.opinions[0], edition=rich.edition)
+    first = lines(dataclasses.replace(rich, opinions=(twin,)), tmp_path)[0]
+    assert first["verdict_2026-11_2"] == twin.judgements[0].verdict.label
+
+
+def test_numbers_keep_every_digit_and_what_is_missing_says_why(report, tmp_path):
+    lost, broken = lines(report, tmp_path)[2:4]
+    scalars = report.runs[2].record.measurements.scalars
+    assert float(lost["growth_max"]) == scalars["growth_max"].value
+    assert lost["gamma_deep_mean"] == "" and json.loads(lost["reasons"])["gamma_deep_mean"] == NO_FEEDBACK.reason
+    assert broken["h_L"] == "" and json.loads(broken["reasons"])["h_L"] == "not finite (inf)"
+
+
+def test_a_run_that_was_not_judged_says_why(report, tmp_path):
+    line = lines(report, tmp_path)[-1]
+    assert line["status"] == "excluded" and json.loads(line["reasons"]) == {"excluded": "half-written: the run broke"}
+    assert not any(line[name] for name in line if name not in ("run_id", "name", "selection", "status", "reasons"))
+
+
+def test_an_audit_without_runs_is_a_header(report, tmp_path):
+    assert lines(dataclasses.replace(report, runs=(), excluded=()), tmp_path) == []
+
+
+def test_it_is_as_rfc_4180_wants_it(report, tmp_path):
+    write_csv(report, tmp_path / "audit.csv")
+    data = (tmp_path / "audit.csv").read_bytes()
+    assert data.startswith(b"run_id,name,") and data.endswith(b"\r\n")
+    assert data.count(b"\n") == data.count(b"\r\n") == len(report.runs) + len(report.excluded) + 1
+
+
+def test_pandas_reads_the_types_back(rich, tmp_path):
+    excluded = (Exclusion("0" * 32, "x", "running"),)
+    audit = dataclasses.replace(rich, excluded=excluded)
+    write_csv(audit, tmp_path / "audit.csv")
+    dtypes = {column.name: DTYPES[column.kind] for column in columns(audit)}
+    table = pandas.read_csv(tmp_path / "audit.csv", keep_default_na=False, na_values=[""], dtype=dtypes)
+    assert list(table.columns) == [*dtypes, "reasons"]
+    accuracy = [run.record.measurements.scalars["accuracy"].value for run in rich.runs]
+    assert list(table["accuracy"][:-1]) == accuracy and table["accuracy"].isna().iloc[-1]
+    assert list(table["seed"][:-1]) == [run.record.spec.seed for run in rich.runs]
+    assert table["run_id"].iloc[-1] == "0" * 32 and table["control"].iloc[0] == "none"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", " =1", "\u00a0=1", "\ufeff=1", "＝1", "'x", "\r=1", "\n"],
+)
+def test_a_spreadsheet_calculates_nothing(name, report, tmp_path):
+    first = dataclasses.replace(report.runs[0].record, name=name)
+    audit = dataclasses.replace(report, runs=(dataclasses.replace(report.runs[0], record=first),), excluded=())
+    (line,) = lines(audit, tmp_path)
+    assert line["name"] == f"'{name}" and unguarded(line["name"]) == name
+
+
+@given(st.text())
+def test_the_guard_comes_off_again(text):
+    assert unguarded(guarded(text)) == text
+    assert not guarded(text).startswith(("=", "+", "-", "@", "\t", "\r"))
+
+
+def test_a_name_that_is_not_utf_8_and_one_of_many_lines(report, tmp_path):
+    first = dataclasses.replace(report.runs[0].record, name='a\udc80,"\r\nb')
+    audit = dataclasses.replace(report, runs=(dataclasses.replace(report.runs[0], record=first),), excluded=())
+    assert lines(audit, tmp_path)[0]["name"] == 'a\\udc80,"\r\nb'
+
+
+def test_names_are_distinct_and_all_have_words(rich):
+    made = columns(rich)
+    assert len({column.name for column in made}) == len(made) and all(column.words for column in made)
+    assert {column.kind for column in made} == {"text", "integer", "number", "boolean"}
+
+
+def test_a_rule_that_did_not_judge_a_run_leaves_its_cells_empty_and_says_so(rich):
+    row = next(rows(rich))
+    empty = [column.read(row) for column in columns_of(("e",), ("D99",), (), ()) if column.name.endswith("_D99")]
+    assert len(empty) == 5 and {cell.reason for cell in empty} == {"D99 did not judge this run"}
+
+
+def test_verdicts_stand_in_the_order_of_the_editions(rich):
+    for row, run, *others in zip(rows(rich), rich.runs, *(one.judgements for one in rich.opinions), strict=True):
+        assert row.verdicts == (run.verdict, *(one.verdict for one in others))

@@ -1,0 +1,270 @@
+"""The form's context: what people wrote, every aggregate, the other editions, and what is said of the margin."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from fa_registry.errors import UsageError
+from fa_registry.provenance import NOT_A_CHECKOUT
+from fa_registry.records import Choice
+from fa_registry.reporting.labels import command
+from fa_registry.reporting.lookups import Frozen
+from fa_registry.reporting.pages.form import blanks, check_kept, form_context, lines, read_blanks, standing_alone
+from fa_registry.reporting.pages.notes import note_context
+from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.text.environment import Pages, variables
+from tests.reporting.asking import changed
+
+
+@pytest.fixture
+def form():
+    """The form of a method in a report."""
+
+    def made(report, method, written=()):
+        sources = Sources.of(report)
+        group, link = next((group, link) for group, link in sources.forms if group.method == method)
+        return form_context(group, link, sources, dict(written))
+
+    return made
+
+
+def test_the_form_carries_all_aggregates_and_the_spread(form, report):
+    context = form(report, "dfa")
+    names = [metric.name for metric in context.aggregates]
+    assert len(names) == len(set(names)) == 9 and names[-1] == "gamma_spread"
+    assert set(names) <= set(report.runs[2].record.measurements.scalars)
+
+
+def test_the_form_keeps_what_people_wrote(form, report):
+    context = form(report, "dfa", {"claim": "ours"})
+    assert {blank.key: blank.text for blank in context.blanks}["claim"] == "ours"
+
+
+def test_every_edition_gives_its_verdict_the_leading_one_first(form, rich):
+    context = form(rich, "bp")
+    assert [(edition.name, verdict.label) for edition, verdict in context.opinions] == [
+        ("2026-11", "PASS"),
+        ("2026-05", "WARN(D2)"),
+        ("2026-04", "needs walk-back: b"),
+    ]
+    assert [one.subject for one in context.differences] == ["reference"]
+    alone = form(rich, "fa")
+    assert alone.differences == () and {verdict.outcome for _, verdict in alone.opinions} == {"fail"}
+
+
+def test_what_a_rule_says_of_the_margin_stands_once_for_all_seeds(form, rich, report):
+    (row,) = form(rich, "dfa").depth
+    (said,) = row.said
+    assert (row.state, said.seeds) == ("UNDECIDED", (42, 123))
+    assert said.interval[0] < said.observed.reading.value < said.interval[1] and said.observed.kind == "pp"
+    older = form(report, "bp").depth
+    assert [(row.state, row.seeds, [said.interval for said in row.said]) for row in older] == [
+        ("CLEARS", (42, 123), [None, None])
+    ]
+
+
+def test_a_note_speaks_of_its_run_alone(report):
+    run = report.runs[3]
+    note = note_context(run, report, Frozen.of(report))
+    assert (note.run_id, note.seed, note.verdict.label) == (run.record.run_id, 123, "DIVERGED(D1+D2+D3)")
+    assert {run_id for metric in note.headline for run_id in metric.estimate.mean.run_ids} == {
+        note.run_id,
+        run.frozen_run_id,
+    }
+    assert {claim.run_ids for claim in note.claims} == {(note.run_id,)}
+
+
+def test_a_note_leaves_the_explanations_to_the_form(form, rich):
+    fa = next(run for run in rich.runs if run.record.spec.method == "fa")
+    assert "note" in {claim.kind for claim in form(rich, "fa").claims}
+    assert "note" not in {claim.kind for claim in note_context(fa, rich, Frozen.of(rich)).claims}
+
+
+def test_every_further_edition_says_its_rules_in_full(form, rich, report):
+    first, second = form(rich, "bp").others
+    assert (first.edition.name, first.verdict.label) == ("2026-05", "WARN(D2)")
+    assert (second.edition.name, second.verdict.label) == ("2026-04", "needs walk-back: b")
+    assert {row.rule for row in second.findings} == {"a", "b", "c", "d"}
+    assert all(said.run_ids and "required" in said.sentence for row in second.findings for said in row.said)
+    assert form(report, "bp").others == ()
+
+
+def test_all_editions_that_judged_are_cited(form, rich):
+    found = form(rich, "bp").bibliography
+    used = " ".join(use for entry in found.entries for use in entry.uses)
+    assert all(f"edition {name}" in used for name in ("2026-11", "2026-05", "2026-04"))
+    assert "diagnostic rho" not in used  # no rule looks at it
+
+
+def test_the_checklist_is_answered(form, rich):
+    assert [one.number for one in form(rich, "dfa").pitfalls] == list(range(1, 13))
+
+
+def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
+    """In all three forms, beside the seeds' interval; nothing where a run did not write the size down."""
+    sized = [changed(run, conventions={"test_samples": 360}) for run in report.runs]
+    for runs, said in ((tuple(sized), True), (report.runs, False)):
+        sources, written = Sources.of(dataclasses.replace(report, runs=runs)), Pages()
+        group, link = next(pair for pair in sources.forms if pair[0].method == "bp")
+        context = form_context(group, link, sources, {})
+        assert (context.sampling is not None) == said
+        for kind in ("html", "md", "tex"):
+            text = written.render(f"form.{kind}.j2", variables(context))
+            assert ("by the sampling of 360 test samples alone" in text) == said
+
+
+def test_a_form_that_is_not_there_has_no_words(tmp_path):
+    assert read_blanks(tmp_path / "none.md") == {}
+
+
+def test_words_are_read_as_they_were_written(tmp_path):
+    form = tmp_path / "form.md"
+    form.write_text("x\n<!-- fa:blank claim -->\n**Ours** <b>&</b>\n\nmore\n<!-- /fa:blank -->\ny", encoding="utf-8")
+    assert read_blanks(form) == {"claim": "**Ours** <b>&</b>\n\nmore"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<!-- fa:blank claim -->\nmine\n",
+        "<!-- fa:blank claim -->\nmine\n<!-- fa:blank other -->\n<!-- /fa:blank -->",
+        "<!-- fa:blank claim -->a<!-- /fa:blank --><!-- fa:blank claim -->b<!-- /fa:blank -->",
+        "<!-- fa:blank claim -->\nmine\n<!-- /fa:blank -->\nmine too\n<!-- /fa:blank -->",
+    ],
+)
+def test_broken_markers_are_refused(tmp_path, text):
+    form = tmp_path / "form.md"
+    form.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=r"form\.md: its blanks cannot be kept"):
+        read_blanks(form)
+
+
+def test_a_form_that_is_no_utf_8_is_named(tmp_path):
+    form = tmp_path / "form.md"
+    form.write_bytes("<!-- fa:blank claim -->\nGewöhnlich\n<!-- /fa:blank -->".encode("latin-1"))
+    with pytest.raises(UsageError, match=r"form\.md: its blanks cannot be kept: expected UTF-8, found .* at byte 27"):
+        read_blanks(form)
+
+
+CLAIM = "<!-- fa:blank claim -->\n{}\n<!-- /fa:blank -->"
+
+
+def test_a_new_page_that_holds_the_words_may_replace_the_old(tmp_path):
+    check_kept({"claim": "mine", "motivation": ""}, CLAIM.format("mine"), tmp_path / "form.md")
+    check_kept({"claim": ""}, "a template without blanks", tmp_path / "form.md")
+
+
+@pytest.mark.parametrize(
+    "page", ["no blanks", CLAIM.format("min"), CLAIM.format("mine\n<!-- /fa:blank -->"), CLAIM.format("&lt;mine&gt;")]
+)
+def test_a_new_page_that_drops_the_words_may_not(tmp_path, page):
+    with pytest.raises(UsageError, match=r"form\.md"):
+        check_kept({"claim": "mine"}, page, tmp_path / "form.md")
+
+
+def test_blanks_of_an_older_template_are_kept():
+    made = blanks({"claim": "mine", "retired": "old words"})
+    assert {blank.key: blank.text for blank in made} == {
+        "motivation": "",
+        "claim": "mine",
+        "limitations": "",
+        "retired": "old words",
+    }
+
+
+DIRTY = "  # the tree was DIRTY: what was changed after this commit was not recorded"
+
+
+@pytest.fixture
+def made(rich):
+    """The lines of dfa's form; changes: to the report. provenance: of every run instead of its own."""
+
+    def of(provenance=None, **changes):
+        report = dataclasses.replace(rich, **changes)
+        if provenance is not None:
+            runs = [
+                dataclasses.replace(run, record=dataclasses.replace(run.record, provenance=provenance))
+                for run in report.runs
+            ]
+            report = dataclasses.replace(report, runs=tuple(runs))
+        runs = [run for run in report.runs if run.record.spec.method == "dfa"]
+        return runs, lines(runs, report, Frozen.of(report))
+
+    return of
+
+
+def test_runs_and_controls_stand_under_the_commit_they_were_trained_from(made, rich):
+    runs, found = made()
+    commit = runs[0].record.provenance["commit"]
+    controls = {run.record.spec.seed: run.record.spec for run in rich.runs if run.record.spec.control == "frozen"}
+    first, second = (run.record.spec for run in runs)
+    assert (first.seed, second.seed) == (42, 123)
+    assert found[:-1] == (
+        f"git checkout {commit}",
+        command(first),
+        f"{command(controls[42])}  # the frozen control",
+        f"git checkout {commit}{DIRTY}",
+        command(second),
+        f"{command(controls[123])}  # the frozen control",
+    )
+    assert "control=frozen" in found[2]
+
+
+def test_the_audit_is_the_one_that_was_asked_for(made, rich):
+    choice = Choice("digits", {"seeds": "42, 123", "scale": "0.02"})
+    modified = dataclasses.replace(rich.edition, overrides={"D1.threshold": 100.0})
+    _, found = made(choice=choice, edition=modified, waivers=())
+    assert found[-1] == (
+        "fa-registry audit --study digits --seeds 42,123 --scale 0.02 --device cpu --editions 2026-11,2026-05,2026-04"
+        " --threshold D1.threshold=100.0"
+    )
+
+
+def test_without_a_study_the_new_runs_are_audited_and_waivers_are_said(made):
+    line = made(opinions=())[1][-1]
+    assert line.startswith("fa-registry audit --run RUN --edition 2026-11  # RUN: the id of each run that the lines")
+    assert line.endswith("; with the waivers.toml whose waivers this report names")
+
+
+@pytest.mark.parametrize(
+    ("provenance", "line"),
+    [
+        ({"commit": "0123abc"}, "git checkout 0123abc  # whether the tree was clean is not known"),
+        ({"commit": "a; rm -rf b", "dirty": False}, "git checkout 'a; rm -rf b'"),
+        ({"commit": NOT_A_CHECKOUT, "fa_registry": "0.1.0"}, f"# commit: {NOT_A_CHECKOUT}; fa_registry 0.1.0"),
+        (
+            {"commit": "unknown: git\nrm -rf b"},
+            "# commit: unknown: git rm -rf b; fa_registry of a version not recorded",
+        ),
+        ({}, "# commit: not recorded; fa_registry of a version not recorded"),
+    ],
+)
+def test_what_is_known_of_the_commit_is_said_in_one_line(made, provenance, line):
+    assert made(provenance)[1][0] == line
+
+
+def test_a_control_that_the_report_lacks_is_said(made, rich):
+    runs = tuple(run for run in rich.runs if run.record.spec.control == "none")
+    found = made(runs=runs, opinions=())[1]
+    assert sum(line.endswith("not part of this report") for line in found) == 2
+
+
+def test_links_to_neighbouring_files_become_their_words():
+    page = '<nav><a class="up" href="../index.html">← the <b>whole</b> audit</a></nav> <a href="a.md">x</a>'
+    assert standing_alone(page) == "<nav>← the <b>whole</b> audit</nav> x"
+
+
+def test_links_that_lead_somewhere_stay():
+    page = '<a href="#top">up</a> <a href="https://arxiv.org/abs/1">paper</a> <a href="mailto:x">mail</a>'
+    assert standing_alone(page) == page
+
+
+def test_a_real_form_keeps_everything_but_its_dead_links(pages):
+    form = next(text for name, text in pages.items() if name.startswith("forms/") and name.endswith(".html"))
+    alone = standing_alone(form)
+    assert 'href="../index.html"' in form and "the whole audit" in alone
+    assert re.findall(r'href="(?!#|https?:)[^"]*"', alone) == []
+    assert re.sub(r"<[^>]+>", "", alone) == re.sub(r"<[^>]+>", "", form)

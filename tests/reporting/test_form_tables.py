@@ -1,0 +1,312 @@
+"""Every quantity by seed and site: words where a finding speaks, N/A with reasons, what a diagnostic cannot tell."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fa_registry.protocol.grouping import groups
+from fa_registry.provenance import NOT_A_CHECKOUT
+from fa_registry.quantities import DECLARED, DEVIATIONS, RUN_SCALARS, SITE_TABLES
+from fa_registry.records import Measurements, Reading, RunAudit
+from fa_registry.reporting.pages.form_tables import (
+    first_fires,
+    gamma_table,
+    identification,
+    scalar_table,
+    site_tables,
+    words,
+)
+from tests.reporting.scenes import a_finding
+
+
+def runs_of(report, method) -> list[RunAudit]:
+    return [run for run in report.runs if run.record.spec.method == method and run.record.spec.control == "none"]
+
+
+def measuring(run: RunAudit, **changes) -> RunAudit:
+    """The run with other site quantities; None takes one away."""
+    sites = {name: row for name, row in (run.record.measurements.sites | changes).items() if row is not None}
+    measurements = dataclasses.replace(run.record.measurements, sites=sites)
+    return dataclasses.replace(run, record=dataclasses.replace(run.record, measurements=measurements))
+
+
+def spoken(runs, report) -> dict:
+    """(quantity, seed, site) → (word, outcome) of every cell that has a word."""
+    return {
+        (row.name, int(line.name), site): (cell.word, cell.outcome)
+        for table in site_tables(runs, report)
+        for row in table.rows
+        for line in row.rows
+        for site, cell in enumerate(line.cells)
+        if cell.word
+    }
+
+
+@pytest.fixture
+def dfa(report):
+    return runs_of(report, "dfa")
+
+
+def test_gamma_stands_for_every_site_and_seed_with_its_reason(dfa):
+    table = gamma_table(dfa)
+    assert [column for column, _ in table.columns] == ["seed 42", "seed 123"]
+    assert [row.name for row in table.rows] == ["0", "1", "2", "3", "4"]
+    assert all(
+        row.cells[0].number.reading.value is None and row.cells[1].number.reading.value is not None
+        for row in table.rows
+    )
+    assert table.notes == ("seed 42: the feedback file is missing: credit cannot be recomputed",)
+
+
+def test_words_stand_where_a_finding_speaks_and_nowhere_else(dfa, report):
+    assert spoken(dfa[:1], report) == {
+        ("growth", 42, 4): ("EXPLODED", "fail"),
+        ("g_norm_mean_ce", 42, 4): ("AT FLOOR", "fail"),
+    }
+    assert set(spoken(report.runs[:1], report).values()) == {("OK", "pass")}
+    assert spoken([dataclasses.replace(dfa[0], findings=())], report) == {}
+
+
+@pytest.mark.parametrize(
+    ("method", "word"),
+    [("bp", ("CONVERGED", "pass")), ("fa", ("AT FLOOR", "fail")), ("drtp", ("NOISY", "warn")), ("dfa", ("OK", "pass"))],
+)
+def test_the_word_is_the_findings_state_whatever_the_edition_calls_it(rich, method, word):
+    assert spoken(runs_of(rich, method), rich)["g_norm", 42, 4] == word
+
+
+def test_a_state_no_one_here_has_heard_of_is_shown_as_it_is(rich):
+    finding = a_finding("X9", "warn", quantity="rho", site=2, state="ODD")
+    run = dataclasses.replace(runs_of(rich, "dfa")[0], findings=(finding,))
+    assert spoken([run], rich) == {("rho", 42, 2): ("ODD", "warn")}
+
+
+def test_every_quantity_that_was_measured_has_its_lines(rich):
+    tables = site_tables(runs_of(rich, "dfa"), rich)
+    shown = [row.name for table in tables for row in table.rows]
+    unvalued = {one.name for one in DECLARED.values() if one.valued}
+    measured = set(runs_of(rich, "dfa")[0].record.measurements.sites)
+    assert set(shown) == measured - unvalued - set(DEVIATIONS.values()) and len(shown) == len(set(shown))
+    assert all([line.name for line in row.rows] == ["42", "123"] for table in tables for row in table.rows)
+
+
+def test_a_mean_of_the_null_carries_its_deviation(rich):
+    table = next(table for table in site_tables(runs_of(rich, "dfa"), rich) if table.title == "Credit and its null")
+    cells = {row.name: row.rows[0].cells[0] for row in table.rows}
+    assert cells["gamma_null_mean"].deviation.reading == Reading(0.022)
+    assert cells["gamma"].deviation is None and "gamma_null_std" not in cells
+    assert table.measured == "gamma_null_draws 20"
+
+
+def test_the_published_reading_of_gamma_says_that_it_is_one_site_too_early(rich):
+    (_, credit, _) = site_tables(runs_of(rich, "dfa"), rich)
+    words = {row.name: row.words for row in credit.rows}
+    assert (
+        "one site too early" in words["gamma_block_input"] and "reproduction tables only" in words["gamma_block_input"]
+    )
+
+
+def test_what_only_some_methods_have_is_left_out_without_a_value(rich):
+    run = runs_of(rich, "dfa")[0]
+    shown = {row.name for table in site_tables([run], rich) for row in table.rows}
+    assert not {"bridge_residual", "costate_cosine"} & shown
+    row = run.record.measurements.sites["bridge_residual"]
+    valued = measuring(run, bridge_residual=(*row[:-1], Reading(0.3)))
+    assert "bridge_residual" in {row.name for table in site_tables([valued], rich) for row in table.rows}
+
+
+def test_an_older_run_has_only_what_it_measured(report):
+    shown = {row.name for table in site_tables(report.runs[:1], report) for row in table.rows}
+    assert shown == set(report.runs[0].record.measurements.sites)
+    assert scalar_table(report.runs[:1], report).rows == ()
+
+
+def test_where_one_seed_measured_it_the_other_says_that_it_did_not(rich):
+    first, second = runs_of(rich, "dfa")
+    tables = site_tables([first, measuring(second, rho=None)], rich)
+    line = next(row for table in tables for row in table.rows if row.name == "rho").rows[1]
+    assert {cell.number.reading for cell in line.cells} == {Reading(None, "this quantity was not measured")}
+    assert "ρ: this quantity was not measured" in tables[-1].notes
+
+
+def test_a_run_that_measured_nothing_keeps_the_core_without_sites(dfa, report):
+    record = dataclasses.replace(dfa[0].record, measurements=Measurements({}, {}))
+    tables = site_tables([dataclasses.replace(dfa[0], record=record)], report)
+    assert [(table.title, table.columns) for table in tables] == [
+        ("Scale and reference", ()),
+        ("Credit and its null", ()),
+    ]
+    core = {name for _, names in SITE_TABLES for name in names if DECLARED[name].always}
+    assert {row.name for table in tables for row in table.rows} == core
+
+
+def test_a_quantity_with_fewer_sites_is_filled_with_na(dfa, report):
+    run = measuring(dfa[1], gain=dfa[1].record.measurements.sites["gain"][:2])
+    table = site_tables([run], report)[0]
+    line = next(row for row in table.rows if row.name == "gain").rows[0]
+    assert [cell.number.reading.value is None for cell in line.cells] == [False, False, True, True, True]
+    assert "gain: this quantity was not measured at this site" in table.notes
+
+
+def test_of_the_drifts_the_largest_few_and_the_blocks_together(rich):
+    rows = scalar_table(runs_of(rich, "dfa"), rich).rows
+    assert [row.name for row in rows] == [
+        *RUN_SCALARS,
+        *(
+            f"feature_drift/{name}"
+            for name in (
+                "blocks.0.w1.weight",
+                "blocks.1.w1.weight",
+                "blocks.2.w1.weight",
+                "blocks.3.w1.weight",
+                "out_head.weight",
+            )
+        ),
+    ]
+    assert all(len(row.cells) == 2 for row in rows)
+
+
+def test_a_judged_scalar_carries_the_word_too(rich):
+    stability = scalar_table(runs_of(rich, "dfa"), rich).rows[0]
+    assert (stability.name, [cell.word for cell in stability.cells]) == ("stability_mid", ["OK", "OK"])
+
+
+def test_the_cards_say_what_cannot_be_told(rich):
+    runs = runs_of(rich, "dfa")
+    *_, perturbation = site_tables(runs, rich)
+    (card,) = perturbation.cards
+    assert (card.symbol, card.cannot_tell) == ("ρ_l", "whether a step of the training's size helps")
+    assert perturbation.measured == "rho_directions 32"
+    assert [card.cannot_tell for card in scalar_table(runs, rich).cards] == ["whether the features became better"]
+    without = dataclasses.replace(rich, cards={})
+    assert all(table.cards == () for table in site_tables(runs, without))
+
+
+def test_the_first_fire_is_told_for_every_seed(dfa, report):
+    rules = {row.rule: (row.title, row.epochs) for row in first_fires(dfa)}
+    epochs = {(run.record.spec.seed, one.rule): one.first_fire for run in dfa for one in run.findings}
+    assert rules["D1"] == ("scale stability", tuple(f"epoch {epochs[seed, 'D1']}" for seed in (42, 123)))
+    assert "D3" not in rules
+    assert first_fires(report.runs[:1]) == ()
+    quiet = dataclasses.replace(dfa[1], findings=(dataclasses.replace(dfa[1].findings[0], first_fire=None),))
+    assert first_fires([dfa[0], quiet])[0].epochs[1] == "never"
+
+
+@pytest.fixture
+def entries(report):
+    def of(method, changed=report):
+        group = next(group for group in groups(changed) if group.method == method)
+        return {entry.term: entry.values for entry in identification(group, changed)}
+
+    return of
+
+
+def test_what_all_seeds_share_stands_once(entries):
+    found = entries("dfa")
+    assert [value.text for value in found["Seeds"]] == ["42, 123"]
+    assert [value.text for value in found["Parameters"]] == ["566,026"]
+    assert [value.text for value in found["LayerNorm before the head"]] == ["yes"]
+    assert found["Rule"][0].text == "c_l = e B_lᵀ, B_l fixed and random"
+    assert found["Hardware"][0].text == "machine x86_64 · cpu Xeon · cores 2"
+    assert all(value.run_ids == () for value in found["Data digest"])
+
+
+def test_what_seeds_do_not_share_names_its_runs(entries, report):
+    dirty = {value.text: value.run_ids for value in entries("dfa")["Commit"]}
+    assert dirty == {
+        "0123abc (clean tree)": (report.runs[2].record.run_id,),
+        "0123abc (tree was DIRTY)": (report.runs[3].record.run_id,),
+    }
+
+
+def test_a_feedback_file_that_is_not_there_is_said(entries):
+    texts = [value.text for value in entries("dfa")["Feedback file"]]
+    assert texts[0] == "none saved"
+    assert texts[1] == f"sha256 {123:064x} · N(0, 1/C) · seed 123 · B_01 (256, 10)"
+
+
+def test_a_report_without_cards_and_provenance_says_not_recorded(entries, report):
+    runs = tuple(dataclasses.replace(run, record=dataclasses.replace(run.record, provenance={})) for run in report.runs)
+    found = entries("dfa", dataclasses.replace(report, runs=runs, cards={}))
+    assert {found[term][0].text for term in ("Rule", "Source", "Hardware", "Commit", "Versions", "Data digest")} == {
+        "not recorded"
+    }
+
+
+@pytest.fixture
+def texts(entries, report):
+    """The texts of an entry of dfa, its two runs holding this provenance."""
+
+    def of(term, *provenances):
+        runs = list(report.runs)
+        for index, held in zip((2, 3), provenances, strict=True):
+            runs[index] = dataclasses.replace(
+                runs[index], record=dataclasses.replace(runs[index].record, provenance=held)
+            )
+        found = entries("dfa", dataclasses.replace(report, runs=tuple(runs))).get(term, ())
+        return [value.text for value in found], [value.run_ids for value in found]
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("held", "text"),
+    [
+        ({"commit": "0123abc", "dirty": None}, "0123abc (tree unknown)"),
+        ({"commit": "0123abc"}, "0123abc (tree unknown)"),
+        ({"commit": "0123abc", "dirty": False}, "0123abc (clean tree)"),
+        ({"commit": NOT_A_CHECKOUT, "dirty": None}, "not a git checkout"),
+        ({"commit": NOT_A_CHECKOUT, "dirty": False}, "not a git checkout"),  # as older runs recorded it
+        ({"commit": "unknown: git timed out", "dirty": None}, "unknown: git timed out"),
+        ({"commit": "unknown: git timed out", "dirty": False}, "unknown: git timed out"),
+        ({"commit": "", "dirty": None}, "not recorded"),
+    ],
+)
+def test_a_tree_is_called_clean_only_where_git_said_so(texts, held, text):
+    assert texts("Commit", held, held)[0] == [text]
+
+
+@pytest.mark.parametrize(
+    ("indices", "text"),
+    [
+        (list(range(1024)), "1,024 samples, indices 0 to 1023"),
+        ([7, 3, 950], "3 samples, indices between 3 and 950"),
+        ([5], "1 sample, index 5"),
+        ([], "not recorded"),
+        (None, "not recorded"),
+    ],
+)
+def test_the_eval_batch_is_told_by_range_and_count(texts, indices, text):
+    held = {"eval_indices": indices}
+    assert texts("Eval batch", held, held)[0] == [text]
+
+
+def test_a_resumed_run_says_after_which_epoch_and_one_that_ran_through_says_nothing(texts, report):
+    assert texts("Resumed", {"resumed_from": 0}, {}) == ([], [])
+    after = "resumed after epoch 7"
+    assert texts("Resumed", {"resumed_from": 7}, {"resumed_from": 0}) == ([after], [(report.runs[2].record.run_id,)])
+    assert texts("Resumed", {"resumed_from": 7}, {"resumed_from": 7}) == ([after], [()])
+
+
+def test_an_adopted_run_says_so_and_one_that_was_trained_here_says_nothing(texts, report):
+    assert texts("Adopted", {}, {}) == ([], [])
+    found = texts("Adopted", {"origin": {"trained": "not trained here", "file": "w.pt"}}, {})
+    assert found == (["trained not trained here · file w.pt"], [(report.runs[2].record.run_id,)])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "not recorded"),
+        ({}, "not recorded"),
+        ("", "not recorded"),
+        (True, "yes"),
+        (1437, "1,437"),
+        ({"a": 1, "b": ""}, "a 1"),
+        (["x", 2], "x, 2"),
+    ],
+)
+def test_words(value, text):
+    assert words(value) == text

@@ -1,0 +1,280 @@
+"""The index shows every group, finding and missing number, worst first."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from fa_registry.protocol.grouping import groups
+from fa_registry.records import Reading, Verdict, Waiver
+from fa_registry.reporting.lookups import SEVERITY
+from fa_registry.reporting.pages import index as build_index
+from fa_registry.reporting.pages.index import (
+    SHOWN,
+    audit_table_context,
+    headline,
+    index_context,
+    judged_columns,
+    short_names,
+    waiver_rows,
+)
+from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.text.environment import Pages, variables
+from fa_registry.reporting.values import Judged, Link
+
+
+def index(report):
+    return index_context(Sources.of(report))
+
+
+def test_counts_are_of_methods_worst_first(report):
+    counts = index(report).counts
+    assert [(count.outcome, count.count, [link.text for link in count.links]) for count in counts] == [
+        ("fail", 1, ["dfa"]),
+        ("pass", 1, ["bp"]),
+    ]
+
+
+def test_the_table_has_methods_then_controls_with_every_seed(report):
+    (part,) = index(report).settings
+    assert [(row.method, row.control, row.verdict.label) for row in part.rows] == [
+        ("bp", False, "PASS"),
+        ("dfa", False, "FAIL(D1+D2+D3)"),
+        ("frozen", True, "CONTROL"),
+    ]
+    assert [seed.verdict.label for seed in part.rows[1].seeds] == ["FAIL(D1+D2+D3)", "DIVERGED(D1+D2+D3)"]
+    assert part.rows[0].href.startswith("forms/bp-") and part.rows[2].href == ""
+
+
+def test_footnotes_name_the_reason_once_with_all_its_runs(report):
+    context = index(report)
+    dfa = context.settings[0].rows[1]
+    notes = {note.mark: note for note in context.footnotes}
+    assert [notes[mark].reason for mark in dfa.gamma.marks] == [
+        "the feedback file is missing: credit cannot be recomputed"
+    ]
+    assert [notes[mark].reason for mark in dfa.h_norm.marks] == ["not finite (inf)"]
+    assert dfa.h_norm.marks == dfa.growth.marks
+    assert notes[dfa.gamma.marks[0]].run_ids.shown == (report.runs[2].record.run_id,)
+    assert not any("control" in note.reason for note in context.footnotes)
+
+
+def test_findings_are_sorted_by_severity_and_add_up(report):
+    run = report.runs[0]
+    crashed = dataclasses.replace(run.findings[2], outcome="error", observed=Reading(None, "the rule crashed"))
+    changed = dataclasses.replace(
+        report, runs=(dataclasses.replace(run, findings=(*run.findings[:2], crashed)), *report.runs[1:])
+    )
+    context = index(changed)
+    outcomes = [row.outcome for row in context.findings.shown]
+    assert outcomes == sorted(outcomes, key=SEVERITY.index) and outcomes[0] == "error"
+    skipped = sum(finding.outcome == "skipped" for run in report.runs for finding in run.findings)
+    shown = sum(len(row.seeds) for row in context.findings.shown)
+    assert shown + context.passed + skipped == sum(len(run.findings) for run in report.runs)
+
+
+def test_integrity_shows_what_does_not_stand_first(report):
+    context = index(report)
+    assert context.integrity.shown[0].details == ("feedback/state.safetensors is missing",)
+    assert [(count.outcome, count.count) for count in context.integrity_counts] == [
+        ("unverifiable", 1),
+        ("verified", 5),
+    ]
+
+
+def test_an_overridden_threshold_is_named_under_its_edition(rich):
+    ours = dataclasses.replace(rich.edition, overrides={"D1.threshold": 40.0})
+    theirs = dataclasses.replace(rich.opinions[0].edition, overrides={"D2.threshold": 1e-6})
+    opinions = (dataclasses.replace(rich.opinions[0], edition=theirs), *rich.opinions[1:])
+    entries = index(dataclasses.replace(rich, edition=ours, opinions=opinions)).overrides
+    assert [(entry.term, entry.values[0].text) for entry in entries] == [
+        ("D1.threshold", "40.0"),
+        ("2026-05 D2.threshold", "1e-06"),
+    ]
+
+
+def test_several_editions_are_compared_where_they_differ_first(rich, report):
+    comparison = index(rich).comparison
+    assert [bool(row.why) for row in comparison.rows.shown] == [True, True, True, False]
+    assert {row.method for row in comparison.rows.shown} == {"bp", "fa", "dfa", "drtp"}  # a control is judged by none
+    assert index(report).comparison is None
+
+
+def test_stability_has_its_column_where_any_run_measured_it(rich, report):
+    assert index(rich).shows_stability and not index(report).shows_stability
+    (part,) = index(rich).settings
+    assert part.rows[0].stability.mean.reading.value == 0.1
+
+
+def test_a_large_registry_is_cut_and_counted(report, monkeypatch):
+    monkeypatch.setattr(build_index, "MOST", 2)
+    monkeypatch.setattr(build_index, "MOST_NAMES", 1)
+    whole, context = index(report), index(dataclasses.replace(report, excluded=report.excluded * 2))
+    assert (len(context.findings.shown), context.findings.left) == (2, whole.findings.total - 2)
+    assert (context.excluded.left, context.integrity.left, context.commands.left) == (2, 4, 4)
+    assert not context.details and all(len(count.links) == 1 for count in context.counts)
+    assert all(len(note.run_ids.shown) == 1 for note in context.footnotes)
+
+
+HOSTILE = r"100%_#$&{}~^\ \input{/etc/passwd}"
+
+
+@pytest.fixture
+def table():
+    return lambda report: Pages().render("audit_table.tex.j2", variables(audit_table_context(Sources.of(report))))
+
+
+def test_a_line_a_method_with_its_runs_in_a_comment(table, report):
+    text = table(report)
+    for method in ("bp", "dfa", "frozen"):
+        assert rf"\raggedright {method}}}" in text
+    for run in report.runs:
+        assert re.search(rf"^% .*{run.record.run_id}", text, re.MULTILINE)
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 1
+    assert r"95.7~\ensuremath{\pm}~0.3~\% (2)" in text
+
+
+def test_what_is_missing_has_its_reason_below_the_table_and_no_other(table, report):
+    context = audit_table_context(Sources.of(report))
+    (part,) = context.tables
+    assert [note.mark for note in part.footnotes] == list(range(1, len(part.footnotes) + 1))
+    used = {mark for row in part.rows for column in SHOWN for mark in getattr(row, column).marks}
+    assert used == {note.mark for note in part.footnotes} and used
+    assert "not finite (inf)" in {note.reason for note in part.footnotes}
+    assert "feedback file" not in table(report)  # that reason is of Γ, which this table does not show
+
+
+def test_a_healthy_audit_has_no_footnote(table, judged, record):
+    text = table(
+        judged([record("dfa", 42, 0.9, 3.0, 0.1, 0.2), record("bp", 42, 0.8, 1.0, 0.4, 0.0, control="frozen")])
+    )
+    assert r"\textsuperscript" not in text.partition(r"\bottomrule")[0].partition(r"\toprule")[2]
+
+
+def test_names_are_text(table, report):
+    spec = dataclasses.replace(report.runs[0].record.spec, method=HOSTILE)
+    run = dataclasses.replace(report.runs[0].record, spec=spec, setting=HOSTILE, name=HOSTILE)
+    text = table(
+        dataclasses.replace(report, runs=(dataclasses.replace(report.runs[0], record=run),), selection=HOSTILE)
+    )
+    printed = "\n".join(line for line in text.split("\n") if not line.startswith("%"))
+    assert r"\input{" not in printed and r"\textbackslash{}input\{/etc/passwd\}" in text
+    assert "100%" not in printed
+
+
+def test_stability_has_its_column_where_it_was_measured(table, report, rich):
+    assert "Stability" in table(rich) and "Stability" not in table(report)
+
+
+def test_controls_alone_are_a_table_and_no_run_is_none(table, report):
+    controls = tuple(run for run in report.runs if run.verdict.outcome == "control")
+    assert r"\raggedright frozen}" in table(dataclasses.replace(report, runs=controls))
+    text = table(dataclasses.replace(report, runs=()))
+    assert "No run was judged" in text and all(line.startswith("%") for line in text.split("\n") if line)
+
+
+def test_a_setting_is_a_table_of_its_own_with_footnotes_from_one(judged, record):
+    first = record("dfa", 42, 0.9, 3.0, 0.1, 0.2)
+    lost = dataclasses.replace(
+        first.measurements, scalars={**first.measurements.scalars, "h_L": Reading(None, "the file is gone")}
+    )
+    other = dataclasses.replace(
+        first,
+        run_id="c" * 32,
+        spec=dataclasses.replace(first.spec, epochs=9),
+        setting="another",
+        measurements=lost,
+    )
+    context = audit_table_context(Sources.of(judged([first, other])))
+    assert [(table.number, table.setting) for table in context.tables] == [(1, first.setting), (2, "another")]
+    assert [note.mark for table in context.tables for note in table.footnotes] == [1, 2, 1, 2, 3]
+
+
+PASS = Verdict("PASS", "pass")
+
+
+def group(one, outcome):
+    """A group like `one` with another verdict."""
+    return dataclasses.replace(one, verdict=dataclasses.replace(one.verdict, outcome=outcome))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "sentence"),
+    [
+        ((), "No method was judged."),
+        (("pass",), "The only method passes."),
+        (("fail", "fail"), "All 2 methods fail."),
+        (("pass", "fail"), "1 of 2 methods fails, 1 passes."),
+        (("pass", "warn", "warn", "incomplete"), "1 of 4 methods is incomplete, 2 draw a warning, 1 passes."),
+    ],
+)
+def test_one_sentence_says_every_verdict_worst_first(report, outcomes, sentence):
+    model = groups(report)[0]
+    found = headline([group(model, outcome) for outcome in outcomes])
+    assert found.sentence == sentence
+    assert sum(count for _, count in found.counts) == len(outcomes)
+
+
+def test_a_method_in_two_settings_is_two_pairs(report):
+    first = groups(report)[0]
+    run = first.runs[0]
+    spec = dataclasses.replace(run.record.spec, epochs=7)
+    other = dataclasses.replace(run, record=dataclasses.replace(run.record, spec=spec))
+    found = headline([group(first, "pass"), dataclasses.replace(group(first, "fail"), runs=(other,))])
+    assert found.sentence == "1 of 2 method × setting pairs fails, 1 passes." and found.settings == 2
+
+
+def test_rules_are_those_that_gate_and_fire_most_often_first(rich):
+    rules = headline(Sources.of(rich).groups).rules
+    assert [(rule, count) for rule, _, count in rules] == [("D1", 2), ("D2", 1)]
+
+
+def test_controls_are_not_counted(report):
+    assert headline(groups(report)).counts == (("fail", 1), ("pass", 1))
+
+
+def test_a_name_is_shortened_only_where_it_still_says_which_variant():
+    texts = ("dtp (sigma=0.1)", "dtp (sigma=0.3)", "ep (beta=0.5,steps=20)", "bp")
+    links = [Link(text, "s", PASS, "h", "m") for text in texts]
+    assert [link.text for link in short_names(links)] == ["dtp (sigma=0.1)", "dtp (sigma=0.3)", "ep", "bp"]
+    assert [link.text for link in short_names([*links[:1], *links[:1]])] == ["dtp", "dtp"]  # one variant, two settings
+
+
+def test_a_column_has_its_worst_judgement_with_the_seeds_it_is_about(rich):
+    found = {one.method: judged_columns(one) for one in groups(rich) if not one.control}
+    assert found["fa"]["growth"] == Judged("D1", "fail", (42, 123))
+    assert found["bp"] == {}
+
+
+def shown(report, *waivers):
+    changed = dataclasses.replace(report, waivers=waivers)
+    return [(row.waiver.rule, row.scope, row.applied) for row in waiver_rows(changed, groups(changed))]
+
+
+def test_who_was_waived_is_named_and_expired_waivers_come_last(rich):
+    rows = waiver_rows(rich, groups(rich))
+    assert [(row.waiver.rule, row.scope, row.applied, row.waiver.expired) for row in rows] == [
+        ("D3", "method fa", ("fa, seed 42", "fa, seed 123"), False),
+        ("D1", f"run {rich.waivers[1].run}", (), True),
+    ]
+    turned = dataclasses.replace(rich, waivers=rich.waivers[::-1])
+    assert waiver_rows(turned, groups(turned)) == rows
+
+
+def test_a_waiver_lays_claim_to_its_own_rule_run_and_method_alone(rich):
+    fa = next(run.record.run_id for run in rich.runs if run.record.spec.method == "fa")
+    base = Waiver("D3", "why", "who", "2026-01-01", "2026-12-31")
+    assert shown(rich, dataclasses.replace(base, run=fa[:8])) == [("D3", f"run {fa[:8]}", ("fa, seed 42",))]
+    assert shown(rich, dataclasses.replace(base, rule="D2", method="fa")) == [("D2", "method fa", ())]
+    assert shown(rich, dataclasses.replace(base, method="dfa")) == [("D3", "method dfa", ())]
+
+
+def test_what_another_waiver_waived_is_not_laid_to_an_expired_one(rich):
+    valid = Waiver("D3", "why", "who", "2026-01-01", "2026-12-31", method="fa")
+    expired = dataclasses.replace(valid, reason="once", expiry="2026-01-31", expired=True)
+    assert shown(rich, expired, valid) == [
+        ("D3", "method fa", ("fa, seed 42", "fa, seed 123")),
+        ("D3", "method fa", ()),
+    ]

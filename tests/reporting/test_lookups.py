@@ -1,0 +1,167 @@
+"""Seeds that a rule judges alike stand together; the most severe findings stand first."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from fa_registry.quantities import quantity_of
+from fa_registry.records import OUTCOMES, Reading
+from fa_registry.reporting.lookups import (
+    BY_AUTHOR,
+    SEVERITY,
+    Frozen,
+    column_estimate,
+    estimate,
+    finding_rows,
+    last_site,
+    most_severe_first,
+    scalar,
+    seed_row,
+)
+from fa_registry.reporting.values import Number, SeedValue
+from fa_registry.statistics import summary
+from tests.reporting.asking import changed
+from tests.reporting.scenes import a_finding
+
+
+@pytest.fixture
+def rows(report):
+    """The rows of one method whose seeds have these findings."""
+
+    def of(*findings_of_seeds):
+        runs = [
+            dataclasses.replace(run, findings=tuple(findings))
+            for run, findings in zip(report.runs[:2], findings_of_seeds, strict=True)
+        ]
+        return finding_rows(runs, "bp", "a setting", {})
+
+    return of
+
+
+def test_every_outcome_has_its_place():
+    assert sorted(SEVERITY) == sorted(OUTCOMES)
+    assert SEVERITY == ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pass")
+
+
+def test_what_is_said_of_both_seeds_in_the_same_words_is_said_once(rows):
+    over_seeds = {"quantity": "margin_pp", "observed": Reading(2.5), "interval": (-1.0, 6.0), "state": "UNDECIDED"}
+    ours = [
+        a_finding("D3", "warn", run_id=run_id, reference_run_id=f"f{run_id}", **over_seeds) for run_id in ("r1", "r2")
+    ]
+    (row,) = rows(ours[:1], ours[1:])
+    (said,) = row.said
+    assert (said.seeds, said.run_ids, said.reference_run_ids) == ((42, 123), ("r1", "r2"), ("fr1", "fr2"))
+    assert said.interval == (-1.0, 6.0) and said.observed.kind == "pp" and row.seeds == (42, 123)
+
+
+def test_seeds_with_figures_of_their_own_keep_them_under_one_heading(rows):
+    (row,) = rows([a_finding("D1", observed=Reading(60.0))], [a_finding("D1", observed=Reading(70.0))])
+    assert [(said.seeds, said.observed.reading.value) for said in row.said] == [((42,), 60.0), ((123,), 70.0)]
+
+
+@pytest.mark.parametrize(
+    "change", [{"outcome": "warn"}, {"state": "ODD"}, {"gating": False}, {"required": "at most 9"}]
+)
+def test_seeds_that_are_judged_otherwise_stand_apart(rows, change):
+    other = dataclasses.replace(a_finding("D1"), **change)
+    assert [row.seeds for row in rows([a_finding("D1")], [other])] == [(42,), (123,)]
+
+
+def test_site_and_first_fire_are_put_into_words(rows):
+    (row,) = rows([a_finding("D1", site=4, first_fire=8)], [a_finding("D1")])
+    assert [(said.site, said.epoch) for said in row.said] == [("site 4", "first fires at epoch 8"), ("", "")]
+
+
+def test_a_control_that_skips_what_it_is_the_reference_of_is_no_news(report):
+    control = report.runs[-1]
+    assert any(finding.outcome == "skipped" for finding in control.findings)
+    assert not any(row.outcome == "skipped" for row in finding_rows([control], "frozen", "s", {}))
+    trained = dataclasses.replace(report.runs[0], findings=(a_finding("D3", "skipped"),))
+    assert [row.outcome for row in finding_rows([trained], "bp", "s", {})] == ["skipped"]
+
+
+def test_by_severity_and_what_decides_before_what_is_only_reported(rows):
+    findings = [
+        a_finding(f"{outcome}-{gating}", outcome, gating=gating) for gating in (False, True) for outcome in OUTCOMES
+    ]
+    ordered = most_severe_first(rows(findings, []))
+    assert [row.rule for row in ordered] == [f"{outcome}-{gating}" for outcome in SEVERITY for gating in (True, False)]
+
+
+def test_the_limit_stands_without_its_unit_where_the_report_knows_it_apart(rows):
+    """Read out of the words it would end at the first bracket, wherever that stands."""
+    known = a_finding("Z", required="at most 50 (of 100) (ratio)", limit="at most 50 (of 100)")
+    older = dataclasses.replace(known, limit="")
+    assert [row.limit for row in rows([known], [])] == ["at most 50 (of 100)"]
+    assert [row.limit for row in rows([older], [])] == ["at most 50 (of 100) (ratio)"]
+
+
+def values(*readings):
+    return [SeedValue(seed, Number(reading, "pct", (f"run{seed}",))) for seed, reading in enumerate(readings)]
+
+
+def test_a_seed_row_holds_the_runs_own_numbers(report):
+    run = report.runs[2]
+    row = seed_row(run, Frozen.of(report))
+    assert row.accuracy.reading == run.record.measurements.scalars["accuracy"] == Reading(0.81)
+    assert row.g_norm.reading == run.record.measurements.sites["g_norm_mean_ce"][-1]
+    assert row.accuracy.run_ids == (run.record.run_id,)
+    assert row.frozen.run_ids == (run.frozen_run_id,)
+    assert row.margin == Number(Reading(0.0), "pp", (run.record.run_id, run.frozen_run_id))
+
+
+def test_a_control_is_not_compared_with_itself(report):
+    control = next(run for run in report.runs if run.verdict.outcome == "control")
+    assert Frozen.of(report).accuracy(control).reading.reason == "this run is the frozen control"
+
+
+def test_a_missing_frozen_control_is_na_with_its_reason(report):
+    alone = dataclasses.replace(report.runs[0], frozen_run_id="")
+    assert Frozen.of(report).margin(alone).reading.reason == "no frozen control of the same setting and seed"
+    lost = dataclasses.replace(report.runs[0], frozen_run_id="0" * 32)
+    assert Frozen.of(report).margin(lost).reading.reason == "the frozen control is not part of this report"
+
+
+def test_what_was_not_measured_says_so(report):
+    assert scalar(report.runs[0].record, "rho") == Reading(None, "rho was not measured")
+    assert last_site(report.runs[0].record, "rho") == Reading(None, "rho was not measured")
+
+
+def test_the_estimate_is_the_summary_of_what_is_there():
+    found = estimate(quantity_of("accuracy"), values(Reading(0.9), Reading(None, "no file"), Reading(0.8)))
+    expected = summary([0.9, 0.8])
+    assert (found.n, found.of) == (2, 3)
+    assert (found.mean.reading.value, found.std.value, found.low.value) == (expected.mean, expected.std, expected.low)
+    assert found.mean.run_ids == ("run0", "run2")
+
+
+def test_one_value_that_is_not_finite_leaves_no_mean():
+    found = estimate(quantity_of("growth_max"), values(Reading(1.0), Reading.of(math.inf)))
+    assert found.n == 0 and found.mean.reading.not_finite and found.mean.run_ids == ("run1",)
+
+
+@pytest.mark.parametrize(
+    ("readings", "reason"),
+    [
+        ((Reading(0.9),), "one seed: no interval"),
+        ((Reading(None, "no file"),), "no file"),
+        ((), "no run"),
+    ],
+)
+def test_without_an_interval_there_is_a_reason(readings, reason):
+    assert estimate(quantity_of("accuracy"), values(*readings)).low == Reading(None, reason)
+
+
+def test_a_stated_frozen_accuracy_has_no_interval_that_is_paired_by_seed(report):
+    runs = [run for run in report.runs if run.record.spec.method == "dfa" and run.record.spec.control == "none"][:2]
+    rows = [seed_row(run, Frozen.of(report)) for run in runs]
+    assert column_estimate(rows, "margin").low.value is not None
+    alone = [dataclasses.replace(changed(run, scalars={"frozen_accuracy": 0.3}), frozen_run_id="") for run in runs]
+    stated = [rows[0], seed_row(alone[1], Frozen.of(report))]
+    for column in ("margin", "frozen"):
+        found = column_estimate(stated, column)
+        assert found.mean.reading.value is not None and found.low.reason == BY_AUTHOR == found.high.reason
+    assert column_estimate(stated, "accuracy").low.value is not None

@@ -1,0 +1,384 @@
+"""What stands on page one and in the forms: waivers, editions, findings, and what is left out, said."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from fa_registry.records import Waiver
+from fa_registry.reporting.figures.page import setting_figures
+from fa_registry.reporting.pages import index
+from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.sources import Sources
+from fa_registry.reporting.text.environment import Pages, variables
+from fa_registry.reporting.text.filters import markdown_text
+from fa_registry.reporting.text.latex import latex_text
+from tests.reporting.asking import changed, run_of
+from tests.reporting.page import Page, of_kind, section, words_of, written
+
+
+def test_verdicts_and_reasons_are_on_the_first_page(pages):
+    words = words_of(pages["index.html"])
+    for needed in (
+        "DIVERGED(D1+D2+D3)",
+        "FAIL(D1+D2+D3)",
+        "PASS",
+        "the feedback file is missing",
+        "still running: last epoch 3 of 30",
+        "5 verified",
+        "first fires at epoch 12",
+        "mlflow run . -e train --env-manager local -P method=dfa",
+    ):
+        assert needed in words, needed
+
+
+def test_sections_follow_in_the_order_in_which_a_reader_asks(rich_pages):
+    text = rich_pages["index.html"]
+    ids = ["verdicts", "figures", "findings", "waivers", "editions", "analyses", "reproduction", "forms"]
+    places = [text.index(f'<h2 id="{name}"') for name in ids]
+    assert places == sorted(places)
+    nav = re.search(r'<nav class="contents".*?</nav>', text).group()
+    assert [name for name in re.findall(r'href="#(\w+)"', nav) if name in ids] == ids
+
+
+def test_the_verdicts_are_said_in_one_sentence_before_everything_else(rich_pages):
+    text = rich_pages["index.html"]
+    assert text.index("verdict-line") < text.index('class="tiles"') < text.index('id="verdicts"')
+    words = words_of(text)
+    assert "1 of 4 methods fails, 1 is incomplete, 1 draws a warning, 1 passes." in words
+    assert "Rules that fire: D1 scale stability in 2, D2 reference validity in 1." in words
+
+
+def test_a_number_that_does_not_pass_names_its_rule(rich_pages):
+    row = re.search(r'<tr class="fail">.*?</tr>', section(rich_pages["index.html"], "verdicts"), re.DOTALL).group()
+    marked = re.findall(
+        r'<td class="(\w+)"><span[^>]*>([^<]*)</span>\s*<small class="rule" title="([^"]*)">(\w+)<', row
+    )
+    assert marked == [
+        ("waived", "−10.0\u00a0pp", "D3 waived, seeds 42, 123", "D3"),
+        ("fail", "156", "D1 fires, seeds 42, 123", "D1"),
+        ("fail", "7.81×10⁻⁸", "D2 fires, seeds 42, 123", "D2"),
+    ]
+
+
+def test_findings_fold_to_one_line_with_what_was_observed_and_required(rich_pages):
+    part = section(rich_pages["index.html"], "findings")
+    first = words_of(re.search(r'<li class="fail"><details><summary>(.*?)</summary>', part, re.DOTALL).group(1))
+    assert first == "D1 scale stability fa seeds 42, 123 156, 157 EXPLODED required at most 50"
+    groups = re.findall(r'<details class="severity"( open)?><summary><b class="(\w+)">', part)
+    assert [outcome for _, outcome in groups] == ["error", "fail", "warn", "waived"]
+    assert [outcome for opened, outcome in groups if opened] == ["error", "fail"]
+
+
+def test_waivers_are_named_on_page_one_before_the_table_and_told_after_the_findings(rich_pages):
+    text = rich_pages["index.html"]
+    notice = re.search(r'<p class="notice">.*?</p>', text, re.DOTALL)
+    assert notice.end() < text.index('id="verdicts"')
+    assert words_of(notice.group()).startswith("2 waivers, by people: D3 for method fa (until 2026-12-31), D1 for ")
+    assert "(expired, counts)" in words_of(notice.group())
+    part = words_of(section(text, "waivers"))
+    assert "D3 for method fa: <script>alert(1)</script>{{7*7}} — A. Person, 2026-05-01, valid until 2026-12-31." in part
+    assert "Applied to fa, seed 42; fa, seed 123." in part
+    assert part.endswith("Expired: not applied, its findings count.") and part.count("Expired") == 1
+
+
+def test_an_audit_without_waivers_or_second_opinions_has_no_such_section(pages):
+    assert not {"waivers", "editions"} & set(Page(pages["index.html"]).ids)
+
+
+def test_a_waiver_that_meets_no_finding_says_so(rich, tmp_path):
+    idle = (Waiver("D2", "why", "who", "2026-01-01", "2026-12-31", method="bp"),)
+    page = written(dataclasses.replace(rich, waivers=idle), tmp_path)["index.html"]
+    assert "Applied to nothing: no such finding." in words_of(page)
+
+
+def test_the_editions_stand_side_by_side_with_the_findings_that_differ(rich_pages):
+    part = section(rich_pages["index.html"], "editions")
+    words = words_of(part)
+    assert words.index("2026-11leading") < words.index("2026-052026-04")
+    for needed in (
+        "needs walk-back: b",
+        "D2 reference validity CONVERGED, passes",
+        "b reference floor AT FLOOR, fires",
+    ):
+        assert needed in words, needed
+    assert Page(part).tags.count("dl") == 3  # of the four methods all editions fail fa
+
+
+@pytest.mark.parametrize("place", ["edition", "opinions"])
+def test_a_modified_edition_is_marked_wherever_it_is_named(rich, tmp_path, place):
+    changed = {"overrides": {"D1.threshold": 60.0}}
+    if place == "edition":
+        audit = dataclasses.replace(rich, edition=dataclasses.replace(rich.edition, **changed))
+    else:
+        other = dataclasses.replace(rich.opinions[0].edition, **changed)
+        first = dataclasses.replace(rich.opinions[0], edition=other)
+        audit = dataclasses.replace(rich, opinions=(first, *rich.opinions[1:]))
+    pages = written(audit, tmp_path)
+    name = "2026-11" if place == "edition" else "2026-05"
+    assert words_of(pages["index.html"]).count(f"{name} (modified)") >= 2
+    assert "D1.threshold = 60.0" in words_of(pages["index.html"])
+    for page, text in pages.items():
+        if page.startswith("forms/"):
+            assert f"{name} (modified)" in (words_of(text) if page.endswith(".html") else text), page
+
+
+def test_what_does_not_gate_says_so(rich_pages):
+    form = next(text for name, text in rich_pages.items() if name.startswith("forms/dfa") and name.endswith(".html"))
+    findings = re.search(r'<ol class="findings">.*?</ol>', form, re.DOTALL).group()
+    marked = {
+        re.search(r"<h3>(\w+)", entry).group(1): "reported, does not gate" in entry
+        for entry in findings.split("<li ")[1:]
+    }
+    assert marked == {"D1": False, "D2": False, "D3": False, "D4": True, "S": True}
+
+
+def test_an_error_shows_its_traceback_in_a_box(rich, rich_pages):
+    part = section(rich_pages["index.html"], "findings")
+    page = Page(re.search(r'<li class="error">.*?</li>', part, re.DOTALL).group())
+    assert page.tags.count("details") == 2  # the finding, and in it the traceback
+    run = next(run for run in rich.runs if run.record.measurements.failures)
+    assert run.record.measurements.failures["rho"] in page.words
+
+
+def test_the_interval_of_a_margin_is_printed_once_a_group(rich, rich_pages):
+    finding = next(
+        one
+        for run in rich.runs
+        for one in run.findings
+        if run.record.spec.method == "dfa" and one.quantity == "margin_pp"
+    )
+    low = f"{finding.interval[0]:+.2f}"
+    part = section(rich_pages["index.html"], "findings")
+    assert part.count(low) == 1
+    form = next(text for name, text in rich_pages.items() if name.startswith("forms/dfa") and name.endswith(".html"))
+    headline = words_of(re.search(r'<dl class="headline">.*?</dl>', form, re.DOTALL).group())
+    assert headline.count("UNDECIDED by D3: +2.5 pp, 95 % t-interval −16.6 pp to +21.6 pp") == 1
+
+
+def test_a_crowded_page_says_what_is_not_on_it(rich, tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "MOST", 2)
+    monkeypatch.setattr(index, "setting_figures", lambda *given: setting_figures(*given[:2], room=1))
+    words = words_of(written(rich, tmp_path)["index.html"])
+    for needed in (
+        "6 more of 8 are not on this page: they are less severe than these",
+        "Its numbers are in audit.json: this page has no room for them",
+        "Every seed's own numbers and run are in its form",
+        "7 more of 9 are not on this page",
+        "2 more of 4 are not on this page: every form shows the verdicts of all editions",
+    ):
+        assert needed in words, needed
+
+
+def test_a_broken_runs_traceback_stands_with_the_excluded_runs_as_text(report, pages, tmp_path):
+    part = section(pages["index.html"], "excluded")
+    page = Page(part)
+    assert page.tags.count("details") == page.tags.count("pre") == 1  # of the run that left one, not of the other
+    assert "<summary>Traceback</summary>" in part
+    assert report.excluded[1].failure in page.words
+    assert '<td>half-written: the run broke<details class="traceback">' in part
+    without = dataclasses.replace(report, excluded=report.excluded[:1])
+    assert "<details" not in section(written(without, tmp_path)["index.html"], "excluded")
+
+
+def test_a_long_traceback_scrolls_in_its_box(pages):
+    rule = re.search(r"details\.traceback > pre \{([^}]*)\}", pages["index.html"]).group(1)
+    assert {"overflow: auto", "width: 0", "min-width: 100%"} < {part.strip() for part in rule.split(";")}
+    assert re.search(r"max-height: \d+em", rule)
+    assert re.search(r'<pre role="region" tabindex="0" aria-label="Traceback of dfa-9">', pages["index.html"])
+
+
+def test_a_very_long_setting_or_name_is_cut_in_headings_and_whole_in_the_form(report, tmp_path):
+    long = "long " * 2000
+    runs = tuple(
+        dataclasses.replace(run, record=dataclasses.replace(run.record, setting=long, name=long)) for run in report.runs
+    )
+    pages = written(dataclasses.replace(report, runs=runs), tmp_path)
+    form = next(text for name, text in pages.items() if name.endswith(".html") and name.startswith("forms/dfa"))
+    for text, headings in ((pages["index.html"], ("h3", "caption", "td")), (form, ("h1", "caption", "td"))):
+        for tag in headings:
+            found = re.findall(rf"<{tag}[^>]*>(.*?)</{tag}>", text, re.DOTALL)
+            assert found and all(len(re.sub(r"<[^>]*>", "", one)) < 600 for one in found), tag
+    assert form.partition("</head>")[2].count(long.strip()) == 1  # in Identification
+
+
+KINDS = ("html", "md", "tex")
+
+
+def plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def shown_in(pages: dict[str, str], text: str) -> dict[str, bool]:
+    """Whether each format shows the text, in its own way of writing it."""
+    return {
+        "html": plain(text) in words_of(pages["html"]),
+        "md": str(markdown_text(text)) in pages["md"] or text in pages["md"],
+        "tex": str(latex_text(text)) in pages["tex"],
+    }
+
+
+@pytest.fixture(scope="module")
+def formed():
+    """The context of a method's form and its three pages."""
+
+    def made(report, method="dfa", written=()):
+        sources = Sources.of(report)
+        group, link = next((group, link) for group, link in sources.forms if group.method == method)
+        context = form_context(group, link, sources, dict(written))
+        return context, {kind: Pages().render(f"form.{kind}.j2", variables(context)) for kind in KINDS}
+
+    return made
+
+
+@pytest.mark.parametrize("method", ["bp", "fa", "dfa", "drtp"])
+def test_every_word_of_judgement_is_in_all_three(formed, rich, method):
+    context, pages = formed(rich, method)
+    texts = [claim.text for claim in context.claims]
+    texts += [said.sentence for row in context.findings for said in row.said]
+    texts += [said.sentence for other in context.others for row in other.findings for said in row.said]
+    texts += [answer.evidence for pitfall in context.pitfalls for answer in pitfall.answers]
+    texts += [pitfall.title for pitfall in context.pitfalls]
+    texts += [use for entry in context.bibliography.entries for use in entry.uses] + list(context.bibliography.uncited)
+    texts += [value.text for entry in context.identification for value in entry.values]
+    assert len(texts) > 40
+    missing = {text: found for text in texts if not all((found := shown_in(pages, text)).values())}
+    assert missing == {}
+
+
+def test_every_run_id_is_in_all_three(formed, rich):
+    context, pages = formed(rich)
+    for row in context.seeds:
+        assert all(row.run_id[:8] in pages[kind] for kind in KINDS)
+        assert f"% Runs: {context.seeds[0].run_id}" in pages["tex"]
+
+
+def test_every_diagnostic_has_its_line_and_its_word(formed, rich):
+    context, pages = formed(rich, "fa")
+    for table in context.diagnostics:
+        for quantity in table.rows:
+            assert all(shown_in(pages, quantity.words).values()), quantity
+    for word in ("EXPLODED", "AT FLOOR", "UNDERCUT"):
+        assert all(word in pages[kind] for kind in KINDS)
+
+
+def test_one_seed_has_no_interval_and_says_so(formed, rich):
+    context, pages = formed(rich, "drtp")
+    assert len(context.seeds) == 1
+    assert all("one seed: no interval" in plain(pages[kind]) for kind in KINDS)
+    assert not any("no interval: one seed" in plain(pages[kind]) for kind in KINDS)
+    assert all("One seed: no interval exists" in plain(pages[kind]) for kind in KINDS)
+
+
+def test_an_interval_that_no_accuracy_can_fill_is_remarked_on(formed, rich):
+    """Two seeds that differ much: Student's t leaves 0 to 100 %."""
+    context, pages = formed(rich, "bp")
+    assert context.accuracy.remark == "" and "reaches beyond" not in pages["md"]
+    apart = [changed(run_of(rich, seed=seed), scalars={"accuracy": value}) for seed, value in ((42, 0.9), (123, 0.2))]
+    others = [run for run in rich.runs if run.record.spec.method != "dfa"]
+    context, pages = formed(dataclasses.replace(rich, runs=(*apart, *others)))
+    assert context.accuracy.low.value < 0 < 1 < context.accuracy.high.value
+    assert context.accuracy.remark and all(shown_in(pages, context.accuracy.remark).values())
+
+
+def test_what_people_wrote_is_in_all_three_and_runs_nowhere(formed, rich):
+    words = "We expected 100% of it.\n\\input{/etc/passwd} <b>bold</b>"
+    _, pages = formed(rich, "dfa", {"motivation": words})
+    assert words in pages["md"]
+    assert "&lt;b&gt;bold&lt;/b&gt;" in pages["html"]
+    assert r"100\% of it.\par" in pages["tex"] and r"\input{" not in pages["tex"]
+
+
+def test_a_card_without_citation_is_said_in_all_three(formed, report):
+    bare = dataclasses.replace(report, cards={**report.cards, "methods/dfa": {"name": "dfa"}})
+    _, pages = formed(bare)
+    assert all("the card of method dfa carries no citation" in pages[kind] for kind in KINDS)
+
+
+def test_the_latex_form_stands_alone_and_has_no_clock(formed, report):
+    _, pages = formed(report)
+    text = pages["tex"]
+    assert text.count(r"\begin{document}") == text.count(r"\end{document}") == 1
+    assert r"\today" not in text and set(re.findall(r"\\usepackage(?:\[[^\]]*\])?\{(\w+)\}", text)) == {
+        "fontenc",
+        "lmodern",
+        "textcomp",
+        "geometry",
+        "array",
+        "booktabs",
+        "longtable",
+    }
+
+
+FILES = r"audit\.json|audit\.csv|audit_table\.tex|junit\.xml"
+ALLOWED = re.compile(rf"^(#[\w-]+|forms/[a-z0-9.-]+\.(html|md|tex)|\.\./index\.html|{FILES})$")
+
+
+def test_pages_hold_no_script_and_nothing_from_outside(any_pages):
+    for name, text in of_kind(any_pages, ".html").items():
+        page = Page(text)
+        assert not {"script", "iframe", "object", "embed", "link", "base", "form"} & set(page.tags), name
+        assert page.handlers == []
+        assert len(page.ids) == len(set(page.ids))
+        assert all(
+            reference.startswith("data:image/png;base64,") or ALLOWED.match(reference) for reference in page.references
+        ), name
+        style = text[text.index("<style>") : text.index("</style>")]
+        assert "url(" not in style and "@import" not in style
+
+
+def test_links_lead_somewhere(any_pages):
+    for name, text in of_kind(any_pages, ".html").items():
+        page = Page(text)
+        for reference in page.references:
+            if reference.startswith("#"):
+                assert reference[1:] in page.ids, (name, reference)
+            elif not reference.startswith("data:"):
+                assert reference.removeprefix("../") in any_pages, (name, reference)
+
+
+def test_hostile_names_are_shown_as_text(pages, hostile):
+    for name, text in of_kind(pages, ".html").items():
+        assert hostile not in text
+        if "forms/bp" not in name:
+            assert hostile in "".join(Page(text).words), name
+    for text in of_kind(pages, ".md").values():
+        outside = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        assert "<script" not in outside
+    assert "49" not in re.findall(r"alert\(1\)&lt;/script&gt;(.{6})", pages["index.html"])[0]
+
+
+def test_hostile_waivers_and_tracebacks_are_shown_as_text(rich_pages, hostile):
+    html, markdown = of_kind(rich_pages, ".html"), of_kind(rich_pages, ".md")
+    assert not any(hostile in text for text in html.values())
+    assert [name.split("-")[0] for name, text in html.items() if hostile in "".join(Page(text).words)] == [
+        "index.html",
+        "forms/fa",
+        "forms/drtp",
+    ]
+    assert not any("<script" in re.sub(r"```.*?```", "", text, flags=re.DOTALL) for text in markdown.values())
+
+
+def test_pages_can_be_used_without_a_mouse_or_eyes(any_pages):
+    for text in of_kind(any_pages, ".html").values():
+        page = Page(text)
+        attributes = page.attributes
+        assert ("html", {"lang": "en"}) in attributes
+        assert all(found.get("scope") for tag, found in attributes if tag == "th")
+        assert all(found.get("alt") for tag, found in attributes if tag == "img")
+        assert all(
+            found.get("tabindex") == "0" and found.get("aria-label")
+            for tag, found in attributes
+            if found.get("role") == "region"
+        )
+        assert page.references[0].startswith("#") and 'class="skip"' in text
+        assert page.tags.count("h1") == 1
+
+
+def test_no_page_shows_a_number_that_is_none(any_pages):
+    for name, text in {**of_kind(any_pages, ".html"), **of_kind(any_pages, ".md")}.items():
+        assert not re.search(
+            r"\b(nan|NaN|Undefined)\b|Reading\(|>\s*None\s*<|\| None", re.sub(r"base64,[^\"]*", "", text)
+        ), name

@@ -1,0 +1,291 @@
+"""Schemas of dataclasses: which types they know, where their words come from, and that they refuse."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from fa_registry import jsonio
+from fa_registry.protocol.reproduction import reproduction
+from fa_registry.records import AuditReport, Published, Reading, Reference, Scalar, Series
+from fa_registry.reporting.diff import audit_diff
+from fa_registry.reporting.files.schemas import (
+    CHOICES,
+    CONSTANTS,
+    KNOWLEDGE,
+    MEANINGS,
+    OWN,
+    Knowledge,
+    audit_schema,
+    described,
+    main,
+    published,
+    schema_of,
+    within,
+)
+from fa_registry.reporting.render import pieces, write_report
+from tests.protocol.reproduction.builders import figure
+from tests.reporting import scenes
+from tests.reporting.runs import HOSTILE, SEEDS, make_record
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A part. word: one of two; low and high: the ends."""
+
+    word: str
+    low: float = 0.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True)
+class Outer:
+    """The whole of it.
+
+    count: how many; it is never negative. parts, pair: what it is made of, see Inner.
+    anything: whatever
+    there is.
+    """
+
+    count: int
+    parts: tuple[Inner, ...]
+    reading: Reading
+    row: Series
+    flag: bool = False
+    pair: tuple[float, float] | None = None
+    option: Scalar = 0
+    anything: Any = None
+    table: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
+    version: int = 7
+
+
+KNOWN = Knowledge({"Outer.flag": "a flag"}, {"Inner.word": ("a", "b")}, {"Outer.version": 7})
+GOOD = jsonio.encode(
+    Outer(1, (Inner("a"),), Reading(None, "lost"), Series([Reading(1.0)]), table={"x": (Reading(2.0),)})
+)
+
+
+def refusals(value: Any) -> list[str]:
+    validator = Draft202012Validator(schema_of(Outer, KNOWN))
+    return [error.json_path for error in validator.iter_errors(value)]
+
+
+def test_a_schema_is_a_schema_and_takes_what_is_written():
+    Draft202012Validator.check_schema(schema_of(Outer, KNOWN))
+    assert refusals(GOOD) == []
+    assert refusals({**GOOD, "pair": [1.0, 2.0], "option": "text", "anything": {"deep": []}}) == []
+
+
+def test_a_default_may_be_absent_but_the_version_may_not():
+    least = {name: GOOD[name] for name in ("count", "parts", "reading", "row", "version")}
+    assert refusals(least) == []
+    for name in least:
+        assert refusals({key: value for key, value in least.items() if key != name}) == ["$"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "path"),
+    [
+        ("count", 1.5, "$.count"),
+        ("count", "1", "$.count"),
+        ("unknown", 1, "$"),
+        ("parts", [{"word": "c"}], "$.parts[0].word"),
+        ("parts", [{"word": "a", "more": 1}], "$.parts[0]"),
+        ("reading", {"na": ""}, "$.reading"),
+        ("reading", {"na": "x", "value": 1}, "$.reading"),
+        ("reading", None, "$.reading"),
+        ("row", [1.0, None], "$.row[1]"),
+        ("flag", 0, "$.flag"),
+        ("pair", [1.0], "$.pair"),
+        ("option", None, "$.option"),
+        ("table", {"x": 1.0}, "$.table.x"),
+        ("version", 8, "$.version"),
+    ],
+)
+def test_what_is_not_so_is_refused_in_its_place(name, value, path):
+    assert refusals({**GOOD, name: value}) == [path]
+
+
+def test_words_come_from_the_docstring_then_from_the_table():
+    assert described(Inner, KNOWN) == ("A part", {"word": "one of two", "low": "the ends", "high": "the ends"})
+    summary, words = described(Outer, KNOWN)
+    assert summary == "The whole of it" and words["count"] == "how many; it is never negative"
+    assert words["parts"] == words["pair"] == "what it is made of, see Inner"
+    assert words["anything"] == "whatever there is" and words["flag"] == "a flag" and words["row"] == ""
+
+
+def test_every_record_is_found_once():
+    assert set(within(Outer)) == {Outer, Inner, Reading, Series} and len(within(Outer)) == 4
+
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+AUDIT = Draft202012Validator(audit_schema())
+NOTHING = Knowledge({}, {}, {})
+SCENES = ("small", "full", "empty", "bare", "reproduced", "overridden", "hostile")
+
+
+def scene(name: str) -> AuditReport:
+    """An audit of its kind; small: diverged and half-written runs; full: opinions, waivers, crashes."""
+    small = scenes.small_report()
+    record = small.runs[0].record
+    if name == "full":
+        return scenes.full_report()
+    if name == "empty":
+        return dataclasses.replace(small, runs=(), excluded=(), remarks=(), cards={})
+    if name == "bare":
+        measured = dataclasses.replace(record.measurements, sites={}, scalars={}, conventions={})
+        bare = dataclasses.replace(record, status="failed", trajectory={}, provenance={}, measurements=measured)
+        return scenes.make_report([bare])
+    if name == "reproduced":
+        figures = (figure(Published(mean=0.9, std=0.1, n=3), 0.5), figure(0.3, not_measured="why", method="ep"))
+        return dataclasses.replace(small, reproduction=reproduction(Reference("s", "t", "d", figures), small))
+    if name == "overridden":
+        edition = dataclasses.replace(small.edition, overrides={"D1.threshold": 600})
+        return dataclasses.replace(small, edition=edition)
+    if name == "hostile":
+        rows = {"h_L": Series([Reading(1.0), Reading.of(float("nan"))])}
+        hostile = dataclasses.replace(record, name=f"{HOSTILE}\udc80\x00", setting="‖h‖\n", trajectory=rows)
+        return scenes.make_report([hostile])
+    return small
+
+
+@pytest.fixture(scope="module")
+def written() -> dict[str, Any]:
+    return jsonio.encode(scene("full"))
+
+
+def test_the_published_files_are_those_of_the_records():
+    for name, text in published().items():
+        stale = f"docs/{name} is stale: run python -m fa_registry.reporting.files.schemas"
+        assert (DOCS / name).read_text(encoding="utf-8") == text, stale
+
+
+def test_the_command_writes_them_and_says_where(tmp_path, capsys):
+    main(["--out", str(tmp_path)])
+    assert capsys.readouterr().out.splitlines() == [str(tmp_path / name) for name in published()]
+    assert json.loads((tmp_path / "audit.schema.json").read_text(encoding="utf-8")) == audit_schema()
+
+
+@pytest.mark.parametrize("name", ["audit.schema.json", "diff.schema.json"])
+def test_they_are_schemas_in_which_every_record_is_closed(name):
+    schema = json.loads(published()[name])
+    Draft202012Validator.check_schema(schema)
+    records = [one for one in schema["$defs"].values() if "properties" in one]
+    assert len(records) > 5 and all(one["additionalProperties"] is False for one in records)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_every_audit_is_valid_and_goes_there_and_back_unchanged(name, tmp_path):
+    report = scene(name)
+    write_report(report, tmp_path / "audit.json")
+    text = (tmp_path / "audit.json").read_text("utf-8")
+    assert list(AUDIT.iter_errors(json.loads(text))) == []
+    again = jsonio.decode(AuditReport, json.loads(text))
+    assert again == report
+    write_report(again, tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "audit.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("schema",), 1),
+        (("title",), None),
+        (("more",), 1),
+        (("edition", "overrides"), []),
+        (("runs", 0, "verdict", "outcome"), "fine"),
+        (("runs", 0, "findings", 0, "outcome"), "passed"),
+        (("runs", 0, "findings", 0, "observed"), "1.0"),
+        (("runs", 0, "findings", 0, "site"), 1.5),
+        (("runs", 0, "record", "status"), "running"),
+        (("runs", 0, "record", "integrity", "state"), "fine"),
+        (("runs", 0, "record", "spec", "seed"), "42"),
+        (("runs", 0, "record", "spec", "recipe", "lr"), 0.1),
+        (("runs", 0, "record", "measurements", "scalars", "accuracy"), None),
+        (("runs", 0, "record", "trajectory", "h_L", 0), {"na": ""}),
+        (("waivers", 0, "expired"), "no"),
+        (("opinions", 0, "judgements", 0, "findings"), {}),
+    ],
+)
+def test_a_changed_file_is_refused(place, value, written):
+    changed = copy.deepcopy(written)
+    *path, last = place
+    owner = changed
+    for step in path:
+        owner = owner[step]
+    owner[last] = value
+    assert [error.absolute_path for error in AUDIT.iter_errors(changed)]
+
+
+def test_a_missing_field_is_refused(written):
+    for name in ("title", "selection", "edition", "runs", "schema"):
+        assert not AUDIT.is_valid({key: value for key, value in written.items() if key != name})
+
+
+def test_a_difference_is_valid_by_its_schema():
+    validator = Draft202012Validator(json.loads(published()["diff.schema.json"]))
+    one = scenes.make_report([make_record("dfa", seed, 0.8, 3.0, 0.1, 0.1) for seed in SEEDS])
+    for a, b in ((scene("small"), scene("full")), (one, scene("overridden")), (one, one)):
+        assert list(validator.iter_errors(jsonio.encode(audit_diff(a, b)))) == []
+
+
+RECORDS = [kind for kind in within(AuditReport) if kind not in OWN]
+
+
+@pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)
+def test_every_field_has_words_and_has_them_once(kind):
+    summary, words = described(kind, KNOWLEDGE)
+    assert summary and [name for name, text in words.items() if not text] == []
+    own = described(kind, NOTHING)[1]
+    assert [name for name, text in own.items() if text and f"{kind.__name__}.{name}" in MEANINGS] == []
+
+
+def test_the_tables_speak_of_fields_that_exist():
+    kinds = {
+        kind.__name__: kind
+        for kind in (*within(AuditReport), *within(type(audit_diff(scene("small"), scene("small")))))
+    }
+    for name in (*MEANINGS, *CHOICES, *CONSTANTS):
+        record, _, field = name.partition(".")
+        assert not field or field in {one.name for one in dataclasses.fields(kinds[record])}, name
+
+
+@pytest.mark.parametrize("which", ["report", "rich"])
+def test_the_pieces_are_the_report(which, request):
+    audit = request.getfixturevalue(which)
+    text = "".join(pieces(audit))
+    assert json.loads(text) == jsonio.encode(audit)
+    assert jsonio.decode(AuditReport, json.loads(text)) == audit
+
+
+def test_no_piece_holds_more_than_a_run(rich):
+    lengths = [len(piece) for piece in pieces(rich)]
+    one_run = max(len(json.dumps(jsonio.encode(run))) for run in rich.runs)
+    assert max(lengths) <= one_run and len(lengths) > 4 * len(rich.runs)
+
+
+def test_every_run_stands_in_a_line_of_its_own(rich, tmp_path):
+    write_report(rich, tmp_path / "audit.json")
+    lines = (tmp_path / "audit.json").read_text("utf-8").splitlines()
+    for run in rich.runs:
+        assert sum(f'"run_id": "{run.record.run_id}", "name"' in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_not_finite_is_refused(value):
+    with pytest.raises(ValueError, match="JSON"):
+        "".join(pieces({"x": value}))
+
+
+def test_what_json_does_not_know_is_refused():
+    with pytest.raises(TypeError, match="cannot write set as JSON"):
+        "".join(pieces({"x": {1}}))

@@ -1,0 +1,247 @@
+"""Editions side by side: a sentence where they differ, naming the findings that make the difference."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fa_registry import jsonio
+from fa_registry.protocol.engine import judge
+from fa_registry.protocol.rules import load_edition
+from fa_registry.records import (
+    Check,
+    EditionReference,
+    Exclusion,
+    Integrity,
+    Judgement,
+    Reading,
+    SecondOpinion,
+    Verdict,
+)
+from fa_registry.reporting.claims import exclusion_claim
+from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.sources import (
+    MOST_SAID,
+    SAME_FINDINGS,
+    Excluded,
+    Opinions,
+    Sources,
+    differences,
+    evidence,
+    integrity_states,
+    not_intact,
+    without_mismatches,
+)
+from fa_registry.reporting.text.environment import Pages, variables
+from tests.builders import record
+from tests.reporting.page import words_of, written
+from tests.reporting.scenes import a_finding, small_report
+
+OURS, THEIRS = (EditionReference(name, name, "test", "0" * 64, shipped=False) for name in ("ours", "theirs"))
+
+
+@pytest.fixture
+def compared(group_of):
+    def row(report, method):
+        sources = Sources.of(report)
+        return sources.opinions.compared(group_of(sources, method), "forms/x.html")
+
+    return row
+
+
+def test_the_leading_edition_comes_first_and_every_other_keeps_its_label(rich, compared):
+    assert [edition.name for edition in Opinions.of(rich).editions] == ["2026-11", "2026-05", "2026-04"]
+    row = compared(rich, "dfa")
+    assert [verdict.label for verdict in row.verdicts] == [
+        "WARN(D1; D3 undecided)",
+        "FAIL(D1+D3)",
+        "needs walk-back: a, d",
+    ]
+
+
+def test_a_converged_network_differs_by_its_reference_alone(rich, compared):
+    (why,) = compared(rich, "bp").why
+    assert why.subject == "reference"
+    ours, published, older = why.clauses
+    assert ours.startswith("2026-11: D2 reference validity CONVERGED, passes, required at least 1.28e-05")
+    assert "observed 1.00×10⁻⁵ (2 of 2 seeds)." in ours
+    assert "2026-05: D2 reference validity AT FLOOR, fires, required at least 1e-07" in published
+    assert older.startswith("2026-04: b reference floor AT FLOOR, fires")
+
+
+def test_where_the_outcomes_agree_there_is_nothing_to_explain(rich, compared):
+    row = compared(rich, "fa")
+    assert {verdict.outcome for verdict in row.verdicts} == {"fail"} and row.why == ()
+
+
+def told(ours, theirs):
+    return {one.subject: one.clauses for one in differences([(OURS, ours), (THEIRS, theirs)], {})}
+
+
+def test_one_subject_is_compared_by_different_figures():
+    margin = a_finding("D3", "warn", quantity="margin_pp", observed=Reading(2.5), state="UNDECIDED")
+    accuracy = a_finding("d", "fail", quantity="accuracy", observed=Reading(0.81), state="UNDERCUT")
+    clauses = told([margin], [accuracy])["depth"]
+    assert clauses == (
+        "ours, mine (own rules): D3 a rule UNDECIDED, warns, required at most 50, observed +2.5\u00a0pp.",
+        "theirs, mine (own rules): d a rule UNDERCUT, fires, required at most 50, observed 81.0\u00a0%.",
+    )
+
+
+def test_what_only_one_edition_judges_or_gates_is_said():
+    stability = a_finding("c", "fail", quantity="stability_mid", observed=Reading(0.4), state="HIGH")
+    assert told([], [stability])["stability"][0] == "ours, mine (own rules) does not judge it."
+    reported = dataclasses.replace(stability, outcome="warn", gating=False)
+    assert "HIGH, warns, but does not gate" in told([reported], [stability])["stability"][0]
+
+
+def test_the_worst_seeds_are_counted_with_the_range_of_their_figures():
+    fires = [a_finding("D1", observed=Reading(value)) for value in (60.0, 80.0)]
+    clauses = told([*fires, a_finding("D1", "pass", observed=Reading(3.0))], [a_finding("D1", "pass")])["scale"]
+    assert "observed 60.0 to 80.0 (2 of 3 seeds)." in clauses[0]
+
+
+def test_a_figure_that_is_missing_is_told_with_its_reason():
+    absent = a_finding("D3", "not_applicable", quantity="accuracy", observed=Reading(None, "no control"))
+    infinite = a_finding("D1", observed=Reading.of(float("inf")))
+    clauses = told([absent, infinite], [])
+    assert "observed N/A (no control)." in clauses["depth"][0]
+    assert "observed not finite (inf)." in clauses["scale"][0]
+
+
+def test_editions_that_only_weigh_the_same_findings_otherwise_say_so():
+    alike = [a_finding("D1", state="EXPLODED")]
+    assert told(alike, alike) == {"verdict": (SAME_FINDINGS,)}
+
+
+def test_an_edition_that_left_a_run_out_is_no_error(report, compared):
+    other = Judgement(report.runs[0].record.run_id, (), Verdict("pass", "fine"))
+    row = compared(dataclasses.replace(report, opinions=(SecondOpinion(THEIRS, (other,)),)), "dfa")
+    assert [verdict.label for verdict in row.verdicts] == [row.verdicts[0].label, "not judged"]
+
+
+BESIDE = "in none of these figures"
+
+
+def missing(report, method, **changes):
+    """An exclusion of a further seed of the method."""
+    spec = next(run.record.spec for run in report.runs if run.record.spec.method == method)
+    setting = report.runs[0].record.setting
+    given = {"method": method, "setting": setting, "spec": dataclasses.replace(spec, seed=9), **changes}
+    return Exclusion("d" * 32, f"{method} s9", "integrity failure: feedback: expected SHA-256 1, found 2", **given)
+
+
+def pages(report):
+    """method → its form as HTML, Markdown and LaTeX, when these exclusions belong to the report."""
+    sources, written = Sources.of(report), Pages()
+    return {
+        group.method: [
+            written.render(f"form.{kind}.j2", variables(form_context(group, link, sources, {})))
+            for kind in ("html", "md", "tex")
+        ]
+        for group, link in sources.forms
+    }
+
+
+@pytest.mark.parametrize("changes", [{}, {"spec": None}])
+def test_a_run_that_was_not_judged_stands_beside_the_headline_and_opens_a_claim(report, changes):
+    made = pages(dataclasses.replace(report, excluded=(missing(report, "dfa", **changes),)))
+    for text in made["dfa"]:
+        assert BESIDE in text and "feedback: expected SHA-256 1, found 2" in text
+        assert "One selected run was not judged" in text
+        assert ("seed 9" in text) == (not changes)
+    assert all(BESIDE not in text for text in made["bp"])
+
+
+def test_another_variant_of_the_method_is_not_meant_where_the_specification_is_known(report):
+    one = missing(report, "dfa")
+    other = dataclasses.replace(one, spec=dataclasses.replace(one.spec, method_options={"scale": 2.0}))
+    group = next(group for group in Sources.of(report).groups if group.method == "dfa")
+    changed = dataclasses.replace(report, excluded=(one, other, dataclasses.replace(other, spec=None)))
+    assert [found.spec for found in Excluded.of(changed).of_group(group)] == [one.spec, None]
+
+
+def test_names_are_foreign_text(report, hostile):
+    made = pages(dataclasses.replace(report, excluded=(dataclasses.replace(missing(report, "dfa"), name=hostile),)))
+    assert all("<script" not in text for text in made["dfa"][:2])
+
+
+def test_the_claim_counts_and_names_the_seeds(report):
+    one = missing(report, "dfa")
+    claim = exclusion_claim([one, dataclasses.replace(one, run_id="", spec=None)])
+    assert claim.kind == "open" and claim.run_ids == (one.run_id,)
+    assert claim.text.startswith(
+        "2 selected runs were not judged (seed 9, 1 whose seed is not known): nothing may be said of them"
+    )
+
+
+def test_an_exclusion_of_an_older_release_is_read_and_belongs_to_no_form(report):
+    old = jsonio.decode(Exclusion, {"run_id": "a", "name": "b", "reason": "c", "failure": ""})
+    assert old.spec is None and Excluded.of(dataclasses.replace(report, excluded=(old,))).by_name == {}
+
+
+def run(run_id, *checks):
+    held = dataclasses.replace(record(run_id), integrity=Integrity("verified", (), checks))
+    return judge(held, None, load_edition("2026-11"))
+
+
+def gone(run_id, *checks):
+    return Exclusion(
+        run_id, "dfa 9", "integrity failure: x", kind="integrity", integrity=Integrity("mismatch", (), checks)
+    )
+
+
+def test_one_line_a_subject_with_the_runs_of_each_outcome_worst_first():
+    fine, strange = Check("code", "agrees", "as sealed"), Check("a stranger's check", "not possible", "no GPU")
+    rows = evidence(
+        [run("r1", fine), run("r2", fine, strange)], [gone("r3", Check("code", "differs", "another dfa.py"))]
+    )
+    assert [(row.subject, row.agree, row.differ, row.not_possible, row.outcome) for row in rows] == [
+        ("code", 2, 1, 0, "differs"),
+        ("a stranger's check", 0, 0, 1, "not possible"),
+    ]
+    assert [(one.outcome, one.detail, one.run_ids.shown) for one in rows[0].said.shown] == [
+        ("differs", "another dfa.py", ("r3",)),
+        ("agrees", "as sealed", ("r1", "r2")),
+    ]
+
+
+def test_many_findings_are_cut_and_counted():
+    runs = [run(f"r{index}", Check("tables", "differs", f"tag {index}")) for index in range(MOST_SAID + 3)]
+    (row,) = evidence(runs)
+    assert (len(row.said.shown), row.said.left, row.differ) == (MOST_SAID, 3, MOST_SAID + 3)
+
+
+def test_an_older_report_has_no_evidence():
+    assert evidence([run("r1")], [Exclusion("r2", "n", "half-written")]) == ()
+
+
+def test_a_run_whose_file_was_changed_is_a_mismatch_of_the_page():
+    changed = Exclusion("r2", "dfa 2", "integrity failure: spec.json: expected …", kind="integrity")
+    others = [Exclusion("", "dfa 3", "no run of this specification yet", kind="not trained"), gone("r4")]
+    states = [(row.run_id, row.state) for row in integrity_states([run("r1")], [changed, *others])]
+    assert states == [("r2", "mismatch"), ("r4", "mismatch"), ("r1", "verified")]
+    assert [one.run_id for one in not_intact([changed, *others])] == ["r2", "r4"]
+
+
+def test_a_report_without_a_mismatch_stays_as_it_is():
+    report = small_report()
+    assert without_mismatches(report) is report
+
+
+def test_the_pages_of_a_run_that_was_held_against_its_seal(tmp_path):
+    checks = (Check("figures", "agrees", "bit-equal"), Check("first steps", "not possible", "a step takes too long"))
+    report = small_report()
+    held = tuple(
+        dataclasses.replace(
+            one,
+            record=dataclasses.replace(one.record, integrity=dataclasses.replace(one.record.integrity, checks=checks)),
+        )
+        for one in report.runs
+    )
+    pages = written(dataclasses.replace(report, runs=held), tmp_path)
+    assert "first steps006not possible: a step takes too long" in words_of(pages["index.html"])
+    forms = {name: text for name, text in pages.items() if name.startswith("forms/")}
+    for name, text in forms.items():
+        assert "first steps" in text and "a step takes too long" in text, name

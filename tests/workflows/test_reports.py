@@ -1,0 +1,171 @@
+"""The report verb: pages of a file, or of what the store keeps of a study's newest audit; the same bytes either way."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fa_registry import jsonio
+from fa_registry.errors import InvalidFields
+from fa_registry.records import SCHEMA
+from fa_registry.tracking import schema
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.workflows.reports import load_report
+from tests.reporting import scenes
+
+
+def pages(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def test_a_studys_newest_audit_is_rendered_from_the_store(trained):
+    assert trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero").exit_code == 0
+    newest = ("--threshold", "D1=1.001", "--out", "newest")
+    assert (
+        trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero", *newest).exit_code == 0
+    )
+    result = trained("report", "--study", "tiny", "--out", "again")
+    assert result.exit_code == 0, result.output
+    assert pages("again") == pages("newest") != pages("reports")
+
+
+def test_a_study_that_was_never_audited_says_what_to_do(trained):
+    result = trained("report", "--study", "tiny")
+    assert result.exit_code == 2
+    assert (
+        "study tiny: no audit of it in" in result.stderr
+        and "`fa-registry audit --study tiny` makes one" in result.stderr
+    )
+
+
+def test_a_file_and_a_study_are_one_too_many_and_a_missing_file_is_named(trained):
+    assert "one of REPORT or --study; found both" in trained("report", "a.json", "--study", "tiny").stderr
+    missing = trained("report")
+    assert missing.exit_code == 2 and "reports/audit.json: no such file" in missing.stderr
+
+
+def test_a_report_that_was_changed_in_the_store_is_refused(trained):
+    trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero")
+    tracker = MlflowTracker()
+    (audit,) = tracker.search({schema.TAG_KIND: "audit"})
+    path = tracker.artifact(audit.run_id, "audit.json")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("Audit of study tiny", "Audit of nothing"), encoding="utf-8"
+    )
+    result = trained("report", "--study", "tiny")
+    assert result.exit_code == 3 and "expected a report with digest" in result.stderr
+
+
+def test_an_audit_whose_report_is_gone_says_what_to_do(trained):
+    trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero")
+    tracker = MlflowTracker()
+    (audit,) = tracker.search({schema.TAG_KIND: "audit"})
+    tracker.artifact(audit.run_id, "audit.json").unlink()
+    result = trained("report", "--study", "tiny")
+    assert result.exit_code == 3 and "audit again: `fa-registry audit --study tiny`" in result.stderr
+
+
+def test_showing_an_old_report_loads_neither_torch_nor_mlflow():
+    code = (
+        "import sys, fa_registry.workflows.reports, fa_registry.workflows.reports\n"
+        "print([name for name in ('torch', 'mlflow') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "words"),
+    [
+        (
+            lambda judged: judged[:-1],
+            r"opinions\[0\]\.judgements: expected the report's runs in their order, found 8 of 9",
+        ),
+        (lambda judged: judged[::-1], r"opinions\[0\]\.judgements: expected .*, found \w{32} where \w{32} belongs"),
+    ],
+)
+def test_an_opinion_that_is_not_of_the_reports_runs_is_refused(tmp_path, spoilt, words):
+    rich = scenes.full_report()
+    opinion = dataclasses.replace(rich.opinions[0], judgements=spoilt(rich.opinions[0].judgements))
+    path = tmp_path / "audit.json"
+    path.write_text(jsonio.pretty(dataclasses.replace(rich, opinions=(opinion, *rich.opinions[1:]))), encoding="utf-8")
+    with pytest.raises(InvalidFields, match=words):
+        load_report(path)
+
+
+def test_a_run_that_stands_there_twice_is_refused(tmp_path):
+    path, rich = tmp_path / "audit.json", scenes.full_report()
+    twice = dataclasses.replace(rich, runs=(*rich.runs, rich.runs[0]), opinions=())
+    path.write_text(jsonio.pretty(twice), encoding="utf-8")
+    with pytest.raises(InvalidFields, match=r"runs: expected every run once, found \w{32} 2 times"):
+        load_report(path)
+
+
+AUDIT = ("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero")
+
+
+def test_the_same_runs_audited_twice_are_identical(trained):
+    for folder in ("a", "b"):
+        assert trained(*AUDIT, "--out", folder).exit_code == 0
+    result = trained("diff", "a", "b/audit.json")
+    assert result.exit_code == 0 and "identical: 4 runs" in result.output
+    assert json.loads(trained("diff", "a", "b", "--json").stdout)["same"]
+
+
+def test_another_threshold_is_exit_1_and_names_rule_run_and_figure(trained):
+    trained(*AUDIT, "--out", "a")
+    trained(*AUDIT, "--threshold", "D1=1.0001", "--out", "b")
+    result = trained("diff", "a", "b")
+    assert result.exit_code == 1
+    for words in ("edition override D1.threshold", "By rule", "Findings judged otherwise", "EXPLODED", "different:"):
+        assert words in result.output
+    found = json.loads(trained("diff", "a", "b", "--json").stdout)
+    assert found["rules"][0]["rule"] == "D1" and found["rules"][0]["moved"] and found["schema"] == SCHEMA
+
+
+def test_a_study_trained_again_is_matched_by_specification(trained):
+    trained(*AUDIT, "--out", "a")
+    assert trained("study", "tiny", "--jobs", "1", "--device", "cpu", "--force").exit_code == 0
+    trained(*AUDIT, "--out", "b")
+    found = json.loads(trained("diff", "a", "b", "--json").stdout)
+    assert found["trained_again"] == found["matched"] > 0 and not (found["only_a"] or found["only_b"])
+    assert not any(run["figures"] or run["findings"] for run in found["runs"])
+
+
+BAD = {
+    "text": ("not json", "cannot be read as JSON"),
+    "nan": ('{"title": NaN}', "NaN is no number"),
+    "list": ("[]", "expected an object, found list"),
+    "other": ('{"title": "notes"}', "edition: missing"),
+    "older": (f'{{"schema": {SCHEMA - 1}}}', "an older release wrote it: audit its runs again"),
+    "newer": (f'{{"schema": {SCHEMA + 1}}}', "a newer release wrote it: update fa_registry"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_what_is_no_audit_of_this_schema_is_refused(kind, registry, workplace):
+    text, words = BAD[kind]
+    (workplace / "bad.json").write_text(text)
+    result = registry("diff", "bad.json", "bad.json")
+    assert result.exit_code == 2 and "AUDIT_A" in result.stderr and "AUDIT_B" in result.stderr
+    assert words in result.stderr
+
+
+def test_bytes_that_are_no_text_and_missing_files_are_named_together(registry, workplace):
+    (workplace / "bytes.json").write_bytes(b"\xff\xfe\x00")
+    result = registry("diff", "bytes.json", "nowhere")
+    assert result.exit_code == 2 and "2 problems" in result.stderr
+    assert "AUDIT_A bytes.json: file: cannot be read as JSON" in result.stderr
+    assert "AUDIT_B: expected an audit.json or the folder of one, found no file nowhere" in result.stderr
+
+
+def test_a_file_without_its_schema_is_no_audit(trained, workplace):
+    trained(*AUDIT, "--out", "a")
+    text = (workplace / "a" / "audit.json").read_text(encoding="utf-8")
+    (workplace / "bare.json").write_text(text.replace(f',\n"schema": {SCHEMA}', ""), encoding="utf-8")
+    result = trained("diff", "a", "bare.json")
+    assert result.exit_code == 2 and f"schema: expected {SCHEMA}, found nothing" in result.stderr

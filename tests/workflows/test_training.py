@@ -1,0 +1,259 @@
+"""The train verb, and everything it refuses before a run exists."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fa_registry.errors import Interrupted
+from fa_registry.studies.executors.base import JobEvent
+from fa_registry.tracking import schema
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.training import loop
+from fa_registry.training.loop import in_one_go
+from fa_registry.training.specs import parse_spec
+from fa_registry.workflows.progress import Progress
+from fa_registry.workflows.training import TrainingJob, TrainingResult, training_steps, training_words
+from tests.tracking.conftest import TINY
+from tests.workflows.conftest import TRAIN
+
+
+def runs():
+    return MlflowTracker().search({})
+
+
+def test_a_run_is_trained_once_and_again_only_by_force(registry):
+    first = json.loads(registry(*TRAIN, "--json").stdout)
+    assert first["trained"] and first["status"] == "complete" and 0 < first["headline"]["accuracy"] < 1
+    second = registry(*TRAIN)
+    assert second.exit_code == 0 and "already complete" in second.stdout and first["run_id"] in second.stdout
+    assert len(runs()) == 1
+    assert json.loads(registry(*TRAIN, "--force", "--json").stdout)["run_id"] != first["run_id"]
+
+
+def test_all_wrong_fields_are_named_at_once_and_nothing_is_written(registry):
+    result = registry(
+        "train",
+        "--method",
+        "dfaa",
+        "--architecture",
+        "resnlp",
+        "--dataset",
+        "digit",
+        "--epochs",
+        "notafloat",
+        "--penalty",
+        "-1",
+        "--device",
+        "cpu",
+        "--set",
+        "learning_rate=fast",
+        "--set",
+        "colour=red",
+    )
+    assert result.exit_code == 2
+    for words in (
+        "unknown method 'dfaa' (did you mean 'dfa'?)",
+        "did you mean 'resmlp'",
+        "did you mean 'digits'",
+        "epochs: expected a whole number, found 'notafloat'",
+        "penalty: expected at least 0",
+        "seed: missing",
+        "learning_rate: expected a number",
+        "unknown field 'colour'",
+    ):
+        assert words in result.stderr
+    assert runs() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("--epochs", "-1"), "epochs: expected at least 0"),
+        (("--set", "batch_size=1438"), "larger than the data (digits trains on 1437)"),
+        (("--device", "cuda"), "torch sees no CUDA device"),
+        (("--control", "frozen"), "the frozen control is trained by bp"),
+        (("--set", "architecture.num_blocks=0"), "use control=shallow"),
+        (("--set", "nonsense"), "expected NAME=VALUE"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused_with_exit_2(registry, change, message):
+    result = registry(*TRAIN, *change)
+    assert result.exit_code == 2 and message in result.stderr
+    assert runs() == []
+
+
+def test_a_run_that_diverges_is_marked_so_and_does_not_crash(registry):
+    result = json.loads(registry(*TRAIN, "--set", "learning_rate=1e30", "--epochs", "3", "--json").stdout)
+    assert result["status"] == "diverged"
+    run = MlflowTracker().get(result["run_id"])
+    assert run.state == "FINISHED" and run.tags[schema.TAG_STATUS] == "diverged" and run.tags[schema.TAG_NOT_FINITE]
+
+
+def test_training_that_breaks_leaves_no_run_that_says_running(registry, monkeypatch):
+    def broken(*arguments, **named):
+        raise RuntimeError("the machine is on fire")
+
+    monkeypatch.setattr("fa_registry.workflows.training.training", broken)
+    result = registry(*TRAIN)
+    assert result.exit_code == 1 and "the machine is on fire" in result.stderr
+    assert [(run.state, run.tags[schema.TAG_STATUS]) for run in runs()] == [("FAILED", "failed")]
+
+
+def test_a_run_that_mlflow_started_is_taken_over(registry, monkeypatch):
+    tracker = MlflowTracker()
+    launched = tracker.create("launched by mlflow run", {}, {"seed": "'7'"})
+    monkeypatch.setenv("MLFLOW_RUN_ID", launched)
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", tracker.experiment_id)
+    assert json.loads(registry(*TRAIN, "--json").stdout)["run_id"] == launched
+    assert [run.name for run in runs()] == ["dfa · resmlp-16x2 · digits · 1 epochs · s7"]
+
+
+def test_a_zombie_of_the_same_spec_is_closed(registry):
+    first = json.loads(registry(*TRAIN, "--json").stdout)["run_id"]
+    tracker = MlflowTracker()
+    tags = {name: value for name, value in tracker.get(first).tags.items() if name.startswith("fa.")}
+    host = tags[schema.TAG_PROCESS].split(":")[0]
+    zombie = tracker.create(
+        "zombie", {**tags, schema.TAG_STATUS: "running", schema.TAG_PROCESS: f"{host}:999999999"}, {}
+    )
+    registry(*TRAIN, "--force")
+    assert (tracker.get(zombie).state, tracker.get(zombie).tags[schema.TAG_STATUS]) == ("KILLED", "failed")
+
+
+EPOCHS = 3
+
+
+def job(**changes) -> TrainingJob:
+    return TrainingJob(parse_spec(TINY | {"epochs": EPOCHS}), MlflowTracker().uri, **changes)
+
+
+def train(stop=lambda: False, **changes) -> str:
+    return in_one_go(training_steps(job(**changes), stop, lambda news: None)).run_id
+
+
+def stop_after(epochs: int):
+    """A stop request that comes true when `epochs` have been asked about and passed."""
+    asked = iter(range(epochs))
+    return lambda: next(asked, None) is None
+
+
+def content(run_id: str, name: str) -> bytes:
+    return MlflowTracker().artifact(run_id, name).read_bytes()
+
+
+def assert_equal_runs(one: str, other: str) -> None:
+    for name in (
+        schema.INITIAL,
+        schema.step_checkpoint(8),
+        schema.FINAL,
+        schema.FEEDBACK,
+        schema.SERIES,
+        schema.MEASUREMENTS,
+    ):
+        assert content(one, name) == content(other, name), name
+
+
+@pytest.mark.parametrize("epochs", [0, 1, 2])
+def test_stopped_after_any_epoch_it_ends_like_an_undisturbed_run(workplace, epochs):
+    with pytest.raises(Interrupted, match=f"after epoch {epochs} of {EPOCHS}"):
+        train(stop_after(epochs))
+    resumed = train()
+    assert_equal_runs(resumed, train())
+    assert json.loads(content(resumed, schema.PROVENANCE))["resumed_from"] == epochs
+
+
+@pytest.mark.parametrize("where", ["step", "measure"])
+def test_an_interrupt_inside_an_epoch_leaves_no_half_trained_state_to_resume(workplace, monkeypatch, where):
+    with monkeypatch.context() as patched:
+        calls = []
+
+        def interrupts(genuine):
+            def call(*arguments, **named):
+                calls.append(1)
+                if len(calls) == 3:
+                    raise KeyboardInterrupt
+                return genuine(*arguments, **named)
+
+            return call
+
+        if where == "step":
+            patched.setattr(loop.Trainer, "step", interrupts(loop.Trainer.step))
+        else:
+            patched.setattr(loop, "measure", interrupts(loop.measure))
+        with pytest.raises(KeyboardInterrupt):
+            train()
+    assert [run.state for run in MlflowTracker().search({schema.TAG_KIND: "run"})] == ["KILLED"]
+    assert_equal_runs(train(), train())
+
+
+def test_an_interrupt_while_the_files_are_written_repeats_no_epoch(workplace, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("fa_registry.training.resume.SECONDS_BETWEEN", -1.0)  # a resume file after every epoch
+        patched.setattr("fa_registry.workflows.training.RunWriter.complete", lambda self, outcome: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train()
+    assert_equal_runs(train(), train())
+
+
+def test_checkpoints_of_epochs_before_the_stop_are_not_made_up(workplace):
+    with pytest.raises(Interrupted):
+        train(stop_after(2), checkpoint_every=1)
+    resumed, undisturbed = train(checkpoint_every=1), train(checkpoint_every=1)
+    assert MlflowTracker().artifact(resumed, schema.epoch_checkpoint(1)) is None
+    assert content(resumed, schema.epoch_checkpoint(3)) == content(undisturbed, schema.epoch_checkpoint(3))
+
+
+def test_a_store_that_cannot_take_the_files_leaves_no_run_running(workplace, monkeypatch):
+    def full(*arguments):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(MlflowTracker, "upload", full)
+    with pytest.raises(OSError, match="no space left"):
+        train()
+    (run,) = MlflowTracker().search({schema.TAG_KIND: "run"})
+    assert (run.state, run.tags[schema.TAG_STATUS]) == ("FAILED", "failed")
+
+
+def test_provenance_names_the_eval_samples_and_the_conventions_their_size(workplace):
+    run_id = train()
+    assert json.loads(content(run_id, schema.PROVENANCE))["eval_indices"] == list(range(128))
+    conventions = json.loads(content(run_id, schema.MEASUREMENTS))["conventions"]
+    assert conventions["eval_samples"] == conventions["g_norm_mean_ce_samples"] == 128
+    assert Path(".fa_registry/resume").is_dir() is False or not list(Path(".fa_registry/resume").iterdir())
+
+
+def lines(caplog, events, words=training_words):
+    caplog.set_level("INFO", "fa_registry")
+    with Progress("title", ["one", "two [b]"], words) as progress:
+        for event in events:
+            progress.show(event)
+    return [line.split(" s  ")[-1] for line in caplog.messages][1:]
+
+
+def test_a_rule_is_told_when_it_fires_once_a_run(caplog):
+    news = [{}, {"D1": 2}, {"D1": 2}, {"D1": 2, "D2": 4}]
+    events = [JobEvent(1, "progress", (epoch, 5, "accuracy 0.500", fired)) for epoch, fired in enumerate(news)]
+    events.append(JobEvent(0, "progress", (3, 5, "", {"D1": 3})))
+    assert lines(caplog, events) == [
+        "two [b]: D1 fired at epoch 2",
+        "two [b]: D2 fired at epoch 4",
+        "one: D1 fired at epoch 3",
+    ]
+
+
+def test_how_a_run_ended(caplog):
+    whole = TrainingResult("r", "complete", 5, 2, {"accuracy": 0.5}, {"D1": 2})
+    early = TrainingResult("r", "stopped_early", 2, 0, {"accuracy": 0.5}, {"D1": 2}, "D1 at epoch 2")
+    ends = [JobEvent(0, "done", whole), JobEvent(1, "done", early), JobEvent(0, "failed", "Traceback\nKeyError: 3\n")]
+    assert lines(caplog, ends) == [
+        "one: complete, resumed after epoch 2: accuracy 0.5, D1 fired at epoch 2",
+        "two [b]: stopped early, D1 at epoch 2: accuracy 0.5, D1 fired at epoch 2",
+        "one: FAILED: KeyError: 3",
+    ]
+
+
+def test_another_kind_of_job_has_words_of_its_own(caplog):
+    assert lines(caplog, [JobEvent(0, "done", 7)], words=lambda result: f"seven is {result}") == ["one: seven is 7"]
