@@ -209,7 +209,6 @@ RANGES = Analyser(
 )
 
 STATES = {HEALTHY: (PALETTE[0], "o"), FAILING: (PALETTE[1], "s"), UNKNOWN: (TICK, "^")}
-LEGEND = [*STATES, "threshold of the edition"]
 NEAR_ONE = {watched.quantity for watched in WATCHED if watched.near_one}
 ROW, BOTTOM, GAP = 0.19, 0.35, 0.62  # inches
 
@@ -235,32 +234,23 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).astype({"low": float, "high": float, "threshold": float})
 
 
-def height(frame: pd.DataFrame) -> float:
-    rows = len(_canvas.rows_of(_canvas.named(frame)))
-    return _canvas.legend_height(LEGEND) + BOTTOM + (ROW * rows + GAP) * frame["quantity"].nunique()
-
-
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
-    frame = _canvas.named(frame)
-    rows, quantities = _canvas.rows_of(frame), list(dict.fromkeys(frame["quantity"]))
-    panels = figure.subplots(len(quantities), 1, squeeze=False)[:, 0]
-    for axes, quantity in zip(panels, quantities, strict=True):
-        _panel(axes, frame[(frame["quantity"] == quantity) & frame["row"].isin(rows)], rows)
-    _canvas.row_axis(panels[-1], rows, frame["row"].nunique() - len(rows))
+    """frame: a row a quantity and method: the ends of its values, and the threshold."""
+    quantities = list(dict.fromkeys(frame["quantity"]))
+    frame, rows, left_out = _canvas.in_rows(frame)
     handles = [
         Line2D([], [], color=colour, marker=marker, markersize=4.5, linewidth=2, label=state)
         for state, (colour, marker) in STATES.items()
     ]
-    handles.append(Line2D([], [], color=LIMIT, linewidth=1.2, linestyle=LIMIT_DASH, label=LEGEND[-1]))
+    handles.append(_canvas.limit_line("threshold of the edition"))
+    top = _canvas.legend_height(handles)
+    figure.set_size_inches(_canvas.WIDTH, top + BOTTOM + (ROW * len(rows) + GAP) * len(quantities))
+    panels = figure.subplots(len(quantities), 1, squeeze=False)[:, 0]
+    for axes, quantity in zip(panels, quantities, strict=True):
+        _panel(axes, frame[frame["quantity"] == quantity], rows)
+    _canvas.row_axis(panels[-1], rows, left_out)
     _canvas.legend(figure, handles)
-    _canvas.place(
-        figure,
-        _canvas.row_width(rows),
-        0.2,
-        BOTTOM,
-        _canvas.legend_height(LEGEND) + 0.2,
-        hspace=GAP / (ROW * len(rows)),
-    )
+    _canvas.place(figure, _canvas.row_width(rows), 0.2, BOTTOM, top + 0.2, hspace=GAP / (ROW * len(rows)))
 
 
 def _panel(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
@@ -278,10 +268,7 @@ def _panel(axes: Axes, frame: pd.DataFrame, rows: Sequence[str]) -> None:
         if threshold == threshold
         else ", judged by no rule of this edition"
     )
-    axes.set_title(frame["words"].iloc[0] + limit, loc="left", fontsize=8.5, pad=3)
-
-
-DRAWING = _canvas.Drawing(numbers, height, draw)
+    axes.set_title(frame["words"].iloc[0] + limit)
 
 
 def table_lines(table: Table) -> list[str]:
@@ -308,7 +295,7 @@ def main(arguments: Sequence[str]) -> None:
         print(f"{table.title}\n", *table_lines(table), sep="\n", end="\n\n")
     print(*analysis.remarks, sep="\n")
     if options.figure:
-        options.figure.write_bytes(_canvas.png(DRAWING, numbers(analysis, report.runs)))
+        options.figure.write_bytes(_canvas.png(draw, numbers(analysis, report.runs)))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.limit import SQUARE, Limit, Shape, limit_of, products
 from benchmarks.overheads import Overhead, overhead_lines
-from benchmarks.ranges import DRAWING, RANGES, main, numbers
+from benchmarks.ranges import RANGES, draw, main, numbers
 from benchmarks.step_time import COMPARED, measure_steps, step_lines
 from benchmarks.timing import Spread, interleaved, ratios
 from benchmarks.tracking_cost import TrackingCost
@@ -130,15 +130,15 @@ SCENES = {
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_figure_is_drawn_from_its_twin_the_same_every_time(scene):
     frame = numbers(analysed(controlled(*SCENES[scene])), ())
-    image = png(DRAWING, frame)
-    assert image.startswith(b"\x89PNG") and image == png(DRAWING, frame)
+    image = png(draw, frame)
+    assert image.startswith(b"\x89PNG") and image == png(draw, frame)
 
 
 def test_the_twin_shows_fidelity_by_its_distance_from_1_and_another_number_is_another_picture():
     frame = numbers(analysed(controlled(run("bp", 1, fidelity=0.9), run("bp", 2, fidelity=0.8)), OURS), ())
     ends = frame[frame["quantity"] == "fidelity"].iloc[0]
     assert (ends["low"], ends["high"], ends["threshold"]) == pytest.approx((0.1, 0.2, 0.01))
-    assert png(DRAWING, frame.assign(high=frame["high"] * 1.7)) != png(DRAWING, frame)
+    assert png(draw, frame.assign(high=frame["high"] * 1.7)) != png(draw, frame)
 
 
 def test_the_command_prints_the_tables_of_an_audit_and_draws(tmp_path, capsys):

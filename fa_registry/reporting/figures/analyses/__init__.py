@@ -1,9 +1,12 @@
-"""The figure of every analysis: PNG bytes, drawn from nothing but the DataFrame that is its twin."""
+"""The figure of every analysis: PNG bytes, drawn from nothing but the DataFrame that is its twin.
+
+Each module has `numbers(analysis, runs)`, the twin, and `draw(figure, frame)`, which shows that frame and nothing else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 
 import pandas as pd
 
@@ -19,34 +22,36 @@ from fa_registry.reporting.figures.analyses import (
     per_layer,
     sensitivity,
 )
-from fa_registry.reporting.figures.analyses._canvas import Drawing, png
+from fa_registry.reporting.figures.analyses._canvas import Draw, png
 from fa_registry.reporting.figures.style import DPI
 
-__all__ = ["DRAWINGS", "analysis_numbers", "analysis_png", "table_numbers"]
+__all__ = ["DRAWINGS", "analysis_numbers", "analysis_png", "png", "table_numbers"]
 
-DRAWINGS: Mapping[str, Drawing] = MappingProxyType(
+MODULES: Mapping[str, ModuleType] = MappingProxyType(
     {
-        "ablation": ablation.DRAWING,
-        "aggregation": aggregation.DRAWING,
-        "cross-architecture": cross_architecture.DRAWING,
-        "first-fire": first_fire.DRAWING,
-        "ladder": ladder.DRAWING,
-        "penalty": penalty.DRAWING,
-        "per-layer": per_layer.DRAWING,
-        "sensitivity": sensitivity.DRAWING,
+        "ablation": ablation,
+        "aggregation": aggregation,
+        "cross-architecture": cross_architecture,
+        "first-fire": first_fire,
+        "ladder": ladder,
+        "penalty": penalty,
+        "per-layer": per_layer,
+        "sensitivity": sensitivity,
     }
 )
+DRAWINGS: Mapping[str, Draw] = MappingProxyType({name: module.draw for name, module in MODULES.items()})
 
 
 def analysis_numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """Everything the figure shows. runs: those that were analysed, for figures that follow them by epoch."""
-    return DRAWINGS[analysis.name].numbers(analysis, runs)
+    return MODULES[analysis.name].numbers(analysis, runs)
 
 
 def analysis_png(analysis: Analysis, runs: Sequence[RunAudit], dpi: int = DPI) -> bytes | None:
     """The figure; the same numbers give the same bytes. None for an analysis from elsewhere, which has none here."""
-    drawing = DRAWINGS.get(analysis.name)
-    return png(drawing, drawing.numbers(analysis, runs), dpi) if drawing else None
+    if analysis.name not in DRAWINGS:
+        return None
+    return png(DRAWINGS[analysis.name], analysis_numbers(analysis, runs), dpi)
 
 
 def table_numbers(table: Table) -> pd.DataFrame:

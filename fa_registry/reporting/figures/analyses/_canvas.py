@@ -1,24 +1,20 @@
-"""What the figures of analyses share: their colours, rows and legends, axes that take any number."""
+"""What the figures of analyses share: their twins, rows, panels and legends, marks, and axes that take any number."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from fa_registry.analyses.base import Analysis
-from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.style import DPI, FRAME, GRID, INK, LIMIT, PALETTE, TICK, Canvas, styled
+from fa_registry.analyses.base import Cell
+from fa_registry.reporting.figures.style import DPI, FRAME, GRID, INK, LIMIT, LIMIT_DASH, PALETTE, TICK, Canvas, styled
 from fa_registry.reporting.text.filters import compact, visible
 
 MOST_LETTERS = 44  # of a row's name
@@ -28,27 +24,43 @@ BAND, PANE = "#cfe6d8", "#f3f4f6"  # where nothing changes; the lane of what is 
 DECISIONS = ("#F3C98B", "#d0d4d9", "#CFE6F5")  # fields of decisions, beside the palette's own
 FLAT, USED = (GRID, BAND, PANE, *DECISIONS), (INK, TICK, FRAME, LIMIT, *PALETTE)
 DECADES = 1.5  # what spans more is drawn on a logarithmic axis, if it is all positive
+NUMERIC = ("value", "low", "high", "site", "epoch", "trained", "penalty", "seed", "blocks", "frozen")  # of any twin
+Draw = Callable[[Figure, pd.DataFrame], None]
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """numbers(analysis, runs): the twin; height(numbers): inches; draw(figure, numbers): from these numbers alone."""
-
-    numbers: Callable[[Analysis, Sequence[RunAudit]], pd.DataFrame]
-    height: Callable[[pd.DataFrame], float]
-    draw: Callable[[Figure, pd.DataFrame], None]
-
-
-def png(drawing: Drawing, numbers: pd.DataFrame, dpi: int = DPI) -> bytes:
+def png(draw: Draw, numbers: pd.DataFrame, dpi: int = DPI) -> bytes:
     """Drawn with default settings whatever the user's are; a palette and no metadata keep the bytes few and the same."""
     with styled():
-        canvas = Canvas(WIDTH, drawing.height(numbers) if len(numbers) else 1.2, dpi)
+        canvas = Canvas(WIDTH, 1.2, dpi)
         if len(numbers):
-            drawing.draw(canvas.figure, numbers)
+            draw(canvas.figure, numbers)
         else:
             words = "no number to draw: see the remarks of the analysis"
             canvas.figure.text(0.5, 0.5, words, ha="center", va="center")
         return canvas.png(FLAT, USED)
+
+
+def twin(entries: Iterable[Mapping[str, object]]) -> pd.DataFrame:
+    """A row an entry; what is NUMERIC is float, NaN where there is no number."""
+    made = pd.DataFrame(list(entries))
+    return made.astype({name: float for name in NUMERIC if name in made})
+
+
+def entry(row: Mapping[str, Cell], name: str, *keys: str) -> dict[str, object]:
+    """What a twin holds of the cell `name`: its number with interval, words and reason, and those of `keys` the row has."""
+    cell = row[name]
+    low, high = cell.interval or (None, None)
+    own = {"words": cell.text, "value": cell.reading.value, "low": low, "high": high, "reason": cell.reading.reason}
+    return {
+        "panel": name,
+        **{key: plain(row[key]) if key in row else None for key in ("method", "setting", *keys)},
+        **own,
+    }
+
+
+def plain(cell: Cell) -> str | float | None:
+    """The number of a cell, None where it is missing, or the words of one that holds no number."""
+    return cell.reading.value if cell.reading else cell.text
 
 
 def named(numbers: pd.DataFrame) -> pd.DataFrame:
@@ -64,8 +76,8 @@ def named(numbers: pd.DataFrame) -> pd.DataFrame:
     for method, setting in dict.fromkeys(zip(numbers["method"], numbers["setting"], strict=True)):
         words = visible(f"{method} · {own[setting]}" if len(settings) > 1 and own[setting] else method)
         short = shortened(words, MOST_LETTERS)
-        twin = short in rows.values()  # cut to one text, two rows would be drawn over each other
-        rows[method, setting] = f"{shortened(words, MOST_LETTERS - 5)} #{len(rows) + 1}" if twin else short
+        twice = short in rows.values()  # cut to one text, two rows would be drawn over each other
+        rows[method, setting] = f"{shortened(words, MOST_LETTERS - 5)} #{len(rows) + 1}" if twice else short
     return numbers.assign(row=[rows[key] for key in zip(numbers["method"], numbers["setting"], strict=True)])
 
 
@@ -73,9 +85,12 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def rows_of(numbers: pd.DataFrame) -> list[str]:
-    """The figure's rows from top to bottom, at most MOST_ROWS."""
-    return list(dict.fromkeys(numbers["row"]))[:MOST_ROWS]
+def in_rows(numbers: pd.DataFrame) -> tuple[pd.DataFrame, list[str], int]:
+    """(the numbers as `named`, of the first MOST_ROWS rows; these rows from top to bottom; how many more there are)."""
+    numbers = named(numbers)
+    rows = list(dict.fromkeys(numbers["row"]))
+    shown = rows[:MOST_ROWS]
+    return numbers[numbers["row"].isin(shown)], shown, len(rows) - len(shown)
 
 
 def row_width(rows: Sequence[str]) -> float:
@@ -89,21 +104,21 @@ def row_axis(axes: Axes, rows: Sequence[str], left_out: int = 0) -> None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0, labelsize=8)
     if left_out:
-        axes.set_xlabel(f"{axes.get_xlabel()}   ({left_out} more rows in the table)".strip(), parse_math=False)
+        axes.set_xlabel(f"{axes.get_xlabel()}   ({left_out} more rows in the table)".strip())
 
 
 def value_axis(axes: Axes, values: Iterable[float], axis: str = "x") -> None:
     """The scale that shows these values: logarithmic where all are positive and they span decades."""
     known = np.array([value for value in values if math.isfinite(value)])
-    ruler = axes.xaxis if axis == "x" else axes.yaxis
     if known.size and known.min() > 0 and np.ptp(np.log10(known)) > DECADES:
-        _decades(axes, ruler, axis, np.log10(known))
+        _decades(axes, axis, np.log10(known))
         return
     low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
     margin = 0.08 * (high - low) or 0.1 * abs(high) or 0.1
+    ruler = axes.xaxis if axis == "x" else axes.yaxis
     ruler.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
     ruler.set_major_formatter(_plain_ticks(max(abs(low), abs(high)) / margin))
-    (axes.set_xlim if axis == "x" else axes.set_ylim)(low - margin, high + margin)
+    axes.set(**{f"{axis}lim": (low - margin, high + margin)})
 
 
 def _plain_ticks(fineness: float) -> FuncFormatter:
@@ -114,40 +129,41 @@ def _plain_ticks(fineness: float) -> FuncFormatter:
     return FuncFormatter(lambda value, _: compact(float(f"{value:.{digits}g}")))
 
 
-def _decades(axes: Axes, ruler: Axis, axis: str, powers: np.ndarray) -> None:
+def _decades(axes: Axes, axis: str, powers: np.ndarray) -> None:
     """Limits and ticks are set here: matplotlib's own margins overflow where an exploded norm spans hundreds of decades."""
     margin = 0.05 * (powers.max() - powers.min())
     low, high = np.clip([powers.min() - margin, powers.max() + margin], -300, 300)
-    (axes.set_xlim if axis == "x" else axes.set_ylim)(10.0**low, 10.0**high)
-    (axes.set_xscale if axis == "x" else axes.set_yscale)("log")
+    axes.set(**{f"{axis}lim": (10.0**low, 10.0**high), f"{axis}scale": "log"})
     step = max(1, math.ceil((high - low) / 7))
+    ruler = axes.xaxis if axis == "x" else axes.yaxis
     ruler.set_ticks([10.0**power for power in range(math.ceil(low), math.floor(high) + 1) if power % step == 0])
     ruler.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
-    ruler.set_minor_locator(matplotlib.ticker.NullLocator())
+    ruler.set_minor_locator(NullLocator())
+
+
+def intervals(axes: Axes, places: Sequence[float], low: Sequence[float], high: Sequence[float], **look: object) -> None:
+    """An upright line from low to high at each place; none where they are NaN."""
+    axes.plot(np.array([places, places]), np.array([low, high]), **look)
+
+
+def remark(axes: Axes, x: float, y: float, words: str, ha: str = "center", **place: object) -> None:
+    """Grey words where there is no number to draw."""
+    axes.text(x, y, words, ha=ha, va="center", color=TICK, fontsize=8, **place)
 
 
 def legend(figure: Figure, handles: Sequence[Artist], corner: str = "upper left") -> None:
-    """Along the upper or lower edge; its rows are reserved by `legend_height` of its labels."""
-    figure.legend(
-        handles=handles,
-        loc=corner,
-        ncols=_columns([handle.get_label() for handle in handles]),
-        frameon=False,
-        fontsize=8.0,
-        handlelength=1.8,
-        columnspacing=1.2,
-        borderaxespad=0.2,
-    )
+    """Along the upper or lower edge; its rows are reserved by `legend_height`."""
+    figure.legend(handles=handles, loc=corner, ncols=_columns(handles))
 
 
-def legend_height(labels: Sequence[str]) -> float:
-    """Inches that a legend of these labels takes."""
-    return 0.12 + 0.19 * math.ceil(len(labels) / _columns(labels))
+def legend_height(handles: Sequence[Artist]) -> float:
+    """Inches that a legend of these entries takes."""
+    return 0.12 + 0.19 * math.ceil(len(handles) / _columns(handles))
 
 
-def _columns(labels: Sequence[str]) -> int:
+def _columns(handles: Sequence[Artist]) -> int:
     """As many as fit side by side, at most four."""
-    widest = 0.55 + 0.07 * max(map(len, labels), default=1)  # inches
+    widest = 0.55 + 0.07 * max(len(handle.get_label()) for handle in handles)  # inches
     return max(1, min(4, int(WIDTH / widest)))
 
 
@@ -157,9 +173,36 @@ def dot(label: str, colour: object, marker: str = "o", fill: object = None) -> L
     return Line2D([], [], linestyle="", label=shortened(visible(label), MOST_LETTERS), **look)
 
 
+def lines_with_dots(looks: Mapping[str, tuple[str, object]]) -> list[Line2D]:
+    """A legend's entries for methods drawn as lines with dots. looks: label → (colour, dash)."""
+    return [
+        Line2D(
+            [],
+            [],
+            color=colour,
+            linestyle=dash,
+            marker="o",
+            markersize=4,
+            label=shortened(visible(label), MOST_LETTERS),
+        )
+        for label, (colour, dash) in looks.items()
+    ]
+
+
+def limit_line(label: str) -> Line2D:
+    """The legend's entry of a threshold."""
+    return Line2D([], [], color=LIMIT, linewidth=1.2, linestyle=LIMIT_DASH, label=label)
+
+
 def place(figure: Figure, left: float, right: float, bottom: float, top: float, **more: float) -> None:
     """Fixed margins in inches: a layout engine takes twice as long and moves axes when a name changes."""
     width, height = figure.get_size_inches()
     figure.subplots_adjust(
         left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height, **more
     )
+
+
+def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes at a place in inches from the upper left corner, so that one panel more does not move the others."""
+    wide, high = figure.get_size_inches()
+    return figure.add_axes((left / wide, (high - top - height) / high, width / wide, height / high))

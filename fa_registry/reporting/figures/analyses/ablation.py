@@ -23,54 +23,42 @@ LOOKS = {  # decision: fill, sign, ink; the sign says the same without colour
     "cannot judge": (_canvas.DECISIONS[1], "?", "black"),
     "accepts": (_canvas.DECISIONS[2], "✓", "black"),
 }
-LEGEND = [f"{sign}  {decision}" for decision, (_, sign, _) in LOOKS.items()]
 FIELD = np.array([(-0.46, -0.42), (0.46, -0.42), (0.46, 0.42), (-0.46, 0.42)])  # around a cell's middle
 ROW, HEAD, RIGHT = 0.26, 1.4, 0.9  # inches
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """One row a method and set of instruments."""
+    """One row a method and set of instruments, with what it decides."""
     sets = [column.name for column in analysis.columns if column.name not in ("method", "setting", "runs")]
-    rows = [
-        (row["method"].text, row["setting"].text, name, row[name].text, row[name].reading.value, row[name].n)
-        for row in analysis.rows
-        for name in sets
-    ]
-    return pd.DataFrame(rows, columns=["method", "setting", "instruments", "decision", "rejected", "runs"])
-
-
-def height(frame: pd.DataFrame) -> float:
-    count = len(_canvas.rows_of(_canvas.named(frame)))
-    return HEAD + ROW * count + _canvas.legend_height(LEGEND)
+    frame = _canvas.twin(_canvas.entry(row, name) for row in analysis.rows for name in sets)
+    return frame.rename(columns={"panel": "instruments", "words": "decision"})
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
     """frame: a row a method and set of instruments, with what it decides; methods as rows, sets as columns."""
-    frame = _canvas.named(frame)
-    rows, sets = _canvas.rows_of(frame), list(dict.fromkeys(frame["instruments"]))
+    frame, rows, left_out = _canvas.in_rows(frame)
+    sets = list(dict.fromkeys(frame["instruments"]))
+    handles = [Patch(color=fill, label=f"{sign}  {decision}") for decision, (fill, sign, _) in LOOKS.items()]
+    foot = _canvas.legend_height(handles)
+    figure.set_size_inches(_canvas.WIDTH, HEAD + ROW * len(rows) + foot)
     axes = figure.add_subplot()
-    for decision, cells in frame[frame["row"].isin(rows)].groupby("decision", sort=False):
-        places = np.array([(sets.index(one), rows.index(row)) for one, row in cells[["instruments", "row"]].to_numpy()])
+    for decision, cells in frame.groupby("decision", sort=False):
+        places = np.column_stack([cells["instruments"].map(sets.index), cells["row"].map(rows.index)])
         fill, sign, ink = LOOKS[decision]
         axes.add_collection(PolyCollection(places[:, None] + FIELD, facecolors=fill, linewidths=0))
         axes.plot(*places.T, linestyle="", marker=_sign(sign), color=ink, markersize=6, markeredgewidth=0)
-    _canvas.row_axis(axes, rows, frame["row"].nunique() - len(rows))
+    _canvas.row_axis(axes, rows, left_out)
     axes.set_xlim(-0.5, len(sets) - 0.5)
     axes.xaxis.tick_top()
     axes.set_xticks(range(len(sets)), sets, rotation=40, ha="left", rotation_mode="anchor", fontsize=8)
     axes.tick_params(axis="x", length=0)
     axes.grid(visible=False)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    handles = [Patch(color=fill, label=label) for label, (fill, _, _) in zip(LEGEND, LOOKS.values(), strict=True)]
+    axes.spines[:].set_visible(False)
     _canvas.legend(figure, handles, corner="lower left")
-    _canvas.place(figure, _canvas.row_width(rows), RIGHT, _canvas.legend_height(LEGEND), HEAD)
+    _canvas.place(figure, _canvas.row_width(rows), RIGHT, foot, HEAD)
 
 
 def _sign(letter: str) -> Path:
     """The letter as a marker: hundreds of texts would take longer than all else on the figure."""
     outline = TextPath((0, 0), letter, size=9)
     return Path(outline.vertices - outline.get_extents().get_points().mean(axis=0), outline.codes)
-
-
-DRAWING = _canvas.Drawing(numbers, height, draw)

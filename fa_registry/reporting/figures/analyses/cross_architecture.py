@@ -14,63 +14,35 @@ from fa_registry.reporting.figures.style import TICK, in_order
 
 ROW, BOTTOM, LEAST = 0.24, 0.5, 0.6  # inches
 MARKERS = "os^DvP*X"
-COLUMNS = ["method", "architecture", "setting", "value", "low", "high", "verdict", "reason"]
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """One row a method and setting: mean margin over frozen in percentage points with its 95 % interval."""
-    rows = [
-        (
-            row["method"].text,
-            row["architecture"].text,
-            row["setting"].text,
-            row["margin"].reading.value,
-            *(row["margin"].interval or (None, None)),
-            row["verdict"].text,
-            row["margin"].reading.reason,
-        )
-        for row in analysis.rows
-    ]
-    return pd.DataFrame(rows, columns=COLUMNS).astype(dict.fromkeys(["value", "low", "high"], float))
-
-
-def height(frame: pd.DataFrame) -> float:
-    rows = len(_canvas.rows_of(_canvas.named(frame)))
-    return BOTTOM + max(LEAST, ROW * rows) + _canvas.legend_height(_networks(frame)) + 0.1
-
-
-def _networks(frame: pd.DataFrame) -> list[str]:
-    return list(dict.fromkeys(frame["architecture"]))
+    return _canvas.twin(_canvas.entry(row, "margin", "architecture", "verdict") for row in analysis.rows)
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
     """frame: a row a method and network: margin over the frozen control in percentage points, with its interval."""
-    frame = _canvas.named(frame)
-    rows, networks = _canvas.rows_of(frame), _networks(frame)
+    networks = list(dict.fromkeys(frame["architecture"]))
     looks = {
         name: (colour, MARKERS[index % len(MARKERS)])
         for index, (name, (colour, _)) in enumerate(in_order(networks).items())
     }
+    handles = [_canvas.dot(name, *look) for name, look in looks.items()]
+    top = _canvas.legend_height(handles) + 0.1
+    frame, rows, left_out = _canvas.in_rows(frame)
+    figure.set_size_inches(_canvas.WIDTH, BOTTOM + max(LEAST, ROW * len(rows)) + top)
     axes = figure.subplots()
-    known = frame[frame["row"].isin(rows)]
-    _canvas.value_axis(axes, [*known["value"].dropna(), 0.0])
+    _canvas.value_axis(axes, [*frame["value"].dropna(), 0.0])
     axes.axvline(0, color=TICK, linewidth=1.0)
-    for row, network, value, low, high in zip(
-        known["row"], known["architecture"], known["value"], known["low"], known["high"], strict=True
-    ):
+    for network, runs in frame.groupby("architecture", sort=False):
         colour, marker = looks[network]
-        level = rows.index(row)
-        if value != value:
-            look = {"ha": "left", "va": "center", "color": TICK, "fontsize": 8}
-            axes.text(0.01, level, "N/A", transform=axes.get_yaxis_transform(), **look)
-            continue
-        if low == low:
-            axes.plot([low, high], [level, level], color=colour, linewidth=1.3, alpha=0.7)
-        axes.plot(value, level, marker, color=colour, markersize=5, zorder=3)
+        levels = runs["row"].map(rows.index)
+        axes.plot(runs[["low", "high"]].T, [levels, levels], color=colour, linewidth=1.3, alpha=0.7)
+        axes.plot(runs["value"], levels, marker, color=colour, markersize=5, zorder=3)
+    for row in frame.loc[frame["value"].isna(), "row"]:
+        _canvas.remark(axes, 0.01, rows.index(row), "N/A", ha="left", transform=axes.get_yaxis_transform())
     axes.set_xlabel("accuracy above the frozen control, percentage points")
-    _canvas.row_axis(axes, rows, frame["row"].nunique() - len(rows))
-    _canvas.legend(figure, [_canvas.dot(name, *look) for name, look in looks.items()])
-    _canvas.place(figure, _canvas.row_width(rows), 0.2, BOTTOM, _canvas.legend_height(networks) + 0.1)
-
-
-DRAWING = _canvas.Drawing(numbers, height, draw)
+    _canvas.row_axis(axes, rows, left_out)
+    _canvas.legend(figure, handles)
+    _canvas.place(figure, _canvas.row_width(rows), 0.2, BOTTOM, top)

@@ -15,50 +15,37 @@ from fa_registry.reporting.figures.analyses import _canvas
 from fa_registry.reporting.figures.style import INK, PALETTE, TICK
 
 ROW, BOTTOM, GAP = 0.24, 0.45, 0.45  # inches
-LABELS = {"fires": "first fire of a run", "never": "never fires", "N/A": "cannot be said"}
-LEGEND = [*LABELS.values()]
-STATES = {"fires": ("o", PALETTE[1]), "never": ("o", "white"), "N/A": ("x", TICK)}
+STATES = {  # state: in words, marker, fill
+    "fires": ("first fire of a run", "o", PALETTE[1]),
+    "never": ("never fires", "o", "white"),
+    "N/A": ("cannot be said", "x", TICK),
+}
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """One row a run and rule. state: fires (at `epoch`), never, or N/A, both with their reason."""
-    rows = [
-        (
-            row["method"].text,
-            row["setting"].text,
-            row["rule"].text,
-            row["seed"].reading.value,
-            row["epoch"].text if row["epoch"].reading.value is None else "fires",
-            row["epoch"].reading.value,
-            row["epoch"].reading.reason,
-            row["trained"].reading.value,
-        )
-        for row in analysis.table("runs").rows
-    ]
-    columns = ["method", "setting", "rule", "seed", "state", "epoch", "reason", "trained"]
-    return pd.DataFrame(rows, columns=columns).astype({"epoch": float, "trained": float})
-
-
-def height(frame: pd.DataFrame) -> float:
-    rows = len(_canvas.rows_of(_canvas.named(frame)))
-    return _canvas.legend_height(LEGEND) + BOTTOM + (ROW * rows + GAP) * frame["rule"].nunique()
+    rows = analysis.table("runs").rows
+    frame = _canvas.twin(_canvas.entry(row, "epoch", "rule", "seed", "trained") for row in rows)
+    frame = frame.rename(columns={"value": "epoch", "words": "state"})
+    return frame.assign(state=frame["state"].where(frame["epoch"].isna(), "fires")) if len(frame) else frame
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
     """frame: a row a run and rule: the epoch of the first fire, nan where there is none, and how long the run was trained."""
-    frame = _canvas.named(frame)
-    rows, rules = _canvas.rows_of(frame), list(dict.fromkeys(frame["rule"]))
+    rules = list(dict.fromkeys(frame["rule"]))
     last = max(frame[["epoch", "trained"]].max().max(), 1.0)
+    frame, rows, left_out = _canvas.in_rows(frame)
+    handles = [_canvas.dot(words, INK, marker, fill) for words, marker, fill in STATES.values()]
+    head = _canvas.legend_height(handles)
+    figure.set_size_inches(_canvas.WIDTH, head + BOTTOM + (ROW * len(rows) + GAP) * len(rules))
     panels = figure.subplots(len(rules), 1, squeeze=False, sharex=True)[:, 0]
     for axes, rule in zip(panels, rules, strict=True):
-        _panel(axes, frame[(frame["rule"] == rule) & frame["row"].isin(rows)], rows, last)
-        axes.set_title(rule, loc="left", fontsize=9, pad=3)
+        _panel(axes, frame[frame["rule"] == rule], rows, last)
+        axes.set_title(rule, fontsize=9)
     panels[-1].set_xlabel("epoch of first fire (0 = initialisation)")
-    _canvas.row_axis(panels[-1], rows, frame["row"].nunique() - len(rows))
-    handles = [_canvas.dot(LABELS[state], INK, marker, fill) for state, (marker, fill) in STATES.items()]
+    _canvas.row_axis(panels[-1], rows, left_out)
     _canvas.legend(figure, handles)
-    top = _canvas.legend_height(LEGEND) + 0.2
-    _canvas.place(figure, _canvas.row_width(rows), 0.2, BOTTOM, top, hspace=GAP / (ROW * len(rows)))
+    _canvas.place(figure, _canvas.row_width(rows), 0.2, BOTTOM, head + 0.2, hspace=GAP / (ROW * len(rows)))
 
 
 def _panel(axes: Axes, frame: pd.DataFrame, rows: Sequence[str], last: float) -> None:
@@ -68,7 +55,7 @@ def _panel(axes: Axes, frame: pd.DataFrame, rows: Sequence[str], last: float) ->
     count, place = seeds["epoch"].transform("size"), seeds.cumcount()
     level = frame["row"].map(rows.index) + 0.6 * (place - (count - 1) / 2) / count.clip(lower=3)
     for state, runs in frame.groupby("state", sort=False):
-        marker, fill = STATES[state]
+        _, marker, fill = STATES[state]
         epochs = runs["epoch"] if state == "fires" else [lanes[state]] * len(runs)
         look = {"markersize": 4.5, "markeredgecolor": INK, "markerfacecolor": fill, "zorder": 3}
         axes.plot(epochs, level[runs.index], marker, **look)
@@ -77,6 +64,3 @@ def _panel(axes: Axes, frame: pd.DataFrame, rows: Sequence[str], last: float) ->
     ticks = [tick for tick in axes.get_xticks() if 0 <= tick <= last]
     axes.set_xticks([*ticks, lanes["never"], lanes["N/A"]], [*(f"{tick:g}" for tick in ticks), "never", "N/A"])
     _canvas.row_axis(axes, rows)
-
-
-DRAWING = _canvas.Drawing(numbers, height, draw)

@@ -17,9 +17,7 @@ from fa_registry.reporting.figures.analyses import _canvas
 from fa_registry.reporting.figures.style import TICK, in_order
 
 PANELS = {"trained": ("last k blocks trained", "k, trained blocks"), "depth": ("all blocks trained", "L, blocks")}
-FROZEN = "frozen control"
 PANEL, LEFT, BOTTOM, HEAD = 2.3, 0.55, 0.5, 0.3  # inches
-COLUMNS = ["panel", "method", "setting", "blocks", "value", "low", "high", "frozen", "reason"]
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
@@ -29,79 +27,42 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     """
     count = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
     least = 3 if max(count.values(), default=0) > 2 else 1
-    rungs = [row for row in analysis.rows if count[row["method"].text, row["setting"].text] >= least]
-    rows = [("trained", row, row["setting"].text, row["trained"], None) for row in rungs]
-    rows += [
-        ("depth", row, row["scan"].text, row["blocks"], row["frozen"].reading.value)
-        for row in analysis.table("depth").rows
+    entries = [
+        _canvas.entry(row, "accuracy") | {"panel": "trained", "blocks": row["trained"].reading.value, "frozen": None}
+        for row in analysis.rows
+        if count[row["method"].text, row["setting"].text] >= least
     ]
-    made = [
-        (
-            panel,
-            f"{row['method'].text} by depth" if panel == "depth" else row["method"].text,
-            setting,
-            blocks.reading.value,
-            row["accuracy"].reading.value,
-            *(row["accuracy"].interval or (None, None)),
-            frozen,
-            row["accuracy"].reading.reason,
-        )
-        for panel, row, setting, blocks, frozen in rows
-    ]
-    numeric = ["blocks", "value", "low", "high", "frozen"]
-    return pd.DataFrame(made, columns=COLUMNS).astype(dict.fromkeys(numeric, float))
-
-
-def height(frame: pd.DataFrame) -> float:
-    rows = _canvas.rows_of(_canvas.named(frame))
-    return _canvas.legend_height([*rows, FROZEN]) + HEAD + PANEL + BOTTOM
+    for row in analysis.table("depth").rows:
+        own = {"panel": "depth", "method": f"{row['method'].text} by depth", "setting": row["scan"].text}
+        entries.append(_canvas.entry(row, "accuracy", "blocks", "frozen") | own)
+    return _canvas.twin(entries)
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
     """frame: a row a method and rung: accuracy as a fraction by trained blocks; by blocks in all for the shallow networks."""
-    frame = _canvas.named(frame)
-    rows = _canvas.rows_of(frame)
-    colours = in_order(rows)
     panels = [name for name in PANELS if (frame["panel"] == name).any()]
-    top = _canvas.legend_height([*rows, FROZEN]) + HEAD
+    frame, rows, _ = _canvas.in_rows(frame)
+    looks = in_order(rows)
+    handles = _canvas.lines_with_dots(looks)
+    handles += [Line2D([], [], color=TICK, linestyle=":", marker="x", label="frozen control")] * ("depth" in panels)
+    top = _canvas.legend_height(handles) + HEAD
+    figure.set_size_inches(_canvas.WIDTH, top + PANEL + BOTTOM)
+    wide = (_canvas.WIDTH - 0.1) / len(panels)
     for column, name in enumerate(panels):
         title, label = PANELS[name]
-        axes = _axes(figure, column, len(panels), top)
-        _panel(axes, frame[(frame["panel"] == name) & frame["row"].isin(rows)], colours)
-        axes.set_title(title, loc="left", fontsize=8.5, pad=3)
-        axes.set_xlabel(label)
-    handles = [
-        Line2D([], [], color=colour, linestyle=dash, marker="o", markersize=4, label=row.replace("$", "\\$"))
-        for row, (colour, dash) in colours.items()
-    ]
-    handles += [Line2D([], [], color=TICK, linestyle=":", marker="x", label=FROZEN)] * ("depth" in panels)
+        axes = _canvas.panel(figure, column * wide + LEFT, top, wide - LEFT - 0.05, PANEL)
+        _panel(axes, frame[frame["panel"] == name], looks)
+        axes.set(title=title, xlabel=label)
     _canvas.legend(figure, handles)
 
 
-def _axes(figure: Figure, column: int, count: int, top: float) -> Axes:
-    width, total = figure.get_size_inches()
-    wide = (width - 0.1) / count
-    place = (
-        (column * wide + LEFT) / width,
-        BOTTOM / total,
-        (wide - LEFT - 0.05) / width,
-        (total - top - BOTTOM) / total,
-    )
-    return figure.add_axes(place)
-
-
-def _panel(axes: Axes, frame: pd.DataFrame, colours: dict[str, tuple[str, object]]) -> None:
+def _panel(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]]) -> None:
     _canvas.value_axis(axes, [*frame["value"].dropna(), *frame["frozen"].dropna()], "y")
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     for place, (row, points) in enumerate(frame.groupby("row", sort=False)):
-        colour, dash = colours[row]
-        at = points["blocks"] + 0.05 * (place - len(colours) / 2) / max(len(colours), 4)
+        colour, dash = looks[row]
+        at = points["blocks"] + 0.05 * (place - len(looks) / 2) / max(len(looks), 4)
         axes.plot(at, points["value"], color=colour, linestyle=dash, marker="o", markersize=4, linewidth=1.3)
         axes.plot(at, points["frozen"], color=colour, linestyle=":", marker="x", markersize=4, linewidth=1.0)
-        for where, low, high in zip(at, points["low"], points["high"], strict=True):
-            if low == low:
-                axes.plot([where, where], [low, high], color=colour, linewidth=0.9, alpha=0.6)
+        _canvas.intervals(axes, at, points["low"], points["high"], color=colour, linewidth=0.9, alpha=0.6)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
-
-
-DRAWING = _canvas.Drawing(numbers, height, draw)
