@@ -28,7 +28,6 @@ from fa_registry.reporting.figures.trajectories import (
     sheet,
     table_epochs,
     table_rows,
-    trajectory_numbers,
 )
 from fa_registry.reporting.values import Listed
 
@@ -137,7 +136,7 @@ def test_a_limit_without_a_place_on_the_axis_is_no_obstacle(report):
         )
         for group in ordered
     ]
-    assert limit(PANEL["growth_max"], zero) == ("D1", 0.0)
+    assert limit(PANEL["growth_max"].judged, zero) == ("D1", 0.0)
     assert trajectory_png(PANEL["growth_max"], zero, colours(zero)).startswith(b"\x89PNG")
 
 
@@ -148,25 +147,13 @@ def test_figures_of_a_page_with_many_are_drawn_coarser(report):
     assert len(small) < len(trajectory_png(PANEL["h_L"], ordered, colours(ordered)))
 
 
-@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.quantity)
-def test_the_frame_holds_every_run_and_epoch_with_its_reason_where_there_is_no_number(report, panel):
-    frame = trajectory_numbers(panel, groups(report))
-    assert len(frame) == sum(len(run.record.trajectory[panel.quantity]) for run in report.runs)
-    assert (frame["value"].isna() == (frame["reason"] != "")).all()
-    for run in report.runs:
-        rows = frame[frame["run_id"] == run.record.run_id]
-        assert rows["value"].dropna().tolist() == [
-            reading.value for reading in run.record.trajectory[panel.quantity] if reading.value is not None
-        ]
-
-
 def test_the_limits_are_the_editions_thresholds(report):
     thresholds = {rule.quantity: (rule.code, rule.threshold) for rule in load_edition("2026-05").rules}
     ordered = groups(report)
-    assert limit(PANEL["growth_max"], ordered) == thresholds["growth"] == ("D1", 50.0)
-    assert limit(PANEL["g_norm_mean_ce_L"], ordered) == thresholds["g_norm_mean_ce"] == ("D2", 1e-7)
-    assert limit(PANEL["h_L"], ordered) is None
-    assert limit(PANEL["accuracy"], ordered) is None
+    assert limit(PANEL["growth_max"].judged, ordered) == thresholds["growth"] == ("D1", 50.0)
+    assert limit(PANEL["g_norm_mean_ce_L"].judged, ordered) == thresholds["g_norm_mean_ce"] == ("D2", 1e-7)
+    assert limit(PANEL["h_L"].judged, ordered) is None
+    assert limit(PANEL["accuracy"].judged, ordered) is None
 
 
 def test_the_per_sample_gradient_stands_in_where_the_mean_ce_was_not_followed(report):
@@ -191,13 +178,15 @@ def test_the_band_is_of_frozen_controls_alone(report):
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.quantity)
-def test_what_is_drawn_is_what_the_frame_holds(report, panel):
+def test_what_is_drawn_is_every_number_of_every_run(report, panel):
     ordered = groups(report)
-    frame = trajectory_numbers(panel, ordered)
-    drawn = {curve.run_id: curve.values for curve in curves(panel, ordered)}
-    assert set(drawn) == set(frame["run_id"])
-    for run_id, rows in frame.groupby("run_id"):
-        np.testing.assert_array_equal(drawn[run_id], rows["value"].to_numpy())
+    runs = [(group.method, run.record.trajectory[panel.quantity]) for group in ordered for run in group.runs]
+    drawn = curves(panel, ordered)
+    assert len(drawn) == len(report.runs)
+    for (method, values), (name, readings) in zip(drawn, runs, strict=True):
+        numbers = [np.nan if reading.value is None else reading.value for reading in readings]
+        assert method == name
+        np.testing.assert_array_equal(values, numbers)
 
 
 def test_a_logarithmic_axis_has_no_place_for_what_is_not_positive():
@@ -210,7 +199,7 @@ def test_of_two_reference_gradients_the_judged_one_is_shown(report, rich):
     assert "g_norm_mean_ce_L" in [panel.quantity for panel in panels(groups(report))]
     judged = [panel.quantity for panel in panels(groups(rich))]
     assert "g_L" in judged and "g_norm_mean_ce_L" not in judged
-    assert limit(PANEL["g_L"], groups(rich)) == ("D2", 1.28e-5)
+    assert limit(PANEL["g_L"].judged, groups(rich)) == ("D2", 1.28e-5)
 
 
 def test_the_table_is_a_subsample_with_both_ends(report):
@@ -222,8 +211,8 @@ def test_the_table_is_a_subsample_with_both_ends(report):
     assert diverged[0].reading.value == 16.0 and diverged[-1].reading.not_finite
 
 
-def test_no_run_gives_an_empty_frame():
-    assert len(trajectory_numbers(PANELS[0], ())) == 0
+def test_no_run_has_no_curve():
+    assert curves(PANELS[0], ()) == []
     assert table_epochs(0) == (0,) and table_epochs(2) == (0, 1, 2)
 
 

@@ -6,17 +6,29 @@ import math
 from collections.abc import Sequence
 
 import pandas as pd
-from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator
+from matplotlib.axes import Axes
 
 from fa_registry.protocol.grouping import Group
 from fa_registry.quantities import over_seeds, quantity_of
 from fa_registry.records import Reading
-from fa_registry.reporting.figures.plates import LABEL, SMALL, WIDTH, Box, Inches, data_uri, from_frame, padded
-from fa_registry.reporting.figures.style import CONTROL, GRID, LIMIT, LIMIT_DASH, PALETTE, TICK
+from fa_registry.reporting.figures.plates import LABEL, SMALL, WIDTH, data_uri, from_frame, padded
+from fa_registry.reporting.figures.style import (
+    CONTROL,
+    GRID,
+    INK,
+    LIMIT,
+    LIMIT_DASH,
+    PALETTE,
+    TICK,
+    Canvas,
+    panel,
+    ticks,
+)
+from fa_registry.reporting.figures.trajectories import limit
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.lookups import scalar_estimate
 from fa_registry.reporting.text import filters
+from fa_registry.reporting.text.filters import visible
 from fa_registry.reporting.values import Number, Plate, Row, RowGroup
 
 TITLE, BAND = "Accuracy of every seed", "#d9dcdf"
@@ -29,10 +41,10 @@ def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
     """One row a run. line: the frozen controls' mean plus the margin (pp) of the rule that asks for one; NaN where none does."""
     rule, margin, line = _line(groups)
     rows = [
-        (group_label(group), run.record.spec.control, run.record.spec.seed, run.record.run_id, one.value, one.reason)
+        (group_label(group), run.record.spec.control, run.record.spec.seed, run.record.run_id, read.value, read.reason)
         for group in groups
         for run in group.runs
-        if (one := run.record.measurements.scalars.get("accuracy")) is not None
+        if (read := run.record.measurements.scalars.get("accuracy")) is not None
     ]
     frame = pd.DataFrame([(*row, line, rule, margin) for row in rows], columns=list(COLUMNS))
     return frame.astype({"value": float, "line": float, "margin": float, "seed": int})
@@ -44,14 +56,7 @@ def _line(groups: Sequence[Group]) -> tuple[str, float, float]:
         (run for group in groups for run in group.runs if run.record.spec.control == "frozen"),
         quantity_of("accuracy"),
     ).mean.reading.value
-    asked = (
-        (one.rule, one.threshold)
-        for group in groups
-        for run in group.runs
-        for one in run.findings
-        if one.quantity == "margin_pp" and one.threshold is not None
-    )
-    rule, threshold = next(asked, ("", math.nan))
+    rule, threshold = limit("margin_pp", groups) or ("", math.nan)
     if frozen is None or not rule:
         return "", math.nan, math.nan
     return rule, threshold, frozen + threshold / 100
@@ -117,53 +122,42 @@ def draw(frame: pd.DataFrame, dpi: int) -> bytes:
     """The picture of these numbers, nothing else."""
     methods = list(dict.fromkeys(frame["method"]))[:MOST]
     names = short_names(methods, LETTERS)
-    left = 0.16 + 0.068 * max(map(len, names))
-    low, high = padded([*frame["value"], *frame["line"]], least=0.04)
-    box = Box(left, TOP, WIDTH - left - 0.2, ROW * len(methods), low, high, len(methods) - 0.5, -0.5)
-    sheet = Inches(TOP + box.height + BOTTOM, dpi)
-    _ground(sheet, box, frame)
+    left, high = 0.16 + 0.068 * max(map(len, names)), ROW * len(methods)
+    canvas = Canvas(WIDTH, TOP + high + BOTTOM, dpi)
+    axes = panel(canvas.figure, left, TOP, WIDTH - left - 0.2, high)
+    axes.set(xlim=padded([*frame["value"], *frame["line"]], least=0.04), ylim=(len(methods) - 0.5, -0.5))
+    axes.set_yticks(range(len(methods)), map(visible, names), color=INK)
+    places = ticks(*axes.get_xlim(), 6)
+    axes.set_xticks(places, [f"{100 * place:.4g}%" for place in places])
+    axes.set_xlabel("accuracy, whole test set", fontsize=LABEL)
+    axes.tick_params(length=0, labelsize=LABEL)
+    axes.grid(visible=False, axis="y")
+    axes.spines[:].set_visible(False)
+    _ground(axes, frame)
     for row, method in enumerate(methods):
         shown = frame[frame["method"] == method]
         colour = PALETTE[0] if shown["control"].iloc[0] == "none" else CONTROL
-        sheet.text(box.left - 0.08, box.y(row), names[row], ha="right", fontsize=LABEL)
-        known = shown["value"].dropna()
-        if not len(known):
-            sheet.text(box.left + 0.05, box.y(row), "N/A", color=TICK, fontsize=SMALL)
-            continue
         readings = map(from_frame, shown["value"], shown["reason"])
         mean = over_seeds(zip(shown["seed"], readings, strict=True), "accuracy").mean
         if mean.value is not None:
-            bar = [(box.x(mean.value), box.y(row + end)) for end in (-0.34, 0.34)]
-            sheet.lines([bar], colour, linewidths=1.6, zorder=3)
-        places = [box.x(value) for value in known]
-        heights = [box.y(row)] * len(places)
-        sheet.axes.plot(places, heights, "o", color=colour, mec="white", mew=0.6, markersize=5.2, zorder=4)
-    return sheet.png([BAND], [PALETTE[0], CONTROL, LIMIT])
+            axes.plot([mean.value] * 2, [row - 0.34, row + 0.34], color=colour, linewidth=1.6, zorder=3)
+        known = shown["value"].dropna()
+        axes.plot(known, [row] * len(known), "o", color=colour, mec="white", mew=0.6, markersize=5.2, zorder=4)
+        if not len(known):
+            axes.text(0.01, row, "N/A", va="center", color=TICK, fontsize=SMALL, transform=axes.get_yaxis_transform())
+    return canvas.png([GRID, BAND], [INK, TICK, PALETTE[0], CONTROL, LIMIT])
 
 
-def _ground(sheet: Inches, box: Box, frame: pd.DataFrame) -> None:
-    """Grid, the frozen band, the line with its name, and the axis."""
-    for tick in MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(box.first, box.last):
-        if box.first <= tick <= box.last:
-            sheet.lines([[(box.x(tick), box.top), (box.x(tick), box.bottom)]], GRID, linewidths=0.7, zorder=0)
-            sheet.text(box.x(tick), box.bottom + 0.11, f"{100 * tick:.4g}%", ha="center", color=TICK, fontsize=LABEL)
-    sheet.text(box.left + box.width / 2, box.bottom + 0.29, "accuracy, whole test set", ha="center", fontsize=LABEL)
+def _ground(axes: Axes, frame: pd.DataFrame) -> None:
+    """The frozen band, and the line with its name."""
     frozen = frame.loc[frame["control"] == "frozen", "value"].dropna()
     if len(frozen):
-        start, end = box.x(frozen.min()), box.x(frozen.max())
-        width = max(end - start, 0.02)
-        band = Rectangle((start, box.top), width, box.height, color=BAND, linewidth=0, zorder=1)
-        sheet.axes.add_patch(band)
+        axes.axvspan(frozen.min(), frozen.max(), facecolor=BAND, edgecolor=BAND, linewidth=1.4, zorder=1)
     line, rule, margin = (frame[name].iloc[0] for name in ("line", "rule", "margin"))
     if rule:
-        at = box.x(line)
-        sheet.lines([[(at, box.top - 0.05), (at, box.bottom)]], LIMIT, linewidths=1.1, linestyles=[LIMIT_DASH])
-        side = "left" if at < box.left + 0.6 * box.width else "right"
-        sheet.text(
-            at,
-            box.top - 0.14,
-            f"frozen {filters.pp(margin)} ({rule}): {filters.pct(line)}",
-            ha=side,
-            color=LIMIT,
-            fontsize=LABEL,
-        )
+        axes.axvline(line, color=LIMIT, linewidth=1.1, linestyle=LIMIT_DASH)
+        words = f"frozen {filters.pp(margin)} ({rule}): {filters.pct(line)}"
+        low, high = axes.get_xlim()
+        look = {"ha": "left" if line < low + 0.6 * (high - low) else "right", "va": "center", "fontsize": LABEL}
+        place = {"xycoords": axes.get_xaxis_transform(), "xytext": (0, 10), "textcoords": "offset points"}
+        axes.annotate(words, (line, 1), **place, **look, color=LIMIT)

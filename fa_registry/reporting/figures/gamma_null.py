@@ -13,22 +13,17 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.quantities import over_seeds
 from fa_registry.records import Reading, RunRecord
 from fa_registry.reporting.figures.plates import (
-    LABEL,
     LEFT,
     MOST,
-    SMALL,
     Box,
     Inches,
     data_uri,
-    distinct,
-    frame,
     from_frame,
     height_of,
     padded,
     small_multiples,
-    whole_ticks,
 )
-from fa_registry.reporting.figures.style import CONTROL, GRID, INK, PALETTE, TICK
+from fa_registry.reporting.figures.style import CONTROL, GRID, INK, PALETTE, TICK, ticks, whole_ticks
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.lookups import exact_sites
 from fa_registry.reporting.text import filters
@@ -104,12 +99,12 @@ def _in_words(numbers: pd.DataFrame) -> Iterator[str]:
 
 def _table(numbers: pd.DataFrame) -> Iterator[RowGroup[Number]]:
     for method, rows in numbers.groupby("method", sort=False):
-        ids = distinct(rows["run_id"])
+        ids = tuple(dict.fromkeys(rows["run_id"]))
         lines = []
         for site, (gamma, low, high, _) in _over_runs(rows).iterrows():
             of_site = rows[rows["site"] == site]
             shown = [_known(gamma, of_site["reason"]), *(_known(end, of_site["no_null"]) for end in (low, high))]
-            lines.append(Row(f"site {site}", tuple(Number(one, "cos", ids) for one in shown)))
+            lines.append(Row(f"site {site}", tuple(Number(reading, "cos", ids) for reading in shown)))
         yield RowGroup(str(method), tuple(lines), run_ids=ids)
 
 
@@ -136,14 +131,19 @@ def draw(numbers: pd.DataFrame, dpi: int) -> bytes:
     sheet = Inches(height_of(len(methods), HEAD, PANEL), dpi)
     shown = numbers[numbers["method"].isin(methods)]
     counted = shown[~shown["exact"]]
-    low, high = padded([*counted["gamma"], *counted["low"], *counted["high"], 0.0], least=0.1)
     last = int(shown["site"].max())
+    ends = padded([*counted["gamma"], *counted["low"], *counted["high"], 0.0], least=0.1)
+    edges = (-0.35, max(last, 1) + 0.35, *ends)
     _key(sheet)
-    for panel in small_multiples(methods, HEAD, PANEL):
-        box = Box(*panel.corner, *panel.size, -0.35, max(last, 1) + 0.35, low, high)
-        sheet.text(box.left, box.top - 0.1, panel.name, fontsize=LABEL)
-        _axes(sheet, box, last, panel.labelled, panel.named)
-        _panel(sheet, box, shown[shown["method"] == panel.method])
+    for method, box, first in small_multiples(sheet, dict.fromkeys(methods, edges), HEAD, PANEL, ("site l", "Γ")):
+        sheet.lines([[(box.left, box.y(0)), (box.right, box.y(0))]], CONTROL, linewidths=0.8, zorder=1)
+        for value in ticks(*ends, 5):
+            sheet.lines([[(box.left, box.y(value)), (box.right, box.y(value))]], GRID, linewidths=0.7, zorder=0)
+            if first:
+                sheet.text(box.left - 0.05, box.y(value), filters.compact(value), ha="right", color=TICK)
+        for site in whole_ticks(last):
+            sheet.text(box.x(site), box.bottom + 0.09, str(site), ha="center", color=TICK)
+        _panel(sheet, box, shown[shown["method"] == method])
     return sheet.png([BAND], [PALETTE[0], CONTROL])
 
 
@@ -156,30 +156,6 @@ def _key(sheet: Inches) -> None:
     sheet.text(LEFT + 1.02, at, "their mean")
     sheet.axes.add_patch(Rectangle((LEFT + 1.8, at - 0.05), 0.25, 0.1, color=BAND, linewidth=0))
     sheet.text(LEFT + 2.12, at, "null: fresh feedback of the same kind")
-
-
-def _axes(sheet: Inches, box: Box, last: int, labelled: bool, named: bool) -> None:
-    """labelled: whether the values of Γ stand left of it; named: whether the sites are named below."""
-    frame(sheet, box)
-    sheet.lines([[(box.left, box.y(0)), (box.right, box.y(0))]], CONTROL, linewidths=0.8, zorder=1)
-    for value in _ticks(box):
-        sheet.lines([[(box.left, box.y(value)), (box.right, box.y(value))]], GRID, linewidths=0.7, zorder=0)
-        if labelled:
-            words = f"{value:g}".replace("-", filters.MINUS)
-            sheet.text(box.left - 0.05, box.y(value), words, ha="right", color=TICK, fontsize=SMALL)
-    for site in whole_ticks(last):
-        sheet.text(box.x(site), box.bottom + 0.09, str(site), ha="center", color=TICK, fontsize=SMALL)
-    if named:
-        sheet.text(box.left + box.width / 2, box.bottom + 0.24, "site l", ha="center", fontsize=SMALL)
-    if labelled:
-        sheet.text(0.02, box.top - 0.1, "Γ", fontsize=LABEL)
-
-
-def _ticks(box: Box) -> list[float]:
-    """Zero, and steps of .1, .2 or .5 around it."""
-    step = next((step for step in (0.05, 0.1, 0.2) if (box.high - box.low) / step <= 5), 0.5)
-    inside = range(math.ceil(box.low / step), math.floor(box.high / step) + 1)
-    return [round(step * place, 2) for place in inside]
 
 
 def _panel(sheet: Inches, box: Box, rows: pd.DataFrame) -> None:

@@ -17,21 +17,16 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.quantities import over_seeds, quantity_of
 from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figures.plates import (
-    LABEL,
     LEFT,
     MOST,
-    SMALL,
     Box,
     Inches,
     data_uri,
-    distinct,
-    frame,
     from_frame,
     height_of,
     small_multiples,
-    whole_ticks,
 )
-from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK
+from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK, whole_ticks
 from fa_registry.reporting.figures.trajectories import Panel, limit, table_epochs
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.lookups import exact_sites
@@ -67,7 +62,7 @@ def _rows(panel: Panel, group: Group, cards: Mapping[str, Mapping[str, Any]]) ->
     if not runs:
         return
     label, method = group_label(group), runs[0].record.spec.method
-    longest = max((run.record.by_site[panel.quantity] for run in runs), key=lambda one: one.epochs[-1])
+    longest = max((run.record.by_site[panel.quantity] for run in runs), key=lambda series: series.epochs[-1])
     ids = " ".join(run.record.run_id for run in runs)
     exact = exact_sites(cards.get(f"methods/{method}", {}), len(longest.sites)) if panel.quantity == "gamma" else ()
     for site in range(len(longest.sites)):
@@ -94,23 +89,23 @@ def _plate(panel: Panel, groups: Sequence[Group], dpi: int, cards: Mapping[str, 
     numbers = heat_numbers(panel, groups, cards)
     if numbers["value"].isna().all():
         return None
-    found = limit(panel, groups)
+    rule = limit(panel.judged, groups)
     epochs = sorted(numbers["epoch"].unique().tolist())
     shown = [epochs[place] for place in table_epochs(len(epochs) - 1)]
     return Plate(
         panel.title,
         f"{panel.title}, mean over seeds. {'; '.join(_in_words(panel, numbers))}.",
-        _caption(panel, numbers, found),
-        data_uri(draw(panel, numbers, found[1] if found else None, dpi)),
+        _caption(panel, numbers, rule),
+        data_uri(draw(panel, numbers, rule[1] if rule else None, dpi)),
         f"{panel.axis}, mean over seeds, at {len(shown)} of the {len(epochs)} epochs drawn",
         tuple(f"epoch {epoch}" for epoch in shown),
         tuple(_table(panel, numbers, shown)),
     )
 
 
-def _caption(panel: Panel, numbers: pd.DataFrame, found: tuple[str, float] | None) -> str:
+def _caption(panel: Panel, numbers: pd.DataFrame, rule: tuple[str, float] | None) -> str:
     words = f"{panel.axis}: a panel a method, {quantity_of(panel.quantity).mean} mean over seeds."
-    words += f" Orange is beyond the limit of {found[0]}, {filters.compact(found[1])}." if found else ""
+    words += f" Orange is beyond the limit of {rule[0]}, {compact(rule[1])}." if rule else ""
     words += " Blue is positive, orange negative." if not panel.log else ""
     words += " Hatched: no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""
     words += " Exact: Γ = 1 by construction." if numbers["exact"].any() else ""
@@ -131,19 +126,19 @@ def _in_words(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
             yield f"{method} has no number at the end"
             continue
         top, low = (last.loc[last["value"].idxmax()], last.loc[last["value"].idxmin()])
-        ends = [f"{filters.KINDS[panel.kind](one['value'])} at site {one['site']}" for one in (low, top)]
+        ends = [f"{filters.KINDS[panel.kind](row['value'])} at site {row['site']}" for row in (low, top)]
         yield f"{method} ends between {ends[0]} and {ends[1]}"
 
 
 def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterator[RowGroup[Number]]:
-    told = numbers[~_nowhere(numbers) & numbers["epoch"].isin(epochs)]
-    for method, rows in told.groupby("method", sort=False):
-        ids = distinct(rows["run_ids"].iloc[0].split())
+    shown = numbers[~_nowhere(numbers) & numbers["epoch"].isin(epochs)]
+    for method, rows in shown.groupby("method", sort=False):
+        ids = tuple(dict.fromkeys(rows["run_ids"].iloc[0].split()))
         lines = []
         for site, of_site in rows.groupby("site"):
             values = dict(zip(of_site["epoch"], zip(of_site["value"], of_site["reason"], strict=True), strict=True))
             readings = [from_frame(*values.get(epoch, (math.nan, "not drawn at this epoch"))) for epoch in epochs]
-            lines.append(Row(f"site {site}", tuple(Number(one, panel.kind, ids) for one in readings)))
+            lines.append(Row(f"site {site}", tuple(Number(reading, panel.kind, ids) for reading in readings)))
         yield RowGroup(str(method), tuple(lines), run_ids=ids)
 
 
@@ -156,13 +151,15 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int)
     scale = growth(counted, threshold) if panel.log else signed(counted)
     sheet = Inches(height_of(len(methods), HEAD, PANEL), dpi)
     bar(sheet, scale, panel.label, LEFT, 0.1)
-    for place in small_multiples(methods, HEAD, PANEL):
-        rows = shown[shown["method"] == place.method]
-        ends = rows["epoch"].max(), sites.min() - 0.5, sites.max() + 0.5
-        box = Box(*place.corner, *place.size, 0, max(ends[0], 1), *ends[1:])
-        sheet.text(box.left, box.top - 0.1, place.name, fontsize=LABEL)
-        _cells(sheet, box, rows[rows["site"].isin(set(sites))], scale)
-        _axes(sheet, box, sites, place.labelled, place.named)
+    last = shown.groupby("method")["epoch"].max()
+    edges = {method: (0, max(last[method], 1), sites.min() - 0.5, sites.max() + 0.5) for method in methods}
+    for method, box, first in small_multiples(sheet, edges, HEAD, PANEL, ("epoch", "site l")):
+        _cells(sheet, box, shown[(shown["method"] == method) & shown["site"].isin(set(sites))], scale)
+        for epoch, side in ((0, "left"), (int(box.last), "right")):  # inwards, so that two panels' ends do not meet
+            sheet.text(box.x(epoch), box.bottom + 0.09, str(epoch), ha=side, color=TICK)
+        for tick in whole_ticks(int(sites.max())):
+            if first and tick >= sites.min():
+                sheet.text(box.left - 0.05, box.y(tick), str(tick), ha="right", color=TICK)
     return sheet.png(scale.colours, [HATCH, LIMIT])
 
 
@@ -170,36 +167,22 @@ def _cells(sheet: Inches, box: Box, rows: pd.DataFrame, scale: Scale) -> None:
     """A field an epoch and site, as wide as the epochs until the next one that is drawn."""
     epochs = np.array(sorted(rows["epoch"].unique()), dtype=float)
     edges = np.concatenate([[box.first], (epochs[1:] + epochs[:-1]) / 2, [box.last]])
-    place = {epoch: index for index, epoch in enumerate(epochs)}
-    filled: list[tuple[list[tuple[float, float]], str]] = []
-    for site, epoch, value, exact in zip(rows["site"], rows["epoch"], rows["value"], rows["exact"], strict=True):
-        left, right = (box.x(edge) for edge in edges[place[epoch] :][:2])
-        top, bottom = box.y(site + 0.5), box.y(site - 0.5)
+    sides = {epoch: (box.x(edges[place]), box.x(edges[place + 1])) for place, epoch in enumerate(epochs)}
+    fields, colours = [], []
+    counted = rows[~rows["exact"]]  # Γ = 1 at the others, whatever is trained
+    for site, epoch, value in zip(counted["site"], counted["epoch"], counted["value"], strict=True):
+        (left, right), top, bottom = sides[epoch], box.y(site + 0.5), box.y(site - 0.5)
         corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
-        if exact:
-            continue  # Γ = 1 there, whatever is trained
         if value == value:
-            filled.append((corners, scale.colour(value)))
+            fields.append(corners)
+            colours.append(scale.colour(value))
         else:
             sheet.lines([[corners[0], corners[2]], [corners[1], corners[3]]], HATCH, linewidths=0.5)
-    cells = PolyCollection([corners for corners, _ in filled], facecolors=[one for _, one in filled], linewidths=0)
     for site in sorted(set(rows.loc[rows["exact"], "site"])):
         sheet.text(box.left + box.width / 2, box.y(site), "exact", ha="center", color=TICK)
-    cells.set_antialiased(False)  # soft edges between fields would be seams
+    # soft edges between fields would be seams
+    cells = PolyCollection(fields, facecolors=colours, linewidths=0, antialiaseds=False)
     sheet.axes.add_collection(cells, autolim=False)
-
-
-def _axes(sheet: Inches, box: Box, sites: pd.Series, labelled: bool, named: bool) -> None:
-    frame(sheet, box)
-    for epoch, side in ((0, "left"), (int(box.last), "right")):  # inwards, so that two panels' ends do not meet
-        sheet.text(box.x(epoch), box.bottom + 0.09, str(epoch), ha=side, color=TICK)
-    if named:
-        sheet.text(box.left + box.width / 2, box.bottom + 0.24, "epoch", ha="center")
-    if labelled:
-        sheet.text(0.02, box.top - 0.1, "site l", fontsize=SMALL)
-        for tick in whole_ticks(int(sites.max())):
-            if tick >= sites.min():
-                sheet.text(box.left - 0.05, box.y(tick), str(tick), ha="right", color=TICK)
 
 
 # Colours of heat maps, in steps: told apart by lightness alone, so in print and under every colour blindness.
@@ -238,24 +221,26 @@ def growth(values: Iterable[float], threshold: float | None) -> Scale:
     known = [math.log10(value) for value in values if value > 0] or [0.0]
     low = min(0.0, math.floor(10 * min(known)) / 10)
     if threshold is None or threshold <= 0:
-        high = max(*known, low + 0.3)
-        edges = _even(low, high, 2 * STEPS)
-        ticks = ((low, compact_power(low)), (high, compact_power(high)))
-        return Scale(edges, ramp(WHITE, DARK_BLUE, 2 * STEPS), ticks, logarithmic=True)
+        parts = [(low, max(*known, low + 0.3), WHITE, DARK_BLUE, 2 * STEPS)]
+        return _logarithmic(parts, None)
     at = math.log10(threshold)
-    low = min(low, at - 0.3)
-    below = (
-        _even(low, at, STEPS_BELOW),
-        ramp(WHITE, BLUE, STEPS_BELOW),
-        (low, compact_power(low)),
-        (at, compact(threshold)),
-    )
-    if max(known) <= at:
-        return Scale(below[0], below[1], below[2:], logarithmic=True, limit=at)
-    high = max(*known, at + 0.3)
-    edges = (*below[0], *_even(at, high, STEPS)[1:])
-    colours = (*below[1], *ramp(ORANGE, DARK_ORANGE, STEPS))
-    return Scale(edges, colours, (*below[2:], (high, compact_power(high))), logarithmic=True, limit=at)
+    parts = [(min(low, at - 0.3), at, WHITE, BLUE, STEPS_BELOW)]
+    if max(known) > at:
+        parts.append((at, max(*known, at + 0.3), ORANGE, DARK_ORANGE, STEPS))
+    return _logarithmic(parts, threshold)
+
+
+def _logarithmic(parts: Sequence[tuple[float, float, str, str, int]], threshold: float | None) -> Scale:
+    """parts: (first edge, last edge, first colour, last colour, fields), one after the other up the scale."""
+    edges = [parts[0][0]]
+    colours: list[str] = []
+    for low, high, start, end, count in parts:
+        edges += _even(low, high, count)[1:]
+        colours += ramp(start, end, count)
+    limit = None if threshold is None else math.log10(threshold)
+    ends = [parts[0][0], *(part[1] for part in parts)]
+    ticks = [(edge, compact(threshold) if edge == limit else _power(edge)) for edge in ends]
+    return Scale(tuple(edges), tuple(colours), tuple(ticks), logarithmic=True, limit=limit)
 
 
 def signed(values: Iterable[float]) -> Scale:
@@ -271,14 +256,10 @@ def signed(values: Iterable[float]) -> Scale:
 
 def ramp(start: str, end: str, count: int) -> tuple[str, ...]:
     """Colours from one to the other, both included."""
-    ends = to_rgb(start), to_rgb(end)
-    return tuple(
-        to_hex([one + (other - one) * place / (count - 1) for one, other in zip(*ends, strict=True)])
-        for place in range(count)
-    )
+    return tuple(map(to_hex, np.linspace(to_rgb(start), to_rgb(end), count)))
 
 
-def compact_power(power: float) -> str:
+def _power(power: float) -> str:
     return compact(float(f"{10.0 ** min(power, 308):.2g}"))
 
 
@@ -297,11 +278,11 @@ def bar(sheet: Inches, scale: Scale, words: str, left: float, top: float) -> Non
     for edge, label in scale.ticks:
         own = edge == scale.limit
         label = f"limit {label}" if own else label
-        sheet.text(at(edge), top + THICK + 0.1, label, ha="center", color=LIMIT if own else TICK, fontsize=SMALL)
+        sheet.text(at(edge), top + THICK + 0.1, label, ha="center", color=LIMIT if own else TICK)
     if scale.limit is not None:
         sheet.lines([[(at(scale.limit), top - 0.03), (at(scale.limit), top + THICK + 0.03)]], LIMIT, linewidths=1.3)
-    sheet.text(left + LENGTH + 0.12, top + THICK / 2, words, fontsize=SMALL)
+    sheet.text(left + LENGTH + 0.12, top + THICK / 2, words)
 
 
 def _even(low: float, high: float, count: int) -> tuple[float, ...]:
-    return tuple(low + (high - low) * place / count for place in range(count + 1))
+    return tuple(np.linspace(low, high, count + 1).tolist())

@@ -94,14 +94,14 @@ def _fitted(figures: Sequence[Figured], room: int) -> tuple[tuple[Figured, ...],
     return bare, room - sum(map(_size, bare))
 
 
-def _bare(one: Figured) -> Figured:
+def _bare(figure: Figured) -> Figured:
     """A figure without its table of numbers."""
-    return replace(one, rows=()) if isinstance(one, Picture) else replace(one, groups=())
+    return replace(figure, rows=()) if isinstance(figure, Picture) else replace(figure, groups=())
 
 
-def _size(one: Picture | Plate) -> int:
+def _size(figure: Picture | Plate) -> int:
     """Bytes of the page that the figure and its table take, about."""
-    return size_of(one) if isinstance(one, Plate) else _bytes(one)
+    return size_of(figure) if isinstance(figure, Plate) else _bytes(figure)
 
 
 def _has_accuracy(groups: Sequence[Group]) -> bool:
@@ -122,12 +122,12 @@ def _picture(
     panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], drawn_on: Sheet
 ) -> Picture:
     lines = curves(panel, groups)
-    epochs = table_epochs(max(len(line.values) for line in lines) - 1)
+    epochs = table_epochs(max(len(values) for _, values in lines) - 1)
     caption = f"{panel.axis} by epoch. One colour a method, one line a seed"
     caption += ", logarithmic axis" if panel.log else "; the band is the range of the frozen controls' final accuracy"
-    found = limit(panel, groups)
-    caption += f"; the dashed line is the limit of {found[0]}, {filters.compact(found[1])}." if found else "."
-    if any(np.isnan(heights(panel, line.values[-1])) for line in lines):
+    rule = limit(panel.judged, groups)
+    caption += f"; the dashed line is the limit of {rule[0]}, {filters.compact(rule[1])}." if rule else "."
+    if any(np.isnan(heights(panel, values[-1])) for _, values in lines):
         caption += " A cross marks the last finite value of a run."
     return Picture(
         panel.title,

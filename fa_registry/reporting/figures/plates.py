@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from matplotlib.collections import LineCollection
@@ -17,6 +17,7 @@ from fa_registry.reporting.values import Plate
 
 WIDTH = 5.0  # inches: as wide as the trajectories, so that letters have one size on the page, a phone's too
 SMALL, LABEL = 7.0, 8.0  # points
+Edges = tuple[float, float, float, float]  # what a panel's left, right, lower and upper edge mean
 ACROSS, MOST, LETTERS = 3, 24, 21  # small multiples a row and a figure; letters of a name
 LEFT, GAP, BOTTOM = 0.42, 0.42, 0.36  # inches around small multiples
 
@@ -70,44 +71,31 @@ class Box:
         return self.left + self.width
 
 
-@dataclass(frozen=True)
-class Multiple:
-    """One of a figure's small panels, a method each. corner, size: in inches.
+def small_multiples(
+    sheet: Inches, methods: Mapping[str, Edges], head: float, high: float, names: tuple[str, str]
+) -> Iterator[tuple[str, Box, bool]]:
+    """A panel a method, ACROSS a row, with its name and its left and lower edge: (method, panel, first of its row).
 
-    labelled: whether the values of its upright axis stand left of it; named: whether its level axis is named below.
+    methods: method → what the edges of its panel mean. head: inches above the first row; high: of a panel.
+    names: of the level axis, below the last panel of a column, and of the upright one, over the first of a row.
     """
-
-    method: str
-    name: str
-    corner: tuple[float, float]
-    size: tuple[float, float]
-    labelled: bool
-    named: bool
-
-
-def small_multiples(methods: Sequence[str], head: float, high: float) -> Iterator[Multiple]:
-    """A panel a method, ACROSS a row. head: inches above the first row; high: of a panel."""
     wide = (WIDTH - LEFT - 0.12) / ACROSS
-    for place, (method, name) in enumerate(zip(methods, short_names(methods, LETTERS), strict=True)):
+    shown = short_names(list(methods), LETTERS)
+    for place, ((method, edges), name) in enumerate(zip(methods.items(), shown, strict=True)):
         row, column = divmod(place, ACROSS)
-        corner = LEFT + column * wide, head + row * (high + GAP)
-        yield Multiple(method, name, corner, (wide - 0.14, high), column == 0, place + ACROSS >= len(methods))
+        box = Box(LEFT + column * wide, head + row * (high + GAP), wide - 0.14, high, *edges)
+        sheet.text(box.left, box.top - 0.1, name, fontsize=LABEL)
+        sheet.lines([[(box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)]], FRAME, linewidths=0.7)
+        if column == 0:
+            sheet.text(0.02, box.top - 0.1, names[1])
+        if place + ACROSS >= len(methods):
+            sheet.text(box.left + box.width / 2, box.bottom + 0.24, names[0], ha="center")
+        yield method, box, column == 0
 
 
 def height_of(count: int, head: float, high: float) -> float:
     """Inches of a figure of so many small multiples."""
     return head + math.ceil(count / ACROSS) * (high + GAP) - GAP + BOTTOM
-
-
-def frame(sheet: Inches, box: Box) -> None:
-    """The left and the lower edge."""
-    sheet.lines([[(box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)]], FRAME, linewidths=0.7)
-
-
-def whole_ticks(last: int, most: int = 5) -> list[int]:
-    """At most `most` whole numbers of 0..last in equal steps."""
-    step = max(1, math.ceil(last / (most - 1))) if last else 1
-    return list(range(0, last + 1, step))
 
 
 def padded(values: Iterable[float], least: float) -> tuple[float, float]:
@@ -140,7 +128,3 @@ def data_uri(image: bytes) -> str:
 def from_frame(value: float, reason: str) -> Reading:
     """The reading that a twin holds as a number, NaN where there is none, and a reason."""
     return Reading(float(value)) if value == value else Reading(None, reason)
-
-
-def distinct(run_ids: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(run_ids))

@@ -12,9 +12,11 @@ from types import MappingProxyType
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from fa_registry.protocol.grouping import Group
@@ -36,6 +38,24 @@ class Canvas:
         """The figure as it is now, by the colours that were drawn with; see `compressed`."""
         self._pixels.draw()
         return compressed(np.asarray(self._pixels.buffer_rgba()), flat, used)
+
+
+def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes at a place in inches from the upper left corner, so that one panel more does not move the others."""
+    wide, high = figure.get_size_inches()
+    return figure.add_axes((left / wide, (high - top - height) / high, width / wide, height / high))
+
+
+def ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers from low to high, about `most` steps of them at most."""
+    places = MaxNLocator(nbins=most, steps=[1, 2, 5, 10]).tick_values(low, high)
+    return [place for place in places if low <= place <= high]
+
+
+def whole_ticks(last: int, most: int = 4) -> list[int]:
+    """Whole numbers of 0..last in equal steps, `most` of these at most."""
+    places = MaxNLocator(nbins=most, integer=True, min_n_ticks=1).tick_values(0, last)
+    return [round(place) for place in places if 0 <= place <= last]
 
 
 def compressed(pixels: np.ndarray, flat: Iterable[str], used: Iterable[str]) -> bytes:

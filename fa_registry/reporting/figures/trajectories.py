@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axis import Axis
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
-from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator
 
 from fa_registry.protocol.grouping import Group
-from fa_registry.records import Finding, Reading, RunAudit, Series
+from fa_registry.records import Reading, RunAudit, Series
 from fa_registry.reporting.figures.style import (
     CONTROL,
     DPI,
@@ -29,11 +28,14 @@ from fa_registry.reporting.figures.style import (
     TICK,
     Canvas,
     styled,
+    ticks,
+    whole_ticks,
 )
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.text.filters import compact, visible
 from fa_registry.reporting.values import Number
 
+LIMIT_LOOK: Mapping[str, object] = {"color": LIMIT, "linewidth": 1.1, "linestyle": LIMIT_DASH}
 SIZE, LEGEND_COLUMNS = (5.0, 3.2), 4
 LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # of a name; of the axes, as a share of the figure's
 MOST = 308  # decades a double holds
@@ -61,31 +63,31 @@ class Sheet:
         self._axes.yaxis.set_label_coords(-0.125, 0.5)
 
     def png(self, panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]]) -> bytes:
-        """The picture of one panel in one setting. shades: see `colours`. Its numbers: `trajectory_numbers`."""
+        """The picture of one panel in one setting. shades: see `colours`. Its numbers: `curves`."""
         lines = curves(panel, groups)
-        found = limit(panel, groups)
+        rule = limit(panel.judged, groups)
         band = frozen_range(groups) if panel.quantity == "accuracy" else None
         drawn = [*_lines(panel, lines, shades)]
-        drawn += [] if found is None else [_limit_line(heights(panel, found[1]))]
-        drawn += [] if band is None else _band(band)
+        drawn += [_across(heights(panel, rule[1]), **LIMIT_LOOK, zorder=3)] if rule else []
+        drawn += _band(band) if band else []
         for artist in drawn:
             self._axes.add_artist(artist)
-        self._scale(panel, lines, [] if found is None else [found[1]], band or ())
-        legend = self._legend(_handles(lines, shades, found, band))
-        used = [INK, TICK, FRAME, LIMIT, CONTROL, *(shades[line.method][0] for line in lines)]
+        self._scale(panel, [values for _, values in lines], [*(rule or ())[1:], *(band or ())])
+        looks = {method: shades[method] for method, _ in lines}
+        legend = self._legend(_handles(looks, rule, band))
+        used = [INK, TICK, FRAME, LIMIT, CONTROL, *(colour for colour, _ in looks.values())]
         image = self._canvas.png([GRID], used)
         for artist in (*drawn, legend):
             artist.remove()
         return image
 
-    def _scale(self, panel: Panel, lines: Sequence[Curve], limits: Sequence[float], band: Sequence[float]) -> None:
+    def _scale(self, panel: Panel, lines: Sequence[np.ndarray], levels: Sequence[float]) -> None:
         """Limits and ticks of both axes. A logarithmic axis holds powers of ten: the curves are drawn as their decades."""
-        last = max((len(line.values) - 1 for line in lines), default=0)
+        last = max((len(values) - 1 for values in lines), default=0)
         margin = 0.02 * max(last, 1)
         self._axes.set_xlim(-margin, max(last, 1) + margin)
-        _set_ticks(self._axes.xaxis, [(tick, f"{tick:g}") for tick in _epochs(last)])
-        drawn = np.concatenate([heights(panel, line.values) for line in lines] or [np.empty(0)])
-        drawn = np.append(drawn, [heights(panel, value) for value in (*limits, *band)])
+        _set_ticks(self._axes.xaxis, [(tick, str(tick)) for tick in whole_ticks(last, 8)])
+        drawn = heights(panel, np.concatenate([*lines, levels]))
         drawn = drawn[np.isfinite(drawn)]  # a limit of 0 has no place on a logarithmic axis
         low, high = (drawn.min(), drawn.max()) if drawn.size else (0.0, 1.0)
         least = 1.0 if panel.log else 0.02  # so that the axis always has ticks
@@ -108,19 +110,19 @@ class Sheet:
             handles=handles,
             loc="upper left",
             ncols=LEGEND_COLUMNS,
-            frameon=False,
             fontsize=7.5 if rows > 2 else 8.0,
             handlelength=1.7 if rows > 2 else 2.0,
             columnspacing=0.9,
-            borderaxespad=0.2,
         )
 
 
-def _lines(panel: Panel, lines: Sequence[Curve], shades: Mapping[str, tuple[str, object]]) -> Iterator[Artist]:
+def _lines(
+    panel: Panel, lines: Sequence[tuple[str, np.ndarray]], shades: Mapping[str, tuple[str, object]]
+) -> Iterator[Artist]:
     """A thin line a run, one artist a method; a run whose numbers stop being finite ends in a cross at its last one."""
-    for method in dict.fromkeys(line.method for line in lines):
+    for method in dict.fromkeys(method for method, _ in lines):
         colour, dash = shades[method]
-        own = [heights(panel, line.values) for line in lines if line.method == method]
+        own = [heights(panel, values) for name, values in lines if name == method]
         places = [np.column_stack([np.arange(len(curve)), curve]) for curve in own]
         yield LineCollection(places, colors=colour, linestyles=[dash], linewidths=1.2, alpha=0.9)
         broken = [place[np.isfinite(place[:, 1])] for place in places if not np.isfinite(place[-1, 1])]
@@ -131,8 +133,8 @@ def _lines(panel: Panel, lines: Sequence[Curve], shades: Mapping[str, tuple[str,
             )
 
 
-def _limit_line(height: float) -> Line2D:
-    return Line2D([-1e6, 1e6], [height, height], color=LIMIT, linewidth=1.1, linestyle=LIMIT_DASH, zorder=3)
+def _across(height: float, **look: object) -> Line2D:
+    return Line2D([-1e6, 1e6], [height, height], **look)
 
 
 def _band(ends: tuple[float, float]) -> list[Artist]:
@@ -141,25 +143,21 @@ def _band(ends: tuple[float, float]) -> list[Artist]:
     across = Polygon(
         [(-1e6, low), (1e6, low), (1e6, high), (-1e6, high)], color=CONTROL, alpha=0.22, linewidth=0, zorder=1
     )
-    return [across, Line2D([-1e6, 1e6], [(low + high) / 2] * 2, color=CONTROL, linewidth=0.8, zorder=1)]
+    return [across, _across((low + high) / 2, color=CONTROL, linewidth=0.8, zorder=1)]
 
 
 def _handles(
-    lines: Sequence[Curve],
-    shades: Mapping[str, tuple[str, object]],
-    found: tuple[str, float] | None,
-    band: tuple[float, float] | None,
+    looks: Mapping[str, tuple[str, object]], rule: tuple[str, float] | None, band: tuple[float, float] | None
 ) -> list[Line2D]:
     """The legend's entries: methods, the limit, the frozen band."""
-    made = []
-    methods = list(dict.fromkeys(line.method for line in lines))
-    for method, name in zip(methods, short_names(methods, LEGEND_LETTERS), strict=True):
-        colour, dash = shades[method]
-        made.append(Line2D([], [], color=colour, linestyle=dash, linewidth=1.8, label=visible(name)))
-    if found is not None:
-        label = f"{visible(found[0])} limit, {compact(found[1])}"
-        made.append(Line2D([], [], color=LIMIT, linewidth=1.1, linestyle=LIMIT_DASH, label=label))
-    if band is not None:
+    names = map(visible, short_names(list(looks), LEGEND_LETTERS))
+    made = [
+        Line2D([], [], color=colour, linestyle=dash, linewidth=1.8, label=name)
+        for name, (colour, dash) in zip(names, looks.values(), strict=True)
+    ]
+    if rule:
+        made.append(Line2D([], [], **LIMIT_LOOK, label=f"{visible(rule[0])} limit, {compact(rule[1])}"))
+    if band:
         made.append(Line2D([], [], color=CONTROL, alpha=0.35, linewidth=6, label="frozen control, final"))
     return made
 
@@ -170,17 +168,10 @@ def _set_ticks(axis: Axis, ticks: Sequence[tuple[float, str]]) -> None:
     axis.set_major_formatter(FixedFormatter([label for _, label in ticks]))
 
 
-def _epochs(last: int) -> list[float]:
-    return [
-        tick for tick in MaxNLocator(nbins=8, integer=True, min_n_ticks=1).tick_values(0, last) if 0 <= tick <= last
-    ]
-
-
 def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
     """Per cent in round steps; or at most seven powers of ten, and 1, 2 and 5 of each where there are few."""
     if not panel.log:
-        places = MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(low, high)
-        return [(place, f"{100 * place:.4g}%") for place in places if low <= place <= high]
+        return [(place, f"{100 * place:.4g}%") for place in ticks(low, high, 6)]
     step = max(1, math.ceil((high - low) / 6))
     factors = (1, 2, 5) if high - low <= 2 else (1,)
     powers = (power for power in range(math.floor(low), math.ceil(high) + 1) if power % step == 0)
@@ -192,22 +183,11 @@ def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
     ]
 
 
-# The numbers behind the trajectory figures: one DataFrame a panel, and the same numbers as a page's table.
+# The numbers behind the trajectory figures, and the same numbers as a page's table.
 
 
-COLUMNS = ("method", "control", "seed", "run_id", "epoch", "value", "reason")
 REFERENCE = "Reference gradient"
 SHOWN_EPOCHS = 6  # a page's table holds this many; audit.json holds all
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One run's numbers by epoch, nan where there is none."""
-
-    method: str
-    seed: int
-    run_id: str
-    values: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -273,18 +253,18 @@ def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
     """
     known = {name for group in groups for run in group.runs for name, row in run.record.trajectory.items() if row}
     two = [panel for panel in PANELS if panel.title == REFERENCE and panel.quantity in known]
-    chosen = [panel for panel in two if limit(panel, groups)] or two
+    chosen = [panel for panel in two if limit(panel.judged, groups)] or two
     return tuple(panel for panel in PANELS if panel.quantity in known and panel not in two or panel in chosen[:1])
 
 
-def curves(panel: Panel, groups: Sequence[Group]) -> tuple[Curve, ...]:
-    """The numbers of `trajectory_numbers`, a run a curve: what is drawn."""
-    return tuple(
-        Curve(group_label(group), run.record.spec.seed, run.record.run_id, _numbers(row))
+def curves(panel: Panel, groups: Sequence[Group]) -> list[tuple[str, np.ndarray]]:
+    """What is drawn: (method, its numbers by epoch, nan where there is none) of every run. Units: the panel's axis."""
+    return [
+        (group_label(group), _numbers(row))
         for group in groups
         for run in group.runs
         if (row := run.record.trajectory.get(panel.quantity))
-    )
+    ]
 
 
 def heights(panel: Panel, values: np.ndarray | float) -> np.ndarray:
@@ -296,25 +276,6 @@ def heights(panel: Panel, values: np.ndarray | float) -> np.ndarray:
 def _numbers(row: Series) -> np.ndarray:
     """A Series as it writes itself down: number or reason; one object a reading would take longer than to draw them."""
     return np.array([entry if isinstance(entry, float) else np.nan for entry in row.__json__()])
-
-
-def trajectory_numbers(panel: Panel, groups: Sequence[Group]) -> pd.DataFrame:
-    """One row a run and epoch; `value` is NaN exactly where `reason` says why. Units: the panel's axis."""
-    rows = [
-        (
-            group_label(group),
-            group.control,
-            run.record.spec.seed,
-            run.record.run_id,
-            epoch,
-            reading.value,
-            reading.reason,
-        )
-        for group in groups
-        for run in group.runs
-        for epoch, reading in enumerate(run.record.trajectory.get(panel.quantity, ()))
-    ]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float, "epoch": int, "seed": int})
 
 
 def frozen_range(groups: Sequence[Group]) -> tuple[float, float] | None:
@@ -330,12 +291,11 @@ def frozen_range(groups: Sequence[Group]) -> tuple[float, float] | None:
     return (min(known), max(known)) if known else None
 
 
-def limit(panel: Panel, groups: Sequence[Group]) -> tuple[str, float] | None:
-    """(rule, threshold) of the rule that judges this panel's quantity, from its findings; None where none does."""
-    if not panel.judged:
-        return None
-    about = (one for one in _findings(groups) if one.quantity == panel.judged and one.threshold is not None)
-    return next(((one.rule, one.threshold) for one in about), None)
+def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
+    """(rule, threshold) of the first finding about this quantity that has a threshold; None where there is none."""
+    findings = (finding for group in groups for run in group.runs for finding in run.findings)
+    about = ((one.rule, one.threshold) for one in findings if one.quantity == quantity and one.threshold is not None)
+    return next(about, None) if quantity else None
 
 
 def table_epochs(last: int) -> tuple[int, ...]:
@@ -360,7 +320,3 @@ def _at(panel: Panel, run: RunAudit, epoch: int) -> Number:
     row = run.record.trajectory[panel.quantity]
     reading = row[epoch] if epoch < len(row) else Reading(None, "the run ended before this epoch")
     return Number(reading, panel.kind, (run.record.run_id,))
-
-
-def _findings(groups: Sequence[Group]) -> Iterable[Finding]:
-    return (finding for group in groups for run in group.runs for finding in run.findings)

@@ -10,7 +10,7 @@ from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.records import AuditReport, RunAudit
 from fa_registry.reporting.figures.analyses import analysis_png
-from fa_registry.reporting.figures.plates import data_uri, distinct
+from fa_registry.reporting.figures.plates import data_uri
 from fa_registry.reporting.values import Listed, Number, Row
 
 NAMES = ("sensitivity", "penalty", "ablation", "first_fire", "ladder", "per_layer", "cross_architecture")
@@ -166,7 +166,7 @@ def _cell(cell: Cell, column: Column) -> AnswerCell:
 
 
 def _ids(cells: Iterator[Cell]) -> tuple[str, ...]:
-    return distinct(run_id for cell in cells for run_id in cell.run_ids)
+    return tuple(dict.fromkeys(run_id for cell in cells for run_id in cell.run_ids))
 
 
 def _bytes(page: PageAnalysis) -> int:

@@ -11,8 +11,8 @@ from fa_registry.protocol.grouping import groups
 from fa_registry.records import Measurements, Reading
 from fa_registry.reporting.figures.accuracy_dots import accuracy_numbers, accuracy_plate, draw
 from fa_registry.reporting.figures.gamma_null import gamma_numbers, gamma_plate
-from fa_registry.reporting.figures.plates import padded, whole_ticks
-from fa_registry.reporting.figures.style import styled
+from fa_registry.reporting.figures.plates import padded
+from fa_registry.reporting.figures.style import styled, whole_ticks
 from tests.reporting.page_figures.scenes import with_record, with_runs
 
 

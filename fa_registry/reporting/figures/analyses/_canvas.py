@@ -200,9 +200,3 @@ def place(figure: Figure, left: float, right: float, bottom: float, top: float, 
     figure.subplots_adjust(
         left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height, **more
     )
-
-
-def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes at a place in inches from the upper left corner, so that one panel more does not move the others."""
-    wide, high = figure.get_size_inches()
-    return figure.add_axes((left / wide, (high - top - height) / high, width / wide, height / high))

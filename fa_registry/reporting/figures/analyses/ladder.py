@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
-from fa_registry.reporting.figures.style import TICK, in_order
+from fa_registry.reporting.figures.style import TICK, in_order, panel
 
 PANELS = {"trained": ("last k blocks trained", "k, trained blocks"), "depth": ("all blocks trained", "L, blocks")}
 PANEL, LEFT, BOTTOM, HEAD = 2.3, 0.55, 0.5, 0.3  # inches
@@ -50,7 +50,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
     wide = (_canvas.WIDTH - 0.1) / len(panels)
     for column, name in enumerate(panels):
         title, label = PANELS[name]
-        axes = _canvas.panel(figure, column * wide + LEFT, top, wide - LEFT - 0.05, PANEL)
+        axes = panel(figure, column * wide + LEFT, top, wide - LEFT - 0.05, PANEL)
         _panel(axes, frame[frame["panel"] == name], looks)
         axes.set(title=title, xlabel=label)
     _canvas.legend(figure, handles)

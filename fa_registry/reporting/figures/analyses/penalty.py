@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
-from fa_registry.reporting.figures.style import in_order
+from fa_registry.reporting.figures.style import in_order, panel
 from fa_registry.reporting.text.filters import compact
 
 PANELS = {"accuracy": "accuracy, whole test set", "h_L": "final ‖h_L‖", "gamma": "Γ, mean over sites 1..L"}
@@ -64,7 +64,7 @@ def _axes(figure: Figure, index: int, top: float) -> Axes:
     row, column = divmod(index, ACROSS)
     wide = (_canvas.WIDTH - 0.1) / ACROSS
     above = top + row * (PANEL + BOTTOM + HEAD)
-    return _canvas.panel(figure, column * wide + LEFT, above, wide - LEFT, PANEL)
+    return panel(figure, column * wide + LEFT, above, wide - LEFT, PANEL)
 
 
 def _trade(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]]) -> None:

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
-from fa_registry.reporting.figures.style import TICK, in_order
+from fa_registry.reporting.figures.style import TICK, in_order, panel
 
 PANELS = {"g": "‖g_l‖ of the mean cross entropy", "gamma": "Γ_l, where the credit acts"}
 MOST_SETTINGS, MOST_METHODS = 6, 14  # a figure shows; the table has all
@@ -36,7 +36,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
     for place, setting in enumerate(settings[:MOST_SETTINGS]):
         for column, (name, title) in enumerate(PANELS.items()):
             above = top + HEAD + place * (PANEL + BOTTOM + HEAD)
-            axes = _canvas.panel(figure, column * wide + LEFT, above, wide - LEFT - 0.12, PANEL)
+            axes = panel(figure, column * wide + LEFT, above, wide - LEFT - 0.12, PANEL)
             rows = frame[(frame["panel"] == name) & (frame["setting"] == setting) & frame["method"].isin(looks)]
             _panel(axes, rows, looks, log=name == "g")
             axes.set_title(title)
