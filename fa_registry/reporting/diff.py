@@ -1,4 +1,4 @@
-"""What changed of one run: verdict, findings, figures, and every other field of its record."""
+"""What changed between two audits, A and B: of what was asked, rule by rule, and run by run down to the single figure."""
 
 from __future__ import annotations
 
@@ -26,118 +26,22 @@ from fa_registry.records import (
     Waiver,
 )
 
+__all__ = ["HOW", "AuditDiff", "audit_diff"]
+
+HOW = BY_ID, BY_SPECIFICATION = ("run id", "specification")
 NOT_THERE = Reading(None, "this audit does not have it")
-COMPARED_APART = ("run_id", "measurements")
-Said = Mapping[str, Mapping[str, Judgement]]
+COMPARED_APART = ("run_id", "measurements")  # fields of a run's record
+EDITION = ("name", "title", "source", "digest")  # fields of an edition's reference
+REFERENCE = ("reference", "title", "digest", "remarks")  # fields of a reproduction
+LONGEST = 200  # characters that still say something to a reader
+Pair = tuple[RunAudit, RunAudit]  # the same run in A and in B
+Opinions = Mapping[
+    str, tuple[Mapping[str, Judgement], ...]
+]  # further edition → in A and in B: run id → what it says of it
+Findings = tuple[Finding | None, Finding | None]  # of one rule on one run, in A and in B
 
 
-@dataclass(frozen=True)
-class RunComparer:
-    """Compares pairs of runs. ids: run id in A → in B. said_a, said_b: further edition → run id → its judgement."""
-
-    ids: Mapping[str, str]
-    said_a: Said
-    said_b: Said
-
-    @classmethod
-    def of(cls, a: AuditReport, b: AuditReport, matching: Matching) -> RunComparer:
-        return cls(matching.ids, _said(a), _said(b))
-
-    def __call__(self, pair: Pair) -> RunChange | None:
-        """What changed of a run; none where nothing did."""
-        a, b = pair.a, pair.b
-        findings = tuple(_findings(a, b))
-        figures = tuple(_figure_changes(a.record.measurements, b.record.measurements))
-        changes = (*_fields(a.record, b.record), *self._control(a, b), *self._opinions(a, b))
-        if not (findings or figures or changes or a.verdict != b.verdict):
-            return None
-        name = run_name(b)
-        return RunChange(
-            run_id_a=a.record.run_id,
-            run_id_b=name.run_id,
-            matched=pair.how,
-            method=name.method,
-            setting=name.setting,
-            seed=name.seed,
-            verdict_a=a.verdict,
-            verdict_b=b.verdict,
-            findings=findings,
-            figures=figures,
-            changes=changes,
-        )
-
-    def _control(self, a: RunAudit, b: RunAudit) -> Iterator[Change]:
-        """Another frozen control; not where that very control was trained again."""
-        if self.ids.get(a.frozen_run_id, a.frozen_run_id) != b.frozen_run_id:
-            yield Change("frozen control", a.frozen_run_id, b.frozen_run_id)
-
-    def _opinions(self, a: RunAudit, b: RunAudit) -> Iterator[Change]:
-        """What editions say that both audits asked, beside the leading one."""
-        for edition in self.said_a:
-            if edition in self.said_b:
-                before = self.said_a[edition][a.record.run_id]
-                after = self.said_b[edition][b.record.run_id]
-                yield from changed(f"verdict by {edition}", before.verdict.label, after.verdict.label)
-                plain = [tuple(map(_without_ids, one.findings)) for one in (before, after)]
-                yield from changed(f"findings by {edition}", *plain)
-
-
-def run_name(run: RunAudit) -> RunName:
-    record = run.record
-    spec = record.spec
-    return RunName(record.run_id, record.name, spec.label, record.setting, spec.seed, run.verdict.label)
-
-
-def _said(report: AuditReport) -> Said:
-    return {one.edition.name: {each.run_id: each for each in one.judgements} for one in report.opinions}
-
-
-def _findings(a: RunAudit, b: RunAudit) -> Iterator[FindingChange]:
-    for rule, (before, after) in paired_findings(a, b).items():
-        if not before or not after:
-            yield FindingChange(rule, (after or before).title, True, before, after)
-        elif _without_ids(before) != _without_ids(after):
-            decided = (before.outcome, before.state) != (after.outcome, after.state)
-            yield FindingChange(rule, after.title, decided, before, after)
-
-
-def _without_ids(finding: Finding) -> Finding:
-    """A run that was trained again has another id, and so has its control."""
-    return dataclasses.replace(finding, run_id="", reference_run_id="")
-
-
-def _figure_changes(a: Measurements, b: Measurements) -> Iterator[FigureChange]:
-    before, after = dict(_readings(a)), dict(_readings(b))
-    for name in dict.fromkeys((*before, *after)):
-        readings = before.get(name, NOT_THERE), after.get(name, NOT_THERE)
-        if readings[0] != readings[1]:
-            yield FigureChange(name, *readings)
-
-
-def _readings(measured: Measurements) -> Iterator[tuple[str, Reading]]:
-    yield from measured.scalars.items()
-    for name, row in measured.sites.items():
-        yield from ((f"{name}[{site}]", reading) for site, reading in enumerate(row))
-
-
-def _fields(a: RunRecord, b: RunRecord) -> Iterator[Change]:
-    """Every field of the record, whatever fields it has: a new one cannot be forgotten here."""
-    yield from changed_entries("convention", a.measurements.conventions, b.measurements.conventions)
-    yield from changed_entries("crashed diagnostic", a.measurements.failures, b.measurements.failures)
-    for field in dataclasses.fields(RunRecord):
-        before, after = getattr(a, field.name), getattr(b, field.name)
-        if field.name in COMPARED_APART:
-            continue
-        if isinstance(before, Mapping):
-            yield from changed_entries(field.name, before, after)
-        else:
-            yield from changed(field.name, before, after)
-
-
-# The records of a difference between two audits, A and B: what `fa-registry diff --json` prints.
-
-
-HOW = ("run id", "specification")
+# The records: what `fa-registry diff --json` prints.
 
 
 @dataclass(frozen=True)
@@ -264,37 +168,43 @@ class AuditDiff:
     schema: int = SCHEMA
 
 
-# Which run of one audit is which of the other: by run id, and where it was trained again by its specification.
+def audit_diff(a: AuditReport, b: AuditReport) -> AuditDiff:
+    """Everything in which two audits differ, but the ids of runs that were trained again and the order of the runs."""
+    pairs, only_a, only_b = _matched(a.runs, b.runs)
+    ids = {before.record.run_id: after.record.run_id for before, after in pairs}
+    opinions = _opinions_of_both(a, b)
+    runs = tuple(change for pair in pairs if (change := _run_change(pair, ids, opinions)))
+    report = tuple(_report_changes(a, b))
+    return AuditDiff(
+        a=_side(a),
+        b=_side(b),
+        same=not (report or runs or only_a or only_b),
+        matched=len(pairs),
+        trained_again=sum(_how(pair) == BY_SPECIFICATION for pair in pairs),
+        report=report,
+        rules=tuple(_rule_changes(pairs)),
+        runs=runs,
+        only_a=tuple(map(_run_name, only_a)),
+        only_b=tuple(map(_run_name, only_b)),
+    )
 
 
-BY_ID, BY_SPECIFICATION = HOW
+def _side(report: AuditReport) -> Side:
+    edition = edition_words(report.edition)
+    return Side(report.title, report.selection, edition, len(report.runs), jsonio.digest_of(report))
 
 
-@dataclass(frozen=True)
-class Pair:
-    """The same run in A and in B. how: one of HOW."""
-
-    a: RunAudit
-    b: RunAudit
-    how: str
+def _run_name(run: RunAudit) -> RunName:
+    record = run.record
+    spec = record.spec
+    return RunName(record.run_id, record.name, spec.label, record.setting, spec.seed, run.verdict.label)
 
 
-@dataclass(frozen=True)
-class Matching:
-    """pairs: in the order of A; only_a, only_b: the rest of each."""
+def _matched(a: Sequence[RunAudit], b: Sequence[RunAudit]) -> tuple[list[Pair], list[RunAudit], list[RunAudit]]:
+    """(runs in both, in the order of A; those in A alone; those in B alone). Every run is matched once.
 
-    pairs: tuple[Pair, ...]
-    only_a: tuple[RunAudit, ...]
-    only_b: tuple[RunAudit, ...]
-
-    @property
-    def ids(self) -> dict[str, str]:
-        """Run id in A → run id in B."""
-        return {pair.a.record.run_id: pair.b.record.run_id for pair in self.pairs}
-
-
-def match(a: Sequence[RunAudit], b: Sequence[RunAudit]) -> Matching:
-    """Match every run once; of several runs of one specification the first that is left."""
+    By run id, and where it was trained again by its specification: of several of one specification the first that is left.
+    """
     known = {run.record.run_id for run in a}
     by_id = {run.record.run_id: run for run in b}
     left: defaultdict[str, deque[RunAudit]] = defaultdict(deque)
@@ -303,63 +213,176 @@ def match(a: Sequence[RunAudit], b: Sequence[RunAudit]) -> Matching:
             left[run.record.spec.identity].append(run)
     pairs, only_a = [], []
     for run in a:
-        same = left[run.record.spec.identity]
+        trained_again = left[run.record.spec.identity]
         if run.record.run_id in by_id:
-            pairs.append(Pair(run, by_id[run.record.run_id], BY_ID))
-        elif same:
-            pairs.append(Pair(run, same.popleft(), BY_SPECIFICATION))
+            pairs.append((run, by_id[run.record.run_id]))
+        elif trained_again:
+            pairs.append((run, trained_again.popleft()))
         else:
             only_a.append(run)
-    only_b = {run.record.run_id for runs in left.values() for run in runs}
-    return Matching(tuple(pairs), tuple(only_a), tuple(run for run in b if run.record.run_id in only_b))
+    taken = {after.record.run_id for _, after in pairs}
+    return pairs, only_a, [run for run in b if run.record.run_id not in taken]
 
 
-# What changed of the audits as a whole: what was asked, by which editions, with which waivers, and what was published.
+def _how(pair: Pair) -> str:
+    before, after = pair
+    return BY_ID if before.record.run_id == after.record.run_id else BY_SPECIFICATION
 
 
-EDITION = ("name", "title", "source", "digest")
-REFERENCE = ("reference", "title", "digest", "remarks")
+# Run by run: verdict, findings, figures, and every other field of the record.
 
 
-def report_changes(a: AuditReport, b: AuditReport) -> tuple[Change, ...]:
-    """Every change that is not one of a run; run by run is what the other modules do."""
-    return (
-        *changed("title", a.title, b.title),
-        *changed("selection", a.selection, b.selection),
-        *_edition("edition", a.edition, b.edition),
-        *_further_editions(a, b),
-        *changed_entries("waiver", _waivers(a), _waivers(b)),
-        *changed_entries("not judged", _excluded(a), _excluded(b)),
-        *changed_entries("remark", dict.fromkeys(a.remarks, "there"), dict.fromkeys(b.remarks, "there")),
-        *_cards(a, b),
-        *_reproduction(a.reproduction, b.reproduction),
+def _run_change(pair: Pair, ids: Mapping[str, str], opinions: Opinions) -> RunChange | None:
+    """What changed of a run; none where nothing did. ids: run id in A → in B."""
+    a, b = pair
+    findings = tuple(_finding_changes(a, b))
+    figures = tuple(_figure_changes(a.record.measurements, b.record.measurements))
+    changes = [*_record_changes(a.record, b.record)]
+    if ids.get(a.frozen_run_id, a.frozen_run_id) != b.frozen_run_id:  # another, and not that very control trained again
+        changes.append(Change("frozen control", a.frozen_run_id, b.frozen_run_id))
+    changes += _judgement_changes(pair, opinions)
+    if not (findings or figures or changes or a.verdict != b.verdict):
+        return None
+    return RunChange(
+        run_id_a=a.record.run_id,
+        run_id_b=b.record.run_id,
+        matched=_how(pair),
+        method=b.record.spec.label,
+        setting=b.record.setting,
+        seed=b.record.spec.seed,
+        verdict_a=a.verdict,
+        verdict_b=b.verdict,
+        findings=findings,
+        figures=figures,
+        changes=tuple(changes),
     )
 
 
-def _edition(what: str, a: EditionReference, b: EditionReference) -> Iterator[Change]:
-    for name in EDITION:
-        yield from changed(f"{what} {name}", getattr(a, name), getattr(b, name))
-    yield from changed_entries(f"{what} override", a.overrides, b.overrides)
+def _finding_changes(a: RunAudit, b: RunAudit) -> Iterator[FindingChange]:
+    for rule, (before, after) in _paired_findings(a, b).items():
+        if not before or not after:
+            yield FindingChange(rule, (after or before).title, True, before, after)
+        elif _without_ids(before) != _without_ids(after):
+            decided = (before.outcome, before.state) != (after.outcome, after.state)
+            yield FindingChange(rule, after.title, decided, before, after)
 
 
-def _further_editions(a: AuditReport, b: AuditReport) -> Iterator[Change]:
-    before = {one.edition.name: one.edition for one in a.opinions}
-    after = {one.edition.name: one.edition for one in b.opinions}
-    for name in dict.fromkeys((*before, *after)):
+def _paired_findings(a: RunAudit, b: RunAudit) -> dict[str, Findings]:
+    """rule → what the two leading editions' rules of that name say of a run."""
+    before = {finding.rule: finding for finding in a.findings}
+    after = {finding.rule: finding for finding in b.findings}
+    return {rule: (before.get(rule), after.get(rule)) for rule in {**before, **after}}
+
+
+def _without_ids(finding: Finding) -> Finding:
+    """A run that was trained again has another id, and so has its control."""
+    return dataclasses.replace(finding, run_id="", reference_run_id="")
+
+
+def _figure_changes(a: Measurements, b: Measurements) -> Iterator[FigureChange]:
+    before, after = dict(_readings(a)), dict(_readings(b))
+    for name in {**before, **after}:
+        readings = before.get(name, NOT_THERE), after.get(name, NOT_THERE)
+        if readings[0] != readings[1]:
+            yield FigureChange(name, *readings)
+
+
+def _readings(measured: Measurements) -> Iterator[tuple[str, Reading]]:
+    yield from measured.scalars.items()
+    for name, row in measured.sites.items():
+        yield from ((f"{name}[{site}]", reading) for site, reading in enumerate(row))
+
+
+def _record_changes(a: RunRecord, b: RunRecord) -> Iterator[Change]:
+    """Every field of the record, whatever fields it has: a new one cannot be forgotten here."""
+    yield from _changed_entries("convention", a.measurements.conventions, b.measurements.conventions)
+    yield from _changed_entries("crashed diagnostic", a.measurements.failures, b.measurements.failures)
+    for field in dataclasses.fields(RunRecord):
+        before, after = getattr(a, field.name), getattr(b, field.name)
+        if field.name in COMPARED_APART:
+            continue
+        compare = _changed_entries if isinstance(before, Mapping) else _changed
+        yield from compare(field.name, before, after)
+
+
+def _opinions_of_both(a: AuditReport, b: AuditReport) -> Opinions:
+    """Of the editions that both audits asked beside the leading one."""
+    judgements_a, judgements_b = (
+        {opinion.edition.name: {said.run_id: said for said in opinion.judgements} for opinion in report.opinions}
+        for report in (a, b)
+    )
+    return {name: (judgements_a[name], judgements_b[name]) for name in judgements_a if name in judgements_b}
+
+
+def _judgement_changes(pair: Pair, opinions: Opinions) -> Iterator[Change]:
+    for edition, sides in opinions.items():
+        before, after = (said[run.record.run_id] for said, run in zip(sides, pair, strict=True))
+        yield from _changed(f"verdict by {edition}", before.verdict.label, after.verdict.label)
+        findings = [tuple(map(_without_ids, judgement.findings)) for judgement in (before, after)]
+        yield from _changed(f"findings by {edition}", *findings)
+
+
+# Rule by rule: its limits, and how many of the runs that both audits have it judges how.
+
+
+def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
+    """One a rule whose limits changed, or that judges any run otherwise; in the order of the audits."""
+    by_rule: dict[str, list[Findings]] = {}
+    for pair in pairs:
+        for rule, findings in _paired_findings(*pair).items():
+            by_rule.setdefault(rule, []).append(findings)
+    for rule, several in by_rule.items():
+        sides = [[finding for finding in side if finding] for side in zip(*several, strict=True)]  # A's, B's
+        required = [tuple(dict.fromkeys(finding.required for finding in side)) for side in sides]
+        outcomes = [dict(sorted(Counter(finding.outcome for finding in side).items())) for side in sides]
+        moved = tuple((after or before).run_id for before, after in several if _outcome(before) != _outcome(after))
+        if moved or required[0] != required[1]:
+            title = (sides[1] or sides[0])[0].title
+            yield RuleChange(rule, title, *required, *outcomes, moved)
+
+
+def _outcome(finding: Finding | None) -> str:
+    return finding.outcome if finding else ""
+
+
+# The audits as a whole: what was asked, by which editions, with which waivers, and what was published.
+
+
+def _report_changes(a: AuditReport, b: AuditReport) -> Iterator[Change]:
+    """Every change that is not one of a run."""
+    yield from _changed("title", a.title, b.title)
+    yield from _changed("selection", a.selection, b.selection)
+    yield from _edition_changes("edition", a.edition, b.edition)
+    before, after = ({one.edition.name: one.edition for one in report.opinions} for report in (a, b))
+    for name in {**before, **after}:
         if name in before and name in after:
-            yield from _edition(f"further edition {name}", before[name], after[name])
+            yield from _edition_changes(f"further edition {name}", before[name], after[name])
         else:
-            there = {True: "there", False: ""}
-            yield Change(f"further edition {name}", there[name in before], there[name in after])
+            there = ["there" if name in editions else "" for editions in (before, after)]
+            yield Change(f"further edition {name}", *there)
+    yield from _changed_entries("waiver", _waivers(a), _waivers(b))
+    yield from _changed_entries("not judged", _excluded(a), _excluded(b))
+    yield from _changed_entries("remark", dict.fromkeys(a.remarks, "there"), dict.fromkeys(b.remarks, "there"))
+    for name in sorted({*a.cards, *b.cards}):
+        yield from _changed_entries(f"card {name}:", a.cards.get(name, {}), b.cards.get(name, {}))
+    for name in REFERENCE:
+        yield from _changed(f"reference {name}", getattr(a.reproduction, name, ""), getattr(b.reproduction, name, ""))
+    yield from _changed_entries("reproduction of", _figures(a.reproduction), _figures(b.reproduction))
+
+
+def _edition_changes(what: str, a: EditionReference, b: EditionReference) -> Iterator[Change]:
+    for name in EDITION:
+        yield from _changed(f"{what} {name}", getattr(a, name), getattr(b, name))
+    yield from _changed_entries(f"{what} override", a.overrides, b.overrides)
 
 
 def _waivers(report: AuditReport) -> dict[str, str]:
     """What each waiver is for → its terms; one for the same thing that was renewed is a change, not another."""
-    found: dict[str, str] = {}
-    for one in report.waivers:
-        key = f"of {one.rule} for {one.run or one.method}"
-        found[key] = f"{found[key]}; {_terms(one)}" if key in found else _terms(one)
-    return found
+    terms: dict[str, str] = {}
+    for waiver in report.waivers:
+        key = f"of {waiver.rule} for {waiver.run or waiver.method}"
+        terms[key] = f"{terms[key]}; {_terms(waiver)}" if key in terms else _terms(waiver)
+    return terms
 
 
 def _terms(waiver: Waiver) -> str:
@@ -368,23 +391,12 @@ def _terms(waiver: Waiver) -> str:
 
 
 def _excluded(report: AuditReport) -> dict[str, str]:
-    return {f"{one.name} ({one.run_id})": one.reason for one in report.excluded}
+    return {f"{exclusion.name} ({exclusion.run_id})": exclusion.reason for exclusion in report.excluded}
 
 
-def _cards(a: AuditReport, b: AuditReport) -> Iterator[Change]:
-    for name in sorted({*a.cards, *b.cards}):
-        yield from changed_entries(f"card {name}:", a.cards.get(name, {}), b.cards.get(name, {}))
-
-
-def _reproduction(a: Reproduction | None, b: Reproduction | None) -> Iterator[Change]:
-    """Figure by figure. The runs behind them are compared as runs."""
-    for name in REFERENCE:
-        yield from changed(f"reference {name}", getattr(a, name, ""), getattr(b, name, ""))
-    yield from changed_entries("reproduction of", _figures(a), _figures(b))
-
-
-def _figures(found: Reproduction | None) -> dict[str, str]:
-    rows = found.rows if found else ()
+def _figures(reproduction: Reproduction | None) -> dict[str, str]:
+    """Published figures. The runs behind them are compared as runs."""
+    rows = reproduction.rows if reproduction else ()
     return {f"{row.figure.label} {row.figure.quantity} {jsonio.digest_of(row.figure)[:8]}": _row(row) for row in rows}
 
 
@@ -395,94 +407,22 @@ def _row(row: FigureVerdict) -> str:
     return f"{row.outcome}: {row.reason} ({', '.join(words)}; {row.setting})"
 
 
-# What changed, rule by rule: its limits, and how many of the runs that both audits have it judges how.
-
-
-Sides = tuple[Finding | None, Finding | None]
-
-
-def rule_changes(pairs: Sequence[Pair]) -> tuple[RuleChange, ...]:
-    """One a rule whose limits changed, or that judges any run otherwise; in the order of the audits."""
-    by_rule: dict[str, list[Sides]] = {}
-    for pair in pairs:
-        for rule, sides in paired_findings(pair.a, pair.b).items():
-            by_rule.setdefault(rule, []).append(sides)
-    found = (_rule(rule, several) for rule, several in by_rule.items())
-    return tuple(rule for rule in found if rule.moved or rule.required_a != rule.required_b)
-
-
-def paired_findings(a: RunAudit, b: RunAudit) -> dict[str, Sides]:
-    """rule → what the two leading editions' rules of that name say of a run."""
-    before = {finding.rule: finding for finding in a.findings}
-    after = {finding.rule: finding for finding in b.findings}
-    return {rule: (before.get(rule), after.get(rule)) for rule in dict.fromkeys((*before, *after))}
-
-
-def _rule(rule: str, several: Sequence[Sides]) -> RuleChange:
-    columns = tuple([one for one in column if one] for column in zip(*several, strict=True))
-    required = [tuple(dict.fromkeys(one.required for one in column)) for column in columns]
-    outcomes = [dict(sorted(Counter(one.outcome for one in column).items())) for column in columns]
-    moved = (sides[1] or sides[0] for sides in several if _outcome(sides[0]) != _outcome(sides[1]))
-    title = next(one.title for column in reversed(columns) for one in column)
-    return RuleChange(rule, title, *required, *outcomes, tuple(one.run_id for one in moved))
-
-
-def _outcome(finding: Finding | None) -> str:
-    return finding.outcome if finding else ""
-
-
 # Any two values as what changed between them, in words.
 
 
-LONGEST = 200  # characters that still say something to a reader
+def _changed(what: str, before: Any, after: Any) -> Iterator[Change]:
+    """One change, or none where the values are equal."""
+    if before != after:
+        yield Change(what, _text_of(before), _text_of(after))
 
 
-def text_of(value: Any) -> str:
+def _changed_entries(what: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+    """One change for every key whose value is not the same, or that only one of the two has."""
+    for key in {**before, **after}:
+        yield from _changed(f"{what} {key}", before.get(key, ""), after.get(key, ""))
+
+
+def _text_of(value: Any) -> str:
     """The value in words; of a long one its SHA-256."""
     text = value if isinstance(value, str) else jsonio.canonical(value)
     return text if len(text) <= LONGEST else f"SHA-256 {jsonio.digest_of(value)}"
-
-
-def changed(what: str, before: Any, after: Any) -> Iterator[Change]:
-    """One change, or none where the values are equal."""
-    if before != after:
-        yield Change(what, text_of(before), text_of(after))
-
-
-def changed_entries(what: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
-    """One change for every key whose value is not the same, or that only one of the two has."""
-    for key in dict.fromkeys((*before, *after)):
-        yield from changed(f"{what} {key}", before.get(key, ""), after.get(key, ""))
-
-
-# What changed between two audits: by rule and by run, and what was asked of them.
-
-
-__all__ = ["AuditDiff", "audit_diff"]
-
-
-def audit_diff(a: AuditReport, b: AuditReport) -> AuditDiff:
-    """Everything in which two audits differ, but the ids of runs that were trained again and the order of the runs."""
-    matching = match(a.runs, b.runs)
-    compare = RunComparer.of(a, b, matching)
-    changed = [change for pair in matching.pairs if (change := compare(pair))]
-    report = report_changes(a, b)
-    alone = (matching.only_a, matching.only_b)
-    return AuditDiff(
-        a=_side(a),
-        b=_side(b),
-        same=not (report or changed or any(alone)),
-        matched=len(matching.pairs),
-        trained_again=sum(pair.how == "specification" for pair in matching.pairs),
-        report=report,
-        rules=rule_changes(matching.pairs),
-        runs=tuple(changed),
-        only_a=tuple(map(run_name, alone[0])),
-        only_b=tuple(map(run_name, alone[1])),
-    )
-
-
-def _side(report: AuditReport) -> Side:
-    return Side(
-        report.title, report.selection, edition_words(report.edition), len(report.runs), jsonio.digest_of(report)
-    )
