@@ -17,8 +17,51 @@ from fa_registry.reporting.pages.form_tables import is_exact
 from fa_registry.reporting.sources import Sources
 from fa_registry.reporting.text.filters import at_least, compact, cos, num, pct, sci
 
+AVOIDED, VIOLATED, UNKNOWN, NOT_APPLICABLE = "avoided", "violated", "unknown", "not applicable"
+WORST_FIRST = (VIOLATED, UNKNOWN, AVOIDED, NOT_APPLICABLE)
 NO_EVIDENCE = "the run's figures are not those of what is sealed with it, so that they show nothing"
-Said = tuple[str, str]  # one of the outcomes, and the evidence or why there is none
+TRUSTED = "the figures are as logged and were not measured again: audit without --trust-logged to know"
+EXACT = "the credit equals the gradient at every site by construction"
+DID_NOT_LOOK = "this report is of a release that did not look"
+NEAR = 10.0  # a step's effect against the norms' product: agreement to a decade
+FAR = 1e6  # the L₋₁ norm misses it by more
+CLAMP = 1e-8  # default eps of the usual library cosine: it stands in for every norm below it
+HEADROOM = 100.0  # a median norm this far above the clamp: half of the samples lie below the median
+UNDERFLOW = 6e-8  # smallest positive number of fp16 (subnormal: 2⁻²⁴)
+LEVEL = 0.05  # of the rank p-value, as rule D4 of edition 2026-11 asks for
+HALF = 0.5  # of the mean: what carries more than this dominates, as the guard of that rule has it
+SHOWN = 5  # methods that an answer names
+AGGREGATES = tuple(
+    f"gamma_{scope}_{sites}_{samples}"
+    for scope in ("deep", "all")
+    for sites in ("mean", "median")
+    for samples in ("mean", "median")
+)
+Answered = tuple[str, str]  # one of the outcomes, and the evidence or why there is none
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the records of some runs say. outcome: one of WORST_FIRST; evidence: figures, or why nothing can be known."""
+
+    outcome: str
+    evidence: str
+    run_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Pitfall:
+    """One item of the checklist with its answers, worst first. lint: the rule that finds it in code, where there is one."""
+
+    number: int
+    title: str
+    lint: str
+    answers: tuple[Answer, ...]
+
+    @property
+    def outcome(self) -> str:
+        """The worst of all runs."""
+        return self.answers[0].outcome
 
 
 @dataclass(frozen=True)
@@ -58,47 +101,31 @@ class Asked:
         families: how the names of the quantities asked for begin (`gamma`: gamma_null_p too); all where none is given.
         """
         differences = self.run.record.integrity.differences
-        return "; ".join(difference_words([one for one in differences if one.quantity.startswith(families or "")]))
+        return "; ".join(
+            difference_words([figure for figure in differences if figure.quantity.startswith(families or "")])
+        )
 
 
-Question = tuple[str, str, Callable[[Asked], Said]]  # title, lint rule, what answers it for one run
+Question = Callable[[Asked], Answered]
 
 
-def own_control(asked: Asked) -> Said:
-    """10: the frozen control is of the same setting, seed and data, and was measured here."""
-    control = asked.sources.frozen.runs.get(asked.run.frozen_run_id)
-    if control is not None:
-        differing = list(_differing(asked.run.record, control))
-        if differing:
-            return VIOLATED, f"the frozen control {control.run_id[:8]} differs in {', '.join(differing)}"
-        return AVOIDED, "its frozen control has the same setting, seed and data"
-    if asked.run.frozen_run_id:
-        return UNKNOWN, f"the frozen control {asked.run.frozen_run_id[:8]} is not part of this report"
-    if asked.scalar(GIVEN).value is not None:
-        return VIOLATED, "the frozen accuracy is stated by the author: its setting, seed and data are not recorded"
-    return UNKNOWN, NO_CONTROL
+def known_sites(*rows: Sequence[Reading]) -> Iterator[tuple[int, tuple[float, ...]]]:
+    """(site, one value a row) for every site where all rows have one."""
+    for site, readings in enumerate(zip(*rows, strict=False)):
+        if all(reading.value is not None for reading in readings):
+            yield site, tuple(reading.value for reading in readings)
 
 
-# What an answer to a pitfall is, and what all questions share: the run, the report around it, looking figures up.
+def absence(name: str, row: Iterable[Reading]) -> str:
+    """Why a quantity has no value at any site."""
+    reasons = dict.fromkeys(reading.reason for reading in row if reading.reason)
+    return f"{name}: {'; '.join(reasons)}" if reasons else f"{name} was not measured"
 
 
-AVOIDED, VIOLATED, UNKNOWN, NOT_APPLICABLE = "avoided", "violated", "unknown", "not applicable"
-
-
-def _differing(run: RunRecord, control: RunRecord) -> list[str]:
-    pairs = {
-        "setting": (run.spec.setting.identity, control.spec.setting.identity),
-        "seed": (run.spec.seed, control.spec.seed),
-        "data digest": tuple(one.provenance.get("dataset_digest") for one in (run, control)),
-        "control": (control.spec.control, "frozen"),
-    }
-    return [name for name, (mine, its) in pairs.items() if mine != its]
-
-
-def norm_of_samples(asked: Asked) -> Said:
+def norm_of_samples(asked: Asked) -> Answered:
     """1: ‖·‖₂ of each sample, and not `tensor.norm(-1)`, the L₋₁ norm of the whole tensor."""
-    if found := asked.mismatch("h_norm", "g_norm", "growth", "gain", "h_L", "g_L"):
-        return VIOLATED, f"measured again with one L₂ norm a sample, other figures come out: {found}"
+    if mismatch := asked.mismatch("h_norm", "g_norm", "growth", "gain", "h_L", "g_L"):
+        return VIOLATED, f"measured again with one L₂ norm a sample, other figures come out: {mismatch}"
     if asked.verified:
         return AVOIDED, "measured again from the checkpoint with one L₂ norm a sample: the figures agree"
     ratios = list(_step_ratios(asked))
@@ -116,12 +143,6 @@ def norm_of_samples(asked: Asked) -> Said:
     return UNKNOWN, f"{seen}, which decides nothing; {TRUSTED}"
 
 
-NEAR, FAR = (
-    10.0,
-    1e6,
-)  # a step's effect against the norms' product: agreement to a decade; the L₋₁ norm misses it by more
-
-
 def _step_ratios(asked: Asked) -> Iterator[tuple[int, float]]:
     """(site, change of the loss by the step η‖h_l‖ along −g_l, as a multiple of η‖h_l‖‖g_l‖): near 1 to first order."""
     step = asked.convention("nudge_step")
@@ -131,22 +152,78 @@ def _step_ratios(asked: Asked) -> Iterator[tuple[int, float]]:
                 yield site, -change / (step * hidden * gradient)
 
 
-def known_sites(*rows: Sequence[Reading]) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """(site, one value a row) for every site where all rows have one."""
-    for site, readings in enumerate(zip(*rows, strict=False)):
-        if all(reading.value is not None for reading in readings):
-            yield site, tuple(reading.value for reading in readings)
-
-
-TRUSTED = "the figures are as logged and were not measured again: audit without --trust-logged to know"
-
-
 def _off(ratio: float) -> float:
     """How far a ratio lies from 1, either way."""
     return max(ratio, 1 / ratio)
 
 
-def no_single_site(asked: Asked) -> Said:
+def unclamped_cosine(asked: Asked) -> Answered:
+    """2: no clamp at eps = 1e-8 in the cosine."""
+    if mismatch := asked.mismatch("gamma"):
+        return VIOLATED, f"measured again in float64 without a clamp, another Γ comes out: {mismatch}"
+    if asked.verified:
+        return AVOIDED, "measured again in float64 without a clamp: the figures agree"
+    credit = [(site, ratio * norm) for site, (ratio, norm) in known_sites(asked.row("norm_ratio"), asked.row("g_norm"))]
+    gradient = [(site, norm) for site, (norm,) in known_sites(asked.row("g_norm"))]
+    if not gradient or not credit:
+        return UNKNOWN, f"{TRUSTED}; {absence('norm_ratio' if gradient else 'g_norm', asked.row('norm_ratio'))}"
+    site, least = min((*credit, *gradient), key=lambda pair: pair[1])
+    seen = f"the smallest median norm in a cosine is {sci(least)}, at site {site}"
+    if least >= CLAMP * HEADROOM:
+        return AVOIDED, f"{seen}, far above {compact(CLAMP)}: at the median a clamp would have changed nothing"
+    return UNKNOWN, f"{seen}, where a clamp at {compact(CLAMP)} would tell; {TRUSTED}"
+
+
+def no_underflow(asked: Asked) -> Answered:
+    """3: gradients do not underflow in fp16."""
+    precision = asked.spec.precision
+    if precision in ("fp32", "fp64", "bf16"):
+        fidelity = asked.scalar("fidelity_min").value
+        if fidelity is None:
+            return AVOIDED, f"trained in {precision}, whose exponents reach far below {compact(UNDERFLOW)}"
+        return (
+            AVOIDED,
+            f"trained in {precision}; its gradient has a cosine of at least {at_least(fidelity)} with that of float64",
+        )
+    smallest = min((norm for _, (norm,) in known_sites(asked.row("g_norm_mean_ce"))), default=None)
+    if smallest is not None and smallest < UNDERFLOW:
+        return VIOLATED, f"trained in {precision} with a gradient of {sci(smallest)}, below {compact(UNDERFLOW)}"
+    return UNKNOWN, f"trained in {precision}: which of its gradients underflowed is not recorded"
+
+
+def own_feedback(asked: Asked) -> Answered:
+    """4: Γ is of the training feedback, which fresh draws do not give."""
+    if is_exact(asked.card):
+        return NOT_APPLICABLE, EXACT
+    ranks = list(known_sites(asked.row("gamma_null_p")))
+    if not ranks:
+        return UNKNOWN, absence("gamma_null_p", asked.row("gamma_null_p"))
+    site, (worst,) = max(ranks, key=lambda pair: pair[1])
+    draws = asked.convention("gamma_null_draws")
+    seen = f"against {draws or 'its'} fresh draws the largest p-value of {len(ranks)} sites is {num(worst)}, at site {site}"
+    if worst <= LEVEL:
+        return AVOIDED, f"{seen}: Γ is of this feedback"
+    return VIOLATED, f"{seen}: {reaching([worst], draws, LEVEL)}"
+
+
+def every_aggregation(asked: Asked) -> Answered:
+    """5: Γ is not one number by one aggregation."""
+    if is_exact(asked.card):
+        return NOT_APPLICABLE, EXACT
+    values = [reading.value for reading in map(asked.scalar, AGGREGATES)]
+    known = [value for value in values if value is not None]
+    if not known:
+        return UNKNOWN, asked.scalar("gamma_deep_mean").reason or "only gamma_deep_mean was recorded"
+    if len(known) < len(values):
+        return VIOLATED, f"{len(known)} of {len(values)} aggregations are recorded: what the choice does cannot be seen"
+    low, high = min(known), max(known)
+    return (
+        AVOIDED,
+        f"all {len(values)} aggregations are shown: {cos(low)} to {cos(high)}, a spread of {cos(high - low)}",
+    )
+
+
+def no_single_site(asked: Asked) -> Answered:
     """6: no one site carries the headline Γ, the mean over sites 1..L; with site 0 it is another mean, and told beside it."""
     if is_exact(asked.card):
         return NOT_APPLICABLE, EXACT
@@ -177,51 +254,51 @@ def _carried(counted: Sequence[tuple[int, float]]) -> tuple[int, float]:
 
 
 def _gammas(asked: Asked) -> list[tuple[int, float]]:
-    row: tuple[Reading, ...] = asked.row("gamma")
-    return [(site, value) for site, (value,) in known_sites(row)]
-
-
-EXACT = "the credit equals the gradient at every site by construction"
-HALF = 0.5  # of the mean: what carries more than this dominates, as the guard of that rule has it
+    return [(site, value) for site, (value,) in known_sites(asked.row("gamma"))]
 
 
 def _exact_at(asked: Asked, site: int) -> bool:
     return asked.card.get("exact_sites") == "last" and site == len(asked.row("gamma")) - 1
 
 
-def unclamped_cosine(asked: Asked) -> Said:
-    """2: no clamp at eps = 1e-8 in the cosine."""
-    if found := asked.mismatch("gamma"):
-        return VIOLATED, f"measured again in float64 without a clamp, another Γ comes out: {found}"
-    if asked.verified:
-        return AVOIDED, "measured again in float64 without a clamp: the figures agree"
-    credit = [(site, ratio * norm) for site, (ratio, norm) in known_sites(asked.row("norm_ratio"), asked.row("g_norm"))]
-    gradient = [(site, norm) for site, (norm,) in known_sites(asked.row("g_norm"))]
-    if not gradient or not credit:
-        return UNKNOWN, f"{TRUSTED}; {absence('norm_ratio' if gradient else 'g_norm', asked.row('norm_ratio'))}"
-    site, least = min((*credit, *gradient), key=lambda pair: pair[1])
-    seen = f"the smallest median norm in a cosine is {sci(least)}, at site {site}"
-    if least >= CLAMP * HEADROOM:
-        return AVOIDED, f"{seen}, far above {compact(CLAMP)}: at the median a clamp would have changed nothing"
-    return UNKNOWN, f"{seen}, where a clamp at {compact(CLAMP)} would tell; {TRUSTED}"
+def saved_feedback(asked: Asked) -> Answered:
+    """7: where feedback was not saved, Γ is N/A and not 1.0."""
+    if asked.run.record.feedback.get("sha256"):
+        return AVOIDED, "the feedback state was saved with its SHA-256, and Γ is computed with it"
+    if not asked.card:
+        return (
+            UNKNOWN,
+            f"the report carries no card of {asked.spec.method}: whether it has feedback to save is not known",
+        )
+    if str(asked.card.get("feedback", "")).startswith("none"):
+        return NOT_APPLICABLE, "by its card the method has no feedback state"
+    gammas = _gammas(asked)
+    if gammas:
+        return VIOLATED, f"no feedback state was saved, yet Γ has a value at {len(gammas)} sites"
+    return AVOIDED, f"no feedback state was saved, and Γ is N/A: {absence('gamma', asked.row('gamma'))}"
 
 
-def absence(name: str, row: Iterable[Reading]) -> str:
-    """Why a quantity has no value at any site."""
-    reasons = dict.fromkeys(reading.reason for reading in row if reading.reason)
-    return f"{name}: {'; '.join(reasons)}" if reasons else f"{name} was not measured"
+def per_sample_gradients(asked: Asked) -> Answered:
+    """8: the gradient of each sample's own loss is told from that of the batch's mean."""
+    samples = asked.convention("g_norm_mean_ce_samples")
+    pairs = list(known_sites(asked.row("g_norm"), asked.row("g_norm_mean_ce")))
+    reduction = asked.convention("gradient_reduction")
+    if not pairs:
+        return (
+            UNKNOWN,
+            "one of ‖g_l‖ per sample and of the mean loss was not measured: which of them it is cannot be told",
+        )
+    if not isinstance(samples, int) or reduction is None:
+        return UNKNOWN, "the run did not write down how its gradients were reduced"
+    wrong = [site for site, (own, mean) in pairs if abs(own - samples * mean) > 1e-4 * abs(own)]
+    if reduction == "sum" and not wrong:
+        return AVOIDED, f"both are recorded and differ by the factor {samples} of the mean over {samples} at every site"
+    if wrong:
+        return VIOLATED, f"at site {wrong[0]} the two do not differ by the factor {samples} of the mean over {samples}"
+    return VIOLATED, f"gradients were reduced by {reduction}: what is called per sample depends on the batch"
 
 
-HEADROOM = 100.0  # a median norm this far above the clamp: half of the samples lie below the median
-
-
-# Pitfalls of computing a figure: norms, cosines, precision, reduction, the batch of the accuracy, the mode of the layers.
-
-
-CLAMP = 1e-8  # default eps of the usual library cosine: it stands in for every norm below it
-
-
-def accuracy_of_test_set(asked: Asked) -> Said:
+def accuracy_of_test_set(asked: Asked) -> Answered:
     """9: accuracy is of the whole test set and not of the eval batch."""
     accuracy = asked.scalar("accuracy")
     counts = [asked.convention(name) for name in ("test_samples", "eval_samples")]
@@ -245,44 +322,32 @@ def accuracy_of_test_set(asked: Asked) -> Said:
     return UNKNOWN, f"{num(accuracy.value, 4)} is a whole number of {num(test)} and of {batch} samples alike; {TRUSTED}"
 
 
-def no_underflow(asked: Asked) -> Said:
-    """3: gradients do not underflow in fp16."""
-    precision = asked.spec.precision
-    if precision in ("fp32", "fp64", "bf16"):
-        fidelity = asked.scalar("fidelity_min").value
-        if fidelity is None:
-            return AVOIDED, f"trained in {precision}, whose exponents reach far below {compact(UNDERFLOW)}"
-        return (
-            AVOIDED,
-            f"trained in {precision}; its gradient has a cosine of at least {at_least(fidelity)} with that of float64",
-        )
-    smallest = min((norm for _, (norm,) in known_sites(asked.row("g_norm_mean_ce"))), default=None)
-    if smallest is not None and smallest < UNDERFLOW:
-        return VIOLATED, f"trained in {precision} with a gradient of {sci(smallest)}, below {compact(UNDERFLOW)}"
-    return UNKNOWN, f"trained in {precision}: which of its gradients underflowed is not recorded"
+def own_control(asked: Asked) -> Answered:
+    """10: the frozen control is of the same setting, seed and data, and was measured here."""
+    control = asked.sources.frozen.runs.get(asked.run.frozen_run_id)
+    if control is not None:
+        differing = list(_differing(asked.run.record, control))
+        if differing:
+            return VIOLATED, f"the frozen control {control.run_id[:8]} differs in {', '.join(differing)}"
+        return AVOIDED, "its frozen control has the same setting, seed and data"
+    if asked.run.frozen_run_id:
+        return UNKNOWN, f"the frozen control {asked.run.frozen_run_id[:8]} is not part of this report"
+    if asked.scalar(GIVEN).value is not None:
+        return VIOLATED, "the frozen accuracy is stated by the author: its setting, seed and data are not recorded"
+    return UNKNOWN, NO_CONTROL
 
 
-UNDERFLOW = 6e-8  # smallest positive number of fp16 (subnormal: 2⁻²⁴)
+def _differing(run: RunRecord, control: RunRecord) -> list[str]:
+    pairs = {
+        "setting": (run.spec.setting.identity, control.spec.setting.identity),
+        "seed": (run.spec.seed, control.spec.seed),
+        "data digest": tuple(record.provenance.get("dataset_digest") for record in (run, control)),
+        "control": (control.spec.control, "frozen"),
+    }
+    return [name for name, (mine, its) in pairs.items() if mine != its]
 
 
-def saved_feedback(asked: Asked) -> Said:
-    """7: where feedback was not saved, Γ is N/A and not 1.0."""
-    if asked.run.record.feedback.get("sha256"):
-        return AVOIDED, "the feedback state was saved with its SHA-256, and Γ is computed with it"
-    if not asked.card:
-        return (
-            UNKNOWN,
-            f"the report carries no card of {asked.spec.method}: whether it has feedback to save is not known",
-        )
-    if str(asked.card.get("feedback", "")).startswith("none"):
-        return NOT_APPLICABLE, "by its card the method has no feedback state"
-    gammas = _gammas(asked)
-    if gammas:
-        return VIOLATED, f"no feedback state was saved, yet Γ has a value at {len(gammas)} sites"
-    return AVOIDED, f"no feedback state was saved, and Γ is N/A: {absence('gamma', asked.row('gamma'))}"
-
-
-def same_seeds(asked: Asked) -> Said:
+def same_seeds(asked: Asked) -> Answered:
     """11: all methods of a setting have the same seeds, and none was chosen after the fact."""
     mine = {run.record.spec.seed for run in asked.group}
     words = ", ".join(map(str, sorted(mine)))
@@ -299,13 +364,7 @@ def same_seeds(asked: Asked) -> Said:
     return _nothing_left_out(asked, words)
 
 
-# Pitfalls of setting runs side by side: the control of another setting, seeds that differ or were chosen afterwards.
-
-
-SHOWN = 5
-
-
-def _nothing_left_out(asked: Asked, seeds: str) -> Said:
+def _nothing_left_out(asked: Asked, seeds: str) -> Answered:
     """Whether the audited runs are all there are: seeds chosen by hand while others were trained are the pitfall itself."""
     report = asked.sources.report
     choice = report.choice
@@ -313,11 +372,11 @@ def _nothing_left_out(asked: Asked, seeds: str) -> Said:
         selected = f"seeds {seeds}; runs were selected by {report.selection}"
         return UNKNOWN, f"{selected}, and whether others were left out is not known: {DID_NOT_LOOK}"
     by_hand = f"--seeds {choice.asked['seeds']} was asked for" if "seeds" in choice.asked else ""
-    passed_over, told = _in_the_store(asked, choice.unaudited or ())
+    passed_over, mentioned = _in_the_store(asked, choice.unaudited or ())
     if passed_over:
         how = f"{by_hand}, and the" if by_hand else "the"
         return VIOLATED, f"seeds {seeds}: {how} store holds what is not in this report: {'; '.join(passed_over)}"
-    left = "; ".join((*told, *_left_out(report, choice)))
+    left = "; ".join((*mentioned, *_left_out(report, choice)))
     if by_hand and choice.others:
         return VIOLATED, f"seeds {seeds}: {by_hand}, while {left}"
     gaps = "; ".join(part for part in (by_hand and f"{by_hand} instead of the seeds of the study's file", left) if part)
@@ -328,9 +387,6 @@ def _nothing_left_out(asked: Asked, seeds: str) -> Said:
         f"seeds {seeds} for every method of the setting, as {report.selection} has them; none is left out: "
         "the store was asked for all their runs, deleted ones too",
     )
-
-
-DID_NOT_LOOK = "this report is of a release that did not look"
 
 
 def _left_out(report: AuditReport, choice: Choice) -> Iterator[str]:
@@ -351,105 +407,40 @@ def _in_the_store(asked: Asked, others: Sequence[OtherRun]) -> tuple[list[str], 
     one is told, as each new trial of a seed is another draw; so is a run that is at work or broke off, which may yet come.
     """
     group, setting = asked.spec.seeds, asked.spec.setting.identity
-    own = [one for one in others if one.spec.seeds == group]
-    controls = [one for one in others if one.spec.control == "frozen" and one.spec.setting.identity == setting]
+    own = [other for other in others if other.spec.seeds == group]
+    controls = [other for other in others if other.spec.control == "frozen" and other.spec.setting.identity == setting]
     judged = [run.record.spec for run in asked.sources.report.runs]
     mine = {spec.seed for spec in judged if spec.seeds == group}
-    paired = mine | {one.spec.seed for one in own}
+    paired = mine | {other.spec.seed for other in own}
     there = {spec.seed for spec in judged if spec.control == "frozen" and spec.setting.identity == setting}
-    passed_over, told = [], []
-    for one in (*own, *controls):
-        seeds = there if one.spec.control == "frozen" else mine
+    passed_over, mentioned = [], []
+    for other in (*own, *controls):
+        seeds = there if other.spec.control == "frozen" else mine
         # a control of a seed that this method was never trained with cannot be in its paired difference
-        counts = one.spec.control != "frozen" or one.spec.seed in paired
-        chosen = one.finished and counts and (one.spec.seed not in seeds or one.newer)
-        (passed_over if chosen else told).append(_other(one, one.spec.seed in seeds))
-    return passed_over, told
+        counts = other.spec.control != "frozen" or other.spec.seed in paired
+        chosen = other.finished and counts and (other.spec.seed not in seeds or other.newer)
+        (passed_over if chosen else mentioned).append(_other(other, other.spec.seed in seeds))
+    return passed_over, mentioned
 
 
-def _other(one: OtherRun, again: bool) -> str:
+def _other(other: OtherRun, again: bool) -> str:
     """`seed 3 of dfa, complete, deleted in MLflow (run 1a2b3c4d)`."""
-    trial = f"{'a newer' if one.newer else 'an older'} run of " if again else ""
-    gone = ", deleted in MLflow" if one.deleted else ""
-    return f"{trial}seed {one.spec.seed} of {one.spec.label}, {one.status}{gone} (run {one.run_id[:8]})"
+    trial = f"{'a newer' if other.newer else 'an older'} run of " if again else ""
+    gone = ", deleted in MLflow" if other.deleted else ""
+    return f"{trial}seed {other.spec.seed} of {other.spec.label}, {other.status}{gone} (run {other.run_id[:8]})"
 
 
-def own_feedback(asked: Asked) -> Said:
-    """4: Γ is of the training feedback, which fresh draws do not give."""
-    if is_exact(asked.card):
-        return NOT_APPLICABLE, EXACT
-    ranks = list(known_sites(asked.row("gamma_null_p")))
-    if not ranks:
-        return UNKNOWN, absence("gamma_null_p", asked.row("gamma_null_p"))
-    site, (worst,) = max(ranks, key=lambda pair: pair[1])
-    draws = asked.convention("gamma_null_draws")
-    seen = f"against {draws or 'its'} fresh draws the largest p-value of {len(ranks)} sites is {num(worst)}, at site {site}"
-    if worst <= LEVEL:
-        return AVOIDED, f"{seen}: Γ is of this feedback"
-    return VIOLATED, f"{seen}: {reaching([worst], draws, LEVEL)}"
-
-
-# Pitfalls of reading Γ: whose feedback it is of, how it was averaged, what carries the mean, whether B was kept.
-
-
-LEVEL = 0.05  # of the rank p-value, as rule D4 of edition 2026-11 asks for
-
-
-def every_aggregation(asked: Asked) -> Said:
-    """5: Γ is not one number by one aggregation."""
-    if is_exact(asked.card):
-        return NOT_APPLICABLE, EXACT
-    values = [reading.value for reading in map(asked.scalar, AGGREGATES)]
-    known = [value for value in values if value is not None]
-    if not known:
-        return UNKNOWN, asked.scalar("gamma_deep_mean").reason or "only gamma_deep_mean was recorded"
-    if len(known) < len(values):
-        return VIOLATED, f"{len(known)} of {len(values)} aggregations are recorded: what the choice does cannot be seen"
-    low, high = min(known), max(known)
-    return (
-        AVOIDED,
-        f"all {len(values)} aggregations are shown: {cos(low)} to {cos(high)}, a spread of {cos(high - low)}",
-    )
-
-
-AGGREGATES = tuple(
-    f"gamma_{scope}_{sites}_{samples}"
-    for scope in ("deep", "all")
-    for sites in ("mean", "median")
-    for samples in ("mean", "median")
-)
-
-
-def eval_mode(asked: Asked) -> Said:
+def eval_mode(asked: Asked) -> Answered:
     """12: BatchNorm and dropout were in eval mode while it was measured."""
-    if found := asked.mismatch():
-        return VIOLATED, f"measured again in eval mode, other figures come out: {found}"
+    if mismatch := asked.mismatch():
+        return VIOLATED, f"measured again in eval mode, other figures come out: {mismatch}"
     if asked.verified:
         return AVOIDED, "measured again in eval mode: the figures agree"
     return UNKNOWN, TRUSTED
 
 
-def per_sample_gradients(asked: Asked) -> Said:
-    """8: the gradient of each sample's own loss is told from that of the batch's mean."""
-    samples = asked.convention("g_norm_mean_ce_samples")
-    pairs = list(known_sites(asked.row("g_norm"), asked.row("g_norm_mean_ce")))
-    reduction = asked.convention("gradient_reduction")
-    if not pairs:
-        return (
-            UNKNOWN,
-            "one of ‖g_l‖ per sample and of the mean loss was not measured: which of them it is cannot be told",
-        )
-    if not isinstance(samples, int) or reduction is None:
-        return UNKNOWN, "the run did not write down how its gradients were reduced"
-    wrong = [site for site, (own, mean) in pairs if abs(own - samples * mean) > 1e-4 * abs(own)]
-    if reduction == "sum" and not wrong:
-        return AVOIDED, f"both are recorded and differ by the factor {samples} of the mean over {samples} at every site"
-    if wrong:
-        return VIOLATED, f"at site {wrong[0]} the two do not differ by the factor {samples} of the mean over {samples}"
-    return VIOLATED, f"gradients were reduced by {reduction}: what is called per sample depends on the batch"
-
-
-QUESTIONS: tuple[Question, ...] = (  # in the order of protocol.md, numbered from 1
+# title, lint rule, and what answers it for one run; in the order of protocol.md, numbered from 1
+QUESTIONS: tuple[tuple[str, str, Question], ...] = (
     ("norm(-1), the L₋₁ norm of the whole tensor, for a norm of samples", "FA001", norm_of_samples),
     ("a cosine clamped at 1e-8, which shrinks where a norm is smaller", "FA002", unclamped_cosine),
     ("gradients below 6e-8 that underflow in fp16", "FA003", no_underflow),
@@ -474,43 +465,16 @@ def pitfalls(group: Group, sources: Sources) -> tuple[Pitfall, ...]:
     )
 
 
-def _answers(asked: list[Asked], question: Callable[[Asked], Said]) -> tuple[Answer, ...]:
+def _answers(asked: Sequence[Asked], question: Question) -> tuple[Answer, ...]:
     """Runs that are answered in the same words stand together; the worst first."""
-    alike: dict[Said, list[str]] = {}
-    for one in asked:
-        alike.setdefault(_said(one, question), []).append(one.run.record.run_id)
-    found = [Answer(outcome, evidence, tuple(run_ids)) for (outcome, evidence), run_ids in alike.items()]
-    return tuple(sorted(found, key=lambda answer: WORST_FIRST.index(answer.outcome)))
+    run_ids: dict[Answered, list[str]] = {}
+    for about in asked:
+        run_ids.setdefault(_answered(about, question), []).append(about.run.record.run_id)
+    answers = [Answer(outcome, evidence, tuple(ids)) for (outcome, evidence), ids in run_ids.items()]
+    return tuple(sorted(answers, key=lambda answer: WORST_FIRST.index(answer.outcome)))
 
 
-def _said(asked: Asked, question: Callable[[Asked], Said]) -> Said:
+def _answered(asked: Asked, question: Question) -> Answered:
     """A run whose figures are not those of what is sealed is no evidence that anything was avoided."""
-    said = question(asked)
-    return said if stands(asked.run.record) or said[0] == VIOLATED else (UNKNOWN, NO_EVIDENCE)
-
-
-WORST_FIRST = (VIOLATED, UNKNOWN, AVOIDED, NOT_APPLICABLE)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the records of some runs say. outcome: one of WORST_FIRST; evidence: figures, or why nothing can be known."""
-
-    outcome: str
-    evidence: str
-    run_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Pitfall:
-    """One item of the checklist with its answers, worst first. lint: the rule that finds it in code, where there is one."""
-
-    number: int
-    title: str
-    lint: str
-    answers: tuple[Answer, ...]
-
-    @property
-    def outcome(self) -> str:
-        """The worst of all runs."""
-        return self.answers[0].outcome
+    answered = question(asked)
+    return answered if stands(asked.run.record) or answered[0] == VIOLATED else (UNKNOWN, NO_EVIDENCE)
