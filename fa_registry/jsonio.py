@@ -1,7 +1,7 @@
 """Frozen dataclasses to JSON and back, canonical text, digests. Refuses NaN and infinity.
 
-The GPU machines this package trains on have no pydantic or cattrs, and the records are few and plain,
-so the codec is these few functions over `typing.get_type_hints`.
+Reading is pydantic's work, and every fault is told in this house's words. pydantic is imported when something is read: a
+machine that does nothing but train may have none.
 """
 
 from __future__ import annotations
@@ -14,14 +14,26 @@ import math
 import reprlib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NewType
 
-from fa_registry.errors import InvalidFields
+from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 
-UNKNOWN, MISSING = ": unknown field", ": missing"
 LISTED = 100  # problems of one value; a file of another kind has thousands
+LONGEST_NAME = 60  # characters of a field's name in an error
+STRICT = ("str", "int", "float", "bool")  # pydantic's names of the types that it would make of one another
+EXPECTED = {  # what pydantic says is wrong with a value → what was expected
+    "string": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "finite_number": "a finite number",
+    "bool": "true or false",
+    "tuple": "a list",
+    "mapping": "a table",
+    "dict": "a table",
+    "dataclass": "a table",
+}
 
 
 def encode(value: Any) -> Any:
@@ -42,91 +54,153 @@ def encode(value: Any) -> Any:
 
 
 def decode(hint: Any, value: Any, where: str = "record") -> Any:
-    """Build an object of type `hint` from plain JSON values. Raises InvalidFields that names whatever is wrong, at any depth."""
-    problems: list[str] = []
-    made = _decode(hint, value, where, problems)
-    if isinstance(value, Mapping) and dataclasses.is_dataclass(hint):
-        problems = [_of_the_record(problem, where) for problem in problems]
+    """An object of type `hint` from plain JSON or TOML values, text never read as a number nor 1 as true.
+
+    Raises InvalidFields about `where` that names whatever is wrong, at any depth, each by the path of its field.
+    """
+    made, problems = attempt(hint, value)
     if problems:
         more = [f"and {len(problems) - LISTED:,} more"] if len(problems) > LISTED else []
         raise InvalidFields(where, [*problems[:LISTED], *more])
     return made
 
 
-def _of_the_record(problem: str, where: str) -> str:
-    """`record.name: missing` as `name: missing`: a field that is the record's own needs no place."""
-    field = problem.removeprefix(f"{where}.")
-    return field if field.endswith((UNKNOWN, MISSING)) and not {".", "["} & set(field.partition(":")[0]) else problem
+def attempt(hint: Any, value: Any) -> tuple[Any, list[str]]:
+    """The object that `decode` makes and nothing, or None and everything that is wrong, for whoever has more to say of it."""
+    validator = _validator(hint)
+    from pydantic_core import ValidationError
+
+    try:
+        return validator.validate_python(value), []
+    except ValidationError as error:
+        return None, list(_lines(hint, value, error.errors(include_url=False)))
 
 
-def _decode(hint: Any, value: Any, where: str, problems: list[str]) -> Any:
-    """The object, or anything where a problem was added."""
-    if hint is Any:
-        return value
-    if hasattr(hint, "__from_json__"):
-        return _decode_own(hint, value, where, problems)
-    if dataclasses.is_dataclass(hint):
-        return _decode_record(hint, value, where, problems)
-    origin = typing.get_origin(hint)
-    arguments = typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in arguments:
-            return None
-        candidates = [argument for argument in arguments if argument is not type(None)]
-        return _decode(candidates[0], value, where, problems) if len(candidates) == 1 else value
-    if origin in (tuple, dict, Mapping):
-        return _decode_many(origin, arguments, value, where, problems)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, hint) or (hint in (int, float) and isinstance(value, bool)):
-        problems.append(f"{where}: expected {hint.__name__}, found {reprlib.repr(value)}")
+def adapter(hint: Any, **config: Any) -> Any:
+    """pydantic's TypeAdapter of a type, closed: what is not declared is refused, and so are NaN and infinity.
+
+    Raises UsageError where pydantic is not installed, as on a machine that does nothing but train.
+    """
+    try:
+        from pydantic import ConfigDict, TypeAdapter
+    except ImportError as error:
+        raise UsageError(
+            f"reading {getattr(hint, '__name__', hint)} needs pydantic, which is not installed: pip install 'pydantic>=2.12'"
+        ) from error
+    # pydantic takes no settings beside a dataclass, and ours are plain ones: the new type is not one, and means the same.
+    return TypeAdapter(NewType("Root", hint), config=ConfigDict(extra="forbid", allow_inf_nan=False, **config))
+
+
+@functools.cache  # building one takes as long as reading a hundred records
+def _validator(hint: Any) -> Any:
+    schema = adapter(hint).core_schema
+    from pydantic_core import SchemaValidator
+
+    return SchemaValidator(_strictly(schema))
+
+
+def _strictly(schema: Any) -> Any:
+    """The same schema, in which no value passes for one of another type.
+
+    pydantic's own strictness would refuse a JSON list where a tuple is asked for too.
+    """
+    if isinstance(schema, (list, tuple)):
+        return type(schema)(map(_strictly, schema))
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") == "any":
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(_plain)
+    inner = {name: _strictly(part) for name, part in schema.items()}
+    return inner | ({"strict": True} if schema.get("type") in STRICT else {})
+
+
+def _plain(value: Any) -> Any:
+    """Whatever JSON holds, as it is, if it can be written again."""
+    try:
+        encode(value)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except TypeError as error:
+        raise ValueError(f"{error}") from error
     return value
 
 
-def _decode_many(origin: Any, arguments: tuple, value: Any, where: str, problems: list[str]) -> Any:
-    """A list or an object of values of one type. A text is neither: it would be taken apart into its characters."""
-    if not isinstance(value, (list, tuple) if origin is tuple else Mapping):
-        expected = "a list" if origin is tuple else "an object"
-        problems.append(f"{where}: expected {expected}, found {reprlib.repr(value)}")
-        return value
-    if origin is tuple:
-        return tuple(_decode(arguments[0], item, f"{where}[{index}]", problems) for index, item in enumerate(value))
-    return {key: _decode(arguments[1], item, f"{where}.{key}", problems) for key, item in value.items()}
+def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """One line a field that is wrong. A value that fits none of several types is one fault, not one a type."""
+    expected: dict[str, list[str]] = {}
+    found: dict[str, str] = {}
+    for error in errors:
+        steps = tuple(_steps(value, error))
+        path = "".join(f"[{step}]" if isinstance(step, int) else f".{shortened(step)}" for step in steps).lstrip(".")
+        kind = error["type"]
+        if kind == "missing":
+            yield f"{path}: missing"
+        elif kind == "unexpected_keyword_argument":
+            yield f"{path}: {unknown_name_text('field', steps[-1], names_of(hint, steps[:-1]))}"
+        elif kind == "value_error":
+            yield f"{path or 'record'}: {error['ctx']['error']}"
+        else:
+            expected.setdefault(path, []).append(_expected(error))
+            found[path] = reprlib.repr(error["input"])
+    for path, words in expected.items():
+        yield f"{path or 'record'}: expected {' or '.join(dict.fromkeys(words))}, found {found[path]}"
 
 
-def _decode_own(hint: Any, value: Any, where: str, problems: list[str]) -> Any:
-    """A type that writes itself: whatever it cannot make of the value is the value's fault."""
-    try:
-        return hint.__from_json__(value)
-    except (KeyError, TypeError, ValueError):
-        problems.append(f"{where}: expected what a {hint.__name__} is written as, found {reprlib.repr(value)}")
-        return value
+def _expected(error: Mapping[str, Any]) -> str:
+    """What pydantic wanted of the value, in this house's words."""
+    kind = error["type"].removesuffix("_type").removesuffix("_parsing")
+    if kind == "literal_error":
+        return f"one of {error['ctx']['expected'].replace(' or ', ', ')}"
+    return EXPECTED.get(kind) or error["msg"]
 
 
-def _decode_record(record_type: type, value: Any, where: str, problems: list[str]) -> Any:
-    if not isinstance(value, Mapping):
-        problems.append(f"{where}: expected an object, found {type(value).__name__}")
-        return value
-    before = len(problems)
-    hints, required = _fields(record_type)
-    problems += [f"{where}.{name}{UNKNOWN}" for name in value if name not in hints]
-    problems += [f"{where}.{name}{MISSING}" for name in sorted(required - set(value))]
-    found = {
-        name: _decode(hints[name], item, f"{where}.{name}", problems) for name, item in value.items() if name in hints
-    }
-    return record_type(**found) if len(problems) == before else value
+def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
+    """The way to the field, without what pydantic adds to it: the types of a union that it tried."""
+    for step in error["loc"]:
+        inside = isinstance(value, Mapping) and step in value
+        inside = inside or (isinstance(value, (list, tuple)) and isinstance(step, int) and step < len(value))
+        if inside:
+            value = value[step]
+        elif error["type"] != "missing":
+            return
+        yield step
 
 
-@functools.cache  # evaluating the types takes as long as decoding a record
-def _fields(record_type: type) -> tuple[Mapping[str, Any], frozenset[str]]:
-    """The types of a record's fields, and the names of those without a default."""
-    hints, fields = typing.get_type_hints(record_type), dataclasses.fields(record_type)
-    required = (
-        field.name
-        for field in fields
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    )
-    return {field.name: hints[field.name] for field in fields}, frozenset(required)
+def names_of(hint: Any, steps: Iterable[str | int]) -> list[str]:
+    """The names of the fields of the record that `steps` lead to, from a record of type `hint`; none where it is none."""
+    for step in steps:
+        hint = _without_none(hint)
+        arguments = typing.get_args(hint)
+        if dataclasses.is_dataclass(hint):
+            hint = typing.get_type_hints(hint)[step]
+        elif arguments:
+            hint = (
+                arguments[step]
+                if isinstance(step, int) and ... not in arguments
+                else arguments[not isinstance(step, int)]
+            )
+    hint = _without_none(hint)
+    return [field.name for field in dataclasses.fields(hint)] if dataclasses.is_dataclass(hint) else []
+
+
+def _without_none(hint: Any) -> Any:
+    kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+    return kinds[0] if typing.get_origin(hint) in (typing.Union, types.UnionType) and len(kinds) == 1 else hint
+
+
+def shortened(value: Any) -> str:
+    """A name of any length as a line can hold it."""
+    text = str(value)
+    return text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}…"
+
+
+def read_by(make: Callable[[Any], Any], name: str) -> Any:
+    """How pydantic reads a type that writes itself: by `make`, which raises ValueError in words. name: in published schemas."""
+    from pydantic_core import core_schema
+
+    return core_schema.no_info_plain_validator_function(make, ref=name)
 
 
 def canonical(value: Any) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from fa_registry import jsonio
-from fa_registry.errors import InvalidFields
+from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.records import Reading, Series
 
 
@@ -66,22 +68,26 @@ def test_an_object_that_is_no_record_is_refused():
 def test_unknown_and_missing_fields_are_named_together():
     with pytest.raises(InvalidFields) as caught:
         jsonio.decode(Outer, {"name": "x", "flagg": True})
-    assert caught.value.problems == ("flagg: unknown field", "count: missing", "flag: missing")
+    assert caught.value.problems == (
+        "count: missing",
+        "flag: missing",
+        "flagg: unknown field 'flagg' (did you mean 'flag'?); known: count, flag, name, parts, scalar, table",
+    )
 
 
 def test_what_is_wrong_deeper_down_is_named_with_it():
     with pytest.raises(InvalidFields) as caught:
         jsonio.decode(Outer, {"name": 3, "flagg": True, "flag": 1, "parts": [{"number": "x"}, 4, {"note": 5, "a": 1}]})
     assert caught.value.problems == (
-        "flagg: unknown field",
         "count: missing",
-        "record.name: expected str, found 3",
-        "record.flag: expected bool, found 1",
-        "record.parts[0].number: expected float, found 'x'",
-        "record.parts[1]: expected an object, found int",
-        "record.parts[2].a: unknown field",
-        "record.parts[2].number: missing",
-        "record.parts[2].note: expected str, found 5",
+        "parts[2].number: missing",
+        "parts[2].a: unknown field 'a'; known: note, number",
+        "flagg: unknown field 'flagg' (did you mean 'flag'?); known: count, flag, name, parts, scalar, table",
+        "name: expected text, found 3",
+        "flag: expected true or false, found 1",
+        "parts[0].number: expected a number, found 'x'",
+        "parts[1]: expected a table, found 4",
+        "parts[2].note: expected text, found 5",
     )
 
 
@@ -94,13 +100,16 @@ def test_thousands_of_problems_are_counted_and_not_listed():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"count": 1.5}, "record.count: expected int, found 1.5"),
-        ({"count": True}, "record.count: expected int, found True"),
-        ({"name": 3}, "record.name: expected str, found 3"),
-        ({"parts": [{"number": "x"}]}, r"record.parts\[0\].number: expected float, found 'x'"),
-        ({"parts": "ab"}, "record.parts: expected a list, found 'ab'"),
-        ({"parts": [3]}, r"record.parts\[0\]: expected an object, found int"),
-        ({"table": [1]}, r"record.table: expected an object, found \[1\]"),
+        ({"count": 1.5}, "count: expected a whole number, found 1.5"),
+        ({"count": True}, "count: expected a whole number, found True"),
+        ({"name": 3}, "name: expected text, found 3"),
+        ({"parts": [{"number": "x"}]}, r"parts\[0\].number: expected a number, found 'x'"),
+        ({"parts": "ab"}, "parts: expected a list, found 'ab'"),
+        ({"parts": [3]}, r"parts\[0\]: expected a table, found 3"),
+        ({"table": [1]}, r"table: expected a table, found \[1\]"),
+        ({"table": {"a": [1, "2"]}}, r"table.a\[1\]: expected a number, found '2'"),
+        ({"scalar": [1]}, r"scalar: expected text or a whole number or a number or true or false, found \[1\]"),
+        ({"count": [3] * 1000}, r"count: expected a whole number, found \[3, 3, 3, 3, 3, 3, \.\.\.\]"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_place(change, words):
@@ -121,11 +130,32 @@ def test_file_digest(tmp_path):
     "value", [None, "1", True, {}, {"na": 1}, {"na": ""}, {"na": "x", "more": 2}, [1.0], math.inf, math.nan]
 )
 def test_what_a_reading_is_not_written_as_is_refused_in_its_place(value):
-    with pytest.raises(InvalidFields, match=r"outer\.x: expected what a Reading is written as, found"):
+    with pytest.raises(InvalidFields, match=r'x: expected a number or \{"na": reason\}, found'):
         jsonio.decode(Mapping[str, Reading], {"x": value}, "outer")
 
 
 def test_a_series_that_is_none_is_refused_without_printing_all_of_it():
-    with pytest.raises(InvalidFields, match="expected what a Series is written as") as caught:
+    with pytest.raises(
+        InvalidFields, match=r'expected a number or \{"na": reason\}, found None at \[10000\]'
+    ) as caught:
         jsonio.decode(Series, [1.0] * 10_000 + [None], "row")
     assert len(str(caught.value)) < 300
+
+
+def test_a_machine_without_pydantic_is_told_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+    with pytest.raises(UsageError, match="reading Inner needs pydantic, which is not installed: pip install"):
+        jsonio.adapter(Inner)
+
+
+def test_what_json_holds_beside_records_can_be_written_again():
+    deep: list = []
+    for _ in range(sys.getrecursionlimit()):
+        deep = [deep]
+    for value, words in (
+        (deep, "nested too deeply"),
+        ([math.inf], "inf has no place in a record"),
+        ({1}, "cannot write set"),
+    ):
+        with pytest.raises(InvalidFields, match=f"more.x: {words}"):
+            jsonio.decode(Mapping[str, Mapping[str, Any]], {"more": {"x": value}})

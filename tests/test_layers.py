@@ -35,6 +35,7 @@ ONLY = {
     "jinja2": ("reporting",),
     "matplotlib": ("reporting",),
     "ray": ("studies",),
+    "pydantic": ("jsonio", "reporting"),
 }
 NO_TENSORS = ("protocol", "analyses", "reporting", "lint", *GROUND, "catalog", "statistics")
 
@@ -98,6 +99,7 @@ def test_imports_point_down(path):
         ("records", "from fa_registry import catalog"),
         ("workflows", "from fa_registry.cli import main"),
         ("tracking", "import jinja2"),
+        ("studies", "from pydantic import BaseModel"),
         ("analyses", "import torch"),
         ("analyses", "import mlflow"),
         ("analyses", "import matplotlib"),
@@ -133,7 +135,7 @@ def test_judging_and_rendering_load_neither_torch_nor_mlflow():
 def test_training_and_measuring_work_without_mlflow_pandas_and_rich():
     code = (
         "import sys\n"
-        "for name in ('mlflow', 'pandas', 'rich', 'sqlalchemy'): sys.modules[name] = None\n"
+        "for name in ('mlflow', 'pandas', 'rich', 'sqlalchemy', 'pydantic'): sys.modules[name] = None\n"
         "import fa_registry.training.loop, fa_registry.training.resume, fa_registry.training.measuring, fa_registry.api\n"
         "import fa_registry.testing\n"
         "print('imported')"

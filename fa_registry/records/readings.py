@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
+from fa_registry import jsonio
+
+WRITTEN = 'a number or {"na": reason}'  # how a reading stands in JSON
 NOT_FINITE = "not finite"  # a reason that starts so says: it was computed, and came out as inf or nan
 
 
@@ -45,11 +49,33 @@ class Reading:
 
     @classmethod
     def __from_json__(cls, value: Any) -> Reading:
-        if isinstance(value, (float, int)) and not isinstance(value, bool):
+        if _is_finite(value):
             return cls(float(value))
-        if isinstance(value, Mapping) and set(value) == {"na"} and isinstance(value["na"], str):
+        if _is_reason(value):
             return cls(None, value["na"])
-        raise ValueError('expected a number or {"na": reason}')  # never a text that happens to look like a number
+        raise ValueError(f"expected {WRITTEN}, found {reprlib.repr(value)}")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return jsonio.read_by(cls.__from_json__, cls.__name__)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
+        reason = {"type": "string", "minLength": 1, "description": "The reason."}
+        missing = {"type": "object", "properties": {"na": reason}, "required": ["na"], "additionalProperties": False}
+        return {"description": "One measured number, or why there is none.", "oneOf": [{"type": "number"}, missing]}
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether it is a number that a float holds, and no text that happens to look like one."""
+    try:
+        return isinstance(value, (float, int)) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return False
+
+
+def _is_reason(value: Any) -> bool:
+    return isinstance(value, Mapping) and set(value) == {"na"} and isinstance(value["na"], str) and bool(value["na"])
 
 
 class Series(Sequence[Reading]):
@@ -63,10 +89,13 @@ class Series(Sequence[Reading]):
     def __init__(self, readings: Iterable[Reading] = ()):
         self._values = array("d")
         self._reasons: dict[int, str] = {}
-        for index, reading in enumerate(readings):
-            self._values.append(math.nan if reading.value is None else reading.value)
-            if reading.value is None:
-                self._reasons[index] = reading.reason
+        for reading in readings:
+            self._append(reading)
+
+    def _append(self, reading: Reading) -> None:
+        if reading.value is None:
+            self._reasons[len(self._values)] = reading.reason
+        self._values.append(math.nan if reading.value is None else reading.value)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -104,4 +133,29 @@ class Series(Sequence[Reading]):
 
     @classmethod
     def __from_json__(cls, values: Any) -> Series:
-        return cls(Reading.__from_json__(value) for value in values)
+        if not isinstance(values, list):
+            raise ValueError(f"expected a list, found {reprlib.repr(values)}")
+        series = cls()
+        if {float}.issuperset(map(type, values)) and math.isfinite(sum(values)):
+            series._values = array("d", values)  # nearly every one is such, and no Reading is made of a million numbers
+            return series
+        for place, value in enumerate(values):
+            series._append(_entry(value, place))
+        return series
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        handler.generate_schema(Reading)  # which the published schema refers to
+        return jsonio.read_by(cls.__from_json__, cls.__name__)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
+        words = "One reading an epoch; the index is the epoch, 0 is the initialisation."
+        return {"description": words, "type": "array", "items": {"$ref": "#/$defs/Reading"}}
+
+
+def _entry(value: Any, place: int) -> Reading:
+    try:
+        return Reading.__from_json__(value)
+    except ValueError as error:
+        raise ValueError(f"{error} at [{place}]") from None

@@ -82,12 +82,12 @@ def load_report(path: Path) -> AuditReport:
     subject = f"report {path}"
     try:
         raw = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused)
-    except (OSError, ValueError) as error:  # a file that is no text, no JSON, or holds NaN
+    except (OSError, ValueError, RecursionError) as error:  # no text, no JSON, NaN, a number of thousands of digits
         raise InvalidFields(subject, [f"file: cannot be read as JSON: {error}"]) from error
     schema_found = raw.get("schema") if isinstance(raw, Mapping) else None
     if isinstance(schema_found, int) and schema_found != SCHEMA:
         raise UsageError(f"{subject}: expected schema {SCHEMA}, found {schema_found}; {_other_schema(schema_found)}")
-    report = jsonio.decode(AuditReport, raw, f"report {path.name}")
+    report = jsonio.decode(AuditReport, raw, subject)
     problems = list(_incomplete(report))
     if schema_found != SCHEMA:
         problems.append(f"schema: expected {SCHEMA}, found nothing")
