@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,12 @@ from fa_registry.studies.executors.side_by_side import run_side_by_side
 from fa_registry.training.loop import in_one_go, training
 from fa_registry.training.trainer import Trainer
 from tests.helpers.small import Recorder, tiny_task, weights_equal
+from tests.studies.jobs import (
+    die_beside_one_that_waits,
+    three_steps,
+    until_stopped,
+    write_how_it_ends,
+)
 from tests.workflows.conftest import STUDY
 
 IN_TURNS = """
@@ -40,18 +45,6 @@ PLUGIN = Backwards()
 """
 
 
-def three_steps(job, stop, report):
-    """A job that tells its threads, can be stopped and may break."""
-    for _ in range(3):
-        if stop():
-            raise Interrupted("as asked")
-        if job == "breaks":
-            raise ValueError("this one breaks")
-        report(torch.get_num_threads())
-        yield
-    return f"{job} done"
-
-
 @pytest.fixture(params=executors.CATALOG.names())
 def run(request):
     def call(jobs, resources, stop=lambda: False):
@@ -68,6 +61,7 @@ def test_every_executor_ends_every_job_once_and_a_failure_stops_no_other(run):
     assert ends == [(0, "done"), (1, "failed"), (2, "done")]
     values = {event.index: event.value for event in events if event.kind in ENDS}
     assert values[0] == "a done" and values[2] == "c done" and "this one breaks" in values[1]
+    assert [event.index for event in events if event.kind == "progress"].count(2) == 3  # told while it was at work
 
 
 def test_every_executor_stops_on_request_and_tells_of_every_job(run):
@@ -120,67 +114,10 @@ def test_an_unknown_executor_is_refused_before_anything_is_written(workplace):
         fa_registry.study("study.toml", device="cpu", executor="locl")
 
 
-def square(job, stop, report):
-    report(f"squaring {job}")
-    if job == 3:
-        raise ValueError("three is not allowed")
-    return job * job
-
-
-def until_stopped(job, stop, report):
-    report("started")
-    deadline = time.monotonic() + 60
-    while not stop():
-        if time.monotonic() > deadline:
-            raise TimeoutError("nobody asked to stop")
-        time.sleep(0.01)
-    raise Interrupted("stopped as asked")
-
-
-def die(job, stop, report):
-    os._exit(9)
-
-
-def collect(jobs, work, processes, stop=lambda: False):
+def collect(jobs, work, processes):
     events = []
-    run_jobs(jobs, work, processes, stop, events.append)
+    run_jobs(jobs, work, processes, lambda: False, events.append)
     return events
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_every_job_ends_once_and_a_failure_stops_no_other(processes):
-    events = collect([1, 2, 3, 4], square, processes)
-    ends = {event.index: event for event in events if event.kind != "progress"}
-    assert [ends[index].kind for index in range(4)] == ["done", "done", "failed", "done"]
-    assert [ends[index].value for index in (0, 1, 3)] == [1, 4, 16]
-    assert "three is not allowed" in ends[2].value
-    assert {event.value for event in events if event.kind == "progress"} == {f"squaring {job}" for job in (1, 2, 3, 4)}
-
-
-def test_a_stop_ends_running_jobs_and_drops_the_others():
-    started = []
-
-    def stop():
-        return bool(started)
-
-    events = []
-    run_jobs(list(range(6)), until_stopped, 2, stop, lambda event: (events.append(event), started.append(1)))
-    assert [event.kind for event in events if event.kind != "progress"] == ["stopped"] * 6
-    assert sum(event.value == "stopped as asked" for event in events) >= 1
-
-
-def test_a_worker_that_dies_is_a_failure_not_a_hang():
-    events = collect([1, 2], die, 2)
-    assert [event.kind for event in events] == ["failed"] * 2
-    assert "the worker process died" in events[0].value
-
-
-def write_how_it_ends(job, stop, report):
-    report("started")
-    deadline = time.monotonic() + 60
-    while not stop() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    Path(job).write_text("stopped" if stop() else "nobody asked to stop")
 
 
 def test_what_interrupts_the_parent_stops_the_workers(tmp_path):
@@ -213,22 +150,13 @@ def test_the_first_signal_asks_the_second_interrupts(usual_interrupt):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def die_beside_one_that_waits(job, stop, report):
-    report(os.getpid())
-    waits = Path(job).with_name("somebody waits")
-    if Path(job).name != "dies":
-        waits.touch()
-        return write_how_it_ends(job, stop, report)
-    while not waits.exists():
-        time.sleep(0.01)
-    return die(job, stop, report)
-
-
 def test_a_worker_that_dies_takes_the_others_to_their_safe_point(tmp_path):
     """Else the pool waits for a worker that waits for the pool."""
     jobs = [str(tmp_path / name) for name in ("waits", "dies", "never begins")]
     events = collect(jobs, die_beside_one_that_waits, 2)
-    assert sorted(event.kind for event in events if event.kind != "progress") == ["failed"] * 3
+    ends = [event for event in events if event.kind != "progress"]
+    assert sorted((event.index, event.kind) for event in ends) == [(0, "failed"), (1, "failed"), (2, "failed")]
+    assert all("the worker process died" in event.value for event in ends)
     assert (tmp_path / "waits").read_text() == "stopped"
     assert not multiprocessing.active_children()
 
@@ -288,19 +216,20 @@ def test_a_terminate_signal_to_the_whole_group_stops_workers_at_a_safe_point(usu
                 signal.raise_signal(signal.SIGTERM)
 
         run_jobs([1, 2, 3], until_stopped, 2, stop, hear)
-    assert [event.kind for event in events if event.kind != "progress"] == ["stopped"] * 3
+    ends = [event for event in events if event.kind != "progress"]
+    assert [event.kind for event in ends] == ["stopped"] * 3  # the last of them had not begun
+    assert "stopped as asked" in {event.value for event in ends}
 
 
-def collect_side_by_side(jobs, steps, count, stop=lambda: False):
+def taking_turns(jobs, steps, count):
+    """The events of jobs that one process trains in turns, `count` at a time."""
     events = []
-    run_side_by_side(jobs, steps, count, stop, events.append)
+    run_side_by_side(jobs, steps, count, lambda: False, events.append)
     return events
 
 
 def count_to(job, stop, report):
     for turn in range(job):
-        if job == 3:
-            raise ValueError("three is not allowed")
         if stop():
             raise Interrupted("stopped as asked")
         report(turn)
@@ -308,15 +237,8 @@ def count_to(job, stop, report):
     return job * job
 
 
-def test_every_job_ends_once_and_a_failure_stops_no_other_of_side_by_side():
-    ends = {event.index: event for event in collect_side_by_side([1, 2, 3, 4], count_to, 2) if event.kind != "progress"}
-    assert [ends[index].kind for index in range(4)] == ["done", "done", "failed", "done"]
-    assert [ends[index].value for index in (0, 1, 3)] == [1, 4, 16]
-    assert "three is not allowed" in ends[2].value
-
-
 def test_so_many_take_turns_and_the_next_begins_when_one_has_ended():
-    turns = [event.index for event in collect_side_by_side([2, 2, 1], count_to, 2) if event.kind == "progress"]
+    turns = [event.index for event in taking_turns([2, 2, 1], count_to, 2) if event.kind == "progress"]
     assert turns == [0, 1, 0, 1, 2]
 
 
@@ -338,7 +260,7 @@ def test_an_interrupt_closes_whoever_is_at_work():
             raise
 
     with pytest.raises(KeyboardInterrupt):
-        collect_side_by_side(["first", "second"], steps, 2)
+        taking_turns(["first", "second"], steps, 2)
     assert closed == ["second"]
 
 
@@ -349,7 +271,7 @@ def test_replicas_are_bit_equal_to_runs_trained_alone():
         return training(trainer, Recorder(), stop)
 
     together = [Trainer(tiny_task(**change)) for change in changes]
-    ends = {event.index: event.value for event in collect_side_by_side(together, steps, 3)}
+    ends = {event.index: event.value for event in taking_turns(together, steps, 3)}
     for index, change in enumerate(changes):
         alone = Trainer(tiny_task(**change))
         assert in_one_go(training(alone, Recorder())).final == ends[index].final
