@@ -11,8 +11,10 @@ from types import FrameType
 import hypothesis
 import pytest
 import torch
+from jinja2.bccache import Bucket, BytecodeCache
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from fa_registry.reporting.text import environment
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows import evidence
 from tests.helpers.stores import Figures, remembering
@@ -59,6 +61,40 @@ def no_foreign_store(monkeypatch):
         monkeypatch.delenv(name)
 
 
+class Compiled(BytecodeCache):
+    """Templates as they were compiled, by their text and by what their environment makes of it."""
+
+    def __init__(self) -> None:
+        self.code: dict[tuple, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        code = self.code.get(self.kind(bucket))
+        if code is not None:
+            bucket.bytecode_from_string(code)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self.code[self.kind(bucket)] = bucket.bytecode_to_string()
+
+    @staticmethod
+    def kind(bucket: Bucket) -> tuple:
+        return bucket.key, bucket.checksum, type(bucket.environment), bucket.environment.finalize
+
+
+@pytest.fixture(scope="session", autouse=True)
+def templates_compiled_once() -> Iterator[None]:
+    """A template is compiled once a session, not once a page: the suite renders hundreds of audits."""
+    compiled, made = Compiled(), environment.environment
+
+    def remembering(*arguments):
+        new = made(*arguments)
+        new.bytecode_cache = compiled
+        return new
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(environment, "environment", remembering)
+        yield
+
+
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory):
     """A fresh MLflow database without experiments: copying it takes milliseconds, making one takes seconds."""
@@ -93,10 +129,10 @@ def known_figures() -> Figures:
 
 @pytest.fixture
 def measured_once(known_figures: Figures) -> Iterator[pytest.MonkeyPatch]:
-    """A run is measured again once as long as no byte of its record and its files is another.
+    """A run is measured again once as long as no byte of its record, its files and its method's code is another.
 
-    A test that changes bytes has that run measured; the untouched ones beside it are not measured a hundred times. Not for
-    tests that put other code in the place of what measures.
+    A test that changes bytes has that run measured; the untouched ones beside it are not measured a hundred times. A test
+    that changes what a diagnostic of ours measures asks for `measured_each_time`.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evidence, "_measured", remembering(evidence._measured, known_figures))
@@ -105,7 +141,7 @@ def measured_once(known_figures: Figures) -> Iterator[pytest.MonkeyPatch]:
 
 @pytest.fixture
 def measured_each_time(measured_once: pytest.MonkeyPatch) -> None:
-    """For a test of measuring the same runs twice."""
+    """For a test of measuring the same runs twice, or by other code of the same version."""
     measured_once.undo()
 
 

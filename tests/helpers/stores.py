@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from fa_registry import jsonio
+from fa_registry import diagnostics, jsonio
 from fa_registry.records import RunRecord
 from fa_registry.tracking import schema
 from fa_registry.training.redraw import Redrawn
+from fa_registry.workflows import evidence
 
-Figures = dict[str, tuple[RunRecord, list[Redrawn]]]
+Figures = dict[tuple, tuple[RunRecord, list[Redrawn]]]
 LEADING = (("runs", "artifact_uri"), ("experiments", "artifact_location"))  # columns that hold addresses of files
 
 
@@ -53,13 +54,17 @@ def copy_store(source: Path, target: Path) -> None:
 
 
 def remembering(measure: Callable[..., RunRecord], known: Figures) -> Callable[..., RunRecord]:
-    """`evidence._measured` that answers from `known` where record, files and what is asked are the same bytes."""
+    """`evidence._measured` that answers from `known` where record, files, code and what is asked are the same."""
 
     def measured(tracker, record, trust_logged, data_root, replay, tell):
         folder = tracker.artifact(record.run_id, schema.PROVENANCE).parent
         paths = [path for path in folder.rglob("*") if path.is_file() and path.name != Path(schema.FORM).name]
         files = {str(path.relative_to(folder)): jsonio.file_digest(path) for path in paths}
-        key = jsonio.digest_of([jsonio.encode(record), files, trust_logged, str(data_root), str(replay)])
+        asked = [jsonio.encode(record), files, trust_logged, str(data_root), str(replay)]
+        code = [jsonio.encode(evidence.code_check(record)), diagnostics.CATALOG.names()]
+        # A test may put functions of its own in their place.
+        measuring = (evidence.obstacle, evidence.prepare, evidence.redraw, evidence.remeasure)
+        key = (jsonio.digest_of([asked, code]), *measuring)
         if key not in known:
             heard: list[Redrawn] = []
             known[key] = measure(tracker, record, trust_logged, data_root, replay, heard.append), heard

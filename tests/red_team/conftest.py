@@ -38,8 +38,8 @@ architecture_options = { d_hidden = 16, num_blocks = 2 }
 
 
 @pytest.fixture(autouse=True)
-def blank_pictures(undrawn):
-    """No test here looks at a picture; the few that ask for `drawn` say that real figures can be drawn."""
+def nothing_twice(undrawn, measured_once):
+    """No test here looks at a picture, and an attack changes few of the runs that an audit measures again."""
 
 
 def call(*arguments: str):
@@ -63,7 +63,7 @@ def honest(tmp_path_factory, empty_store) -> Path:
 
 
 @pytest.fixture
-def store(honest, tmp_path, monkeypatch, measured_once) -> Store:
+def store(honest, tmp_path, monkeypatch) -> Store:
     """A copy of the honest store in a working folder of its own."""
     folder = tmp_path / "store"
     copy_store(honest, folder)

@@ -49,8 +49,8 @@ TRAIN = (
 
 
 @pytest.fixture(autouse=True)
-def blank_pictures(undrawn):
-    """No test here looks at a picture; the few that ask for `drawn` say that real figures can be drawn."""
+def nothing_twice(undrawn, measured_once):
+    """No test here looks at a picture, and few at measuring again; those ask for `drawn` and `measured_each_time`."""
 
 
 def call(*arguments: str):

@@ -22,12 +22,10 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.measuring import NO_FEEDBACK
 from fa_registry.workflows import evidence
-from fa_registry.workflows import evidence as gathering
 from fa_registry.workflows.requests import Chosen
 from fa_registry.workflows.selection import select
 from tests.builders import verdict_tag
 
-pytestmark = pytest.mark.usefixtures("measured_once")
 AUDIT = ("audit", "--study", "tiny", "--device", "cpu")
 
 
@@ -324,14 +322,14 @@ def moody(monkeypatch):
 def test_a_run_whose_gathering_breaks_is_excluded_with_its_traceback_and_the_others_are_judged(
     trained, workplace, monkeypatch
 ):
-    genuine, broken = gathering.gather, run_of("fa").run_id
+    genuine, broken = evidence.gather, run_of("fa").run_id
 
     def gather(tracker, run, *more):
         if run.run_id == broken:
             raise RuntimeError("the disk is <on> fire")
         return genuine(tracker, run, *more)
 
-    monkeypatch.setattr(gathering, "gather", gather)
+    monkeypatch.setattr(evidence, "gather", gather)
     code, result = audited(trained)
     report = result["report"]
     (excluded,) = report["excluded"]
@@ -387,7 +385,9 @@ def test_the_page_shows_the_traceback_of_a_crashed_diagnostic(trained, workplace
     assert "Traceback" in page and "not in the &lt;b&gt;mood&lt;/b&gt;" in page
 
 
-def test_a_diagnostic_that_crashes_from_training_on_stops_neither_training_nor_audit(registry, monkeypatch):
+def test_a_diagnostic_that_crashes_from_training_on_stops_neither_training_nor_audit(
+    registry, monkeypatch, measured_each_time
+):
     monkeypatch.setattr(type(H_NORM), "measure", lambda self, observation: 1 / 0)
     study = registry("study", "tiny", "--jobs", "1", "--device", "cpu", "--stop-on", "D1")
     assert study.exit_code == 0 and "4 trained" in study.stdout
@@ -415,7 +415,7 @@ def test_a_worker_that_dies_is_the_reason_of_its_runs(trained, monkeypatch):
         for index in range(1, len(jobs)):
             tell(JobEvent(index, "done", work(jobs[index], stop, lambda news: None)))
 
-    monkeypatch.setattr(gathering, "run_jobs", dying)
+    monkeypatch.setattr(evidence, "run_jobs", dying)
     code, result = audited(trained, "--jobs", "2")
     (excluded,) = result["report"]["excluded"]
     assert code == 3 and len(result["report"]["runs"]) == 3 and "BrokenProcessPool" in excluded["failure"]
@@ -427,7 +427,7 @@ def test_an_audit_that_is_stopped_judges_nothing(trained, workplace, monkeypatch
         for index in range(1, len(jobs)):
             tell(JobEvent(index, "stopped"))
 
-    monkeypatch.setattr(gathering, "run_jobs", stopped)
+    monkeypatch.setattr(evidence, "run_jobs", stopped)
     result = trained(*AUDIT, "--jobs", "2")
     assert result.exit_code == 130 and "stopped while runs were measured again" in result.stderr
     assert not (workplace / "reports").exists()

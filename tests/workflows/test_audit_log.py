@@ -19,45 +19,37 @@ from fa_registry.workflows import evidence
 from fa_registry.workflows.audit import RULE, study_reference
 from fa_registry.workflows.requests import Chosen
 from tests.builders import verdict_tag
-from tests.workflows.test_audit import AUDIT as AUDIT_AUDIT_EDITIONS
-from tests.workflows.test_audit import audited as audited_audit_editions
-from tests.workflows.test_audit import run_of as run_of_audit_editions
-from tests.workflows.test_audit import spoil
+from tests.workflows.test_audit import AUDIT, audited, run_of, spoil
 
-AUDIT = ("audit", "--study", "tiny", "--trust-logged")
+TRUSTING = ("audit", "--study", "tiny", "--trust-logged")
 
 
 @pytest.fixture
-def audited(trained):
-    """audited(…) → audits the tiny study with these options; returns what --json printed."""
+def trusting_audit(trained):
+    """trusting_audit(…) → audits the tiny study with these options; returns what --json printed."""
 
     def call(*more: str):
-        result = trained(*AUDIT, "--json", *more)
+        result = trained(*TRUSTING, "--json", *more)
         assert result.stdout, result.output
         return json.loads(result.stdout)
 
     return call
 
 
-def run_of(method):
-    (run,) = MlflowTracker().search({schema.TAG_KIND: "run", "fa.method": method})
-    return run
-
-
-def test_every_run_has_the_leading_editions_verdict_as_a_column(audited):
-    printed = audited("--editions", "2026-05,2026-11")
+def test_every_run_has_the_leading_editions_verdict_as_a_column(trusting_audit):
+    printed = trusting_audit("--editions", "2026-05,2026-11")
     for run in printed["report"]["runs"]:
         stored = MlflowTracker().get(run["record"]["run_id"])
         assert stored.tags[schema.TAG_VERDICT] == run["verdict"]["label"] == stored.tags[verdict_tag("2026-05")]
 
 
-def test_a_verdict_by_other_thresholds_says_so(audited):
-    audited("--threshold", "D1.threshold=1")
+def test_a_verdict_by_other_thresholds_says_so(trusting_audit):
+    trusting_audit("--threshold", "D1.threshold=1")
     assert run_of("dfa").tags[schema.TAG_VERDICT].endswith(" (modified edition)")
 
 
-def test_the_margin_is_a_metric_of_the_last_epoch(audited):
-    audited()
+def test_the_margin_is_a_metric_of_the_last_epoch(trusting_audit):
+    trusting_audit()
     tracker = MlflowTracker()
     accuracy = {
         method: read_record(tracker, run_of(method)).measurements.scalars["accuracy"].value
@@ -68,19 +60,19 @@ def test_the_margin_is_a_metric_of_the_last_epoch(audited):
     assert tracker._client.get_metric_history(run_of("frozen").run_id, schema.MARGIN) == []
 
 
-def test_a_margin_that_an_audit_before_found_is_not_written_again(audited):
-    audited()
-    audited()
+def test_a_margin_that_an_audit_before_found_is_not_written_again(trusting_audit):
+    trusting_audit()
+    trusting_audit()
     tracker, run = MlflowTracker(), run_of("dfa")
     (point,) = tracker._client.get_metric_history(run.run_id, schema.MARGIN)
     tracker.log(run.run_id, [Point(schema.MARGIN, point.value + 1, point.step)])
-    audited()
+    trusting_audit()
     assert run_of("dfa").metrics[schema.MARGIN] == point.value
     assert len(tracker._client.get_metric_history(run.run_id, schema.MARGIN)) == 3
 
 
-def test_a_runs_note_leads_to_its_form_and_to_the_whole_audit(audited):
-    audit_id = audited()["audit_run_id"]
+def test_a_runs_note_leads_to_its_form_and_to_the_whole_audit(trusting_audit):
+    audit_id = trusting_audit()["audit_run_id"]
     tracker, run = MlflowTracker(), run_of("dfa")
     first = run.tags[schema.TAG_NOTE].splitlines()[0]
     assert first == (
@@ -92,8 +84,8 @@ def test_a_runs_note_leads_to_its_form_and_to_the_whole_audit(audited):
     assert tracker.artifact(control.run_id, schema.FORM) is None
 
 
-def test_the_form_lies_beside_the_run_and_breaks_no_seal(audited, trained):
-    audited()
+def test_the_form_lies_beside_the_run_and_breaks_no_seal(trusting_audit, trained):
+    trusting_audit()
     tracker, run = MlflowTracker(), run_of("dfa")
     form = tracker.artifact(run.run_id, schema.FORM).read_text(encoding="utf-8")
     assert "<h1>dfa" in form and "../index.html" not in form
@@ -102,22 +94,22 @@ def test_the_form_lies_beside_the_run_and_breaks_no_seal(audited, trained):
     assert trained("verify", "reports/audit.json").exit_code == 0
 
 
-def test_a_later_audit_replaces_the_form_and_the_note(audited):
-    first = audited()["audit_run_id"]
-    second = audited("--threshold", "D1.threshold=1")["audit_run_id"]
+def test_a_later_audit_replaces_the_form_and_the_note(trusting_audit):
+    first = trusting_audit()["audit_run_id"]
+    second = trusting_audit("--threshold", "D1.threshold=1")["audit_run_id"]
     run = run_of("dfa")
     assert run.tags[schema.TAG_REPORT] == second and first not in run.tags[schema.TAG_NOTE]
     form = MlflowTracker().artifact(run.run_id, schema.FORM).read_text(encoding="utf-8")
     assert "modified" in form
 
 
-def test_the_studys_note_says_what_was_found_above_what_it_asks(audited):
+def test_the_studys_note_says_what_was_found_above_what_it_asks(trusting_audit):
     tracker = MlflowTracker()
     (study,) = tracker.search({schema.TAG_KIND: "study"})
     asks = study.tags[schema.TAG_NOTE]
     assert asks.startswith("**Three methods, one seed**")
-    audited()
-    again = audited()["audit_run_id"]
+    trusting_audit()
+    again = trusting_audit()["audit_run_id"]
     (study,) = tracker.search({schema.TAG_KIND: "study"})
     found, below = study.tags[schema.TAG_NOTE].split(RULE)
     assert below == asks and study.tags[schema.TAG_REPORT] == again
@@ -133,12 +125,12 @@ def test_an_audit_of_single_runs_leaves_the_studys_note_alone(trained):
     assert after.tags == before.tags
 
 
-def test_a_run_whose_file_was_changed_loses_the_verdicts_of_older_audits(audited):
-    audited("--editions", "2026-05,2026-11")
+def test_a_run_whose_file_was_changed_loses_the_verdicts_of_older_audits(trusting_audit):
+    trusting_audit("--editions", "2026-05,2026-11")
     before = run_of("fa").tags
     assert before[schema.TAG_VERDICT] and "NOT JUDGED" not in before[schema.TAG_VERDICT]
     spoil("fa", schema.FEEDBACK, lambda path: path.write_bytes(path.read_bytes()[:-1] + b"!"))
-    audited("--editions", "2026-05")
+    trusting_audit("--editions", "2026-05")
     after = run_of("fa").tags
     verdicts = {name: value for name, value in after.items() if name.startswith(schema.TAG_VERDICT)}
     assert set(verdicts) == {schema.TAG_VERDICT, verdict_tag("2026-05"), verdict_tag("2026-11")}
@@ -150,18 +142,17 @@ def test_a_run_whose_file_was_changed_loses_the_verdicts_of_older_audits(audited
 
 
 @pytest.mark.parametrize("status, told", [("running", False), ("failed", True), (schema.STOPPED_EARLY, True)])
-def test_a_run_that_may_still_be_at_work_is_left_alone(audited, status, told):
+def test_a_run_that_may_still_be_at_work_is_left_alone(trusting_audit, status, told):
     """Whoever trains it writes its tags and its note."""
     run_id = run_of("fa").run_id
     MlflowTracker().log(run_id, tags={schema.TAG_STATUS: status, schema.TAG_NOTE: "at work"})
     MlflowTracker()._client.delete_tag(run_id, schema.TAG_ARTIFACTS)  # a run at work has sealed nothing
-    audited()
+    trusting_audit()
     tags = run_of("fa").tags
     assert tags[schema.TAG_STATUS] == status
     assert (tags[schema.TAG_NOTE] != "at work") == (schema.TAG_VERDICT in tags) == told
 
 
-pytestmark = pytest.mark.usefixtures("measured_once")
 SEVERAL = "2026-04:first-release,2026-04,2026-11,2026-05"
 LENIENT = """
 name = "lenient [/] (it's mine)"
@@ -192,7 +183,7 @@ expiry = {expiry}
 
 
 def tags(method="dfa"):
-    return run_of_audit_editions(method).tags
+    return run_of(method).tags
 
 
 def test_every_edition_judges_the_same_records_and_the_studys_leads(trained, monkeypatch, measured_each_time):
@@ -203,14 +194,14 @@ def test_every_edition_judges_the_same_records_and_the_studys_leads(trained, mon
         return genuine(spec, *arguments)
 
     monkeypatch.setattr(evidence, "remeasure", count)
-    code, result = audited_audit_editions(trained, "--editions", SEVERAL)
+    code, result = audited(trained, "--editions", SEVERAL)
     report = result["report"]
     assert len(measured) == len(set(measured)) == 4
     assert report["edition"]["name"] == "2026-05"
     assert [one["edition"]["name"] for one in report["opinions"]] == ["2026-04:first-release", "2026-04", "2026-11"]
     ids = [run["record"]["run_id"] for run in report["runs"]]
     assert all([one["run_id"] for one in opinion["judgements"]] == ids for opinion in report["opinions"])
-    place = ids.index(run_of_audit_editions("dfa").run_id)
+    place = ids.index(run_of("dfa").run_id)
     assert tags()[verdict_tag("2026-05")] == report["runs"][place]["verdict"]["label"]
     for opinion in report["opinions"]:
         label = opinion["judgements"][place]["verdict"]["label"]
@@ -221,7 +212,7 @@ def test_every_edition_judges_the_same_records_and_the_studys_leads(trained, mon
 
 
 def test_a_column_an_edition(trained):
-    text = trained(*AUDIT_AUDIT_EDITIONS, "--editions", "2026-04,2026-05,2026-11").stdout
+    text = trained(*AUDIT, "--editions", "2026-04,2026-05,2026-11").stdout
     header = next(line for line in text.splitlines() if "verdict" in line)
     columns = [cell.strip() for cell in header.split("┃")]
     assert columns[5:8] == ["verdict", "2026-04", "2026-11"]
@@ -233,9 +224,9 @@ def test_a_column_an_edition(trained):
 
 def test_the_exit_code_is_the_leading_editions_and_a_name_mlflow_refuses_is_no_obstacle(trained, workplace):
     (workplace / "lenient.toml").write_text(LENIENT)
-    strict = trained(*AUDIT_AUDIT_EDITIONS, "--editions", "2026-04,lenient.toml", "--threshold", "a=0")
-    lenient = trained(*AUDIT_AUDIT_EDITIONS, "--editions", "lenient.toml,2026-04")
-    assert (strict.exit_code, lenient.exit_code) == (1, 0)
+    strict = trained(*AUDIT, "--editions", "2026-04,lenient.toml", "--threshold", "a=0")
+    lenient = trained(*AUDIT, "--editions", "lenient.toml,2026-04")
+    assert (strict.exit_code, lenient.exit_code) == (1, 0), lenient.output
     assert "lenient [/] (it's mine)" in strict.stdout and "by edition lenient [/] (it's mine)" in lenient.stdout
     digest = file_digest(workplace / "lenient.toml")[:8]
     assert tags()[f"fa.verdict.lenient ___ _it_s mine_.{digest}"] == "PASS" != tags()[verdict_tag("2026-04")]
@@ -243,11 +234,9 @@ def test_the_exit_code_is_the_leading_editions_and_a_name_mlflow_refuses_is_no_o
 
 
 def test_another_threshold_is_recorded_shown_and_kept_apart_from_the_editions_own_verdict(trained, workplace):
-    audited_audit_editions(trained)
+    audited(trained)
     own = tags()[verdict_tag("2026-05")]
-    code, result = audited_audit_editions(
-        trained, "--editions", "2026-05,2026-04", "--threshold", "D1=0", "--threshold", "D3=-100"
-    )
+    code, result = audited(trained, "--editions", "2026-05,2026-04", "--threshold", "D1=0", "--threshold", "D3=-100")
     report = result["report"]
     assert report["edition"]["overrides"] == {"D1.threshold": 0.0, "D3.threshold": -100.0}
     assert report["opinions"][0]["edition"]["overrides"] == {}
@@ -255,14 +244,14 @@ def test_another_threshold_is_recorded_shown_and_kept_apart_from_the_editions_ow
     assert tags()[verdict_tag("2026-05") + ".modified"] == "WARN(D1)" and tags()["fa.first_fire.D1"] == "0"
     page = (workplace / "reports" / "index.html").read_text()
     assert "Modified edition" in page and "D1.threshold = 0" in page
-    text = trained(*AUDIT_AUDIT_EDITIONS, "--threshold", "D1=0").stdout
+    text = trained(*AUDIT, "--threshold", "D1=0").stdout
     assert "by edition 2026-05 (modified: D1.threshold = 0.0)" in text
 
 
 def test_first_fires_of_another_edition_do_not_stay_behind(trained):
-    audited_audit_editions(trained, "--threshold", "D1=0")
+    audited(trained, "--threshold", "D1=0")
     assert tags()["fa.first_fire.D1"] == "0" and tags()[schema.TAG_FIRST_FIRE_BY].endswith(" modified")
-    audited_audit_editions(trained)
+    audited(trained)
     assert tags()["fa.first_fire.D1"] == f"none by {tags()[schema.TAG_FIRST_FIRE_BY]}"
     assert "modified" not in tags()[schema.TAG_FIRST_FIRE_BY] and "fa.first_fire.D2" not in tags()
 
@@ -294,7 +283,7 @@ def test_first_fires_of_another_edition_do_not_stay_behind(trained):
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_measured(registry, workplace, arguments, words):
-    result = registry(*AUDIT_AUDIT_EDITIONS, *arguments)
+    result = registry(*AUDIT, *arguments)
     assert result.exit_code == 2
     assert all(word in result.stderr for word in words)
     assert not (workplace / "reports").exists()
@@ -305,9 +294,7 @@ def test_a_waiver_in_the_folder_is_taken_and_one_that_has_expired_is_said_and_no
     text = WAIVER.format(method="dfa", expiry="9999-01-01") + WAIVER.format(method="fa", expiry="2026-02-01")
     text += WAIVER.format(method="bp", expiry="9999-01-01").replace("D3", "D8")
     (workplace / "waivers.toml").write_text(text + WAIVER.format(method="dfaa", expiry="9999-01-01"))
-    _, result = audited_audit_editions(
-        trained, "--threshold", "D3=200"
-    )  # a margin of 200 pp: D3 fires whatever was trained
+    _, result = audited(trained, "--threshold", "D3=200")  # a margin of 200 pp: D3 fires whatever was trained
     report = result["report"]
     verdicts = {
         run["record"]["spec"]["method"]: run["verdict"]
@@ -327,9 +314,9 @@ def test_a_waiver_in_the_folder_is_taken_and_one_that_has_expired_is_said_and_no
 
 def test_a_waivers_file_may_lie_elsewhere(trained, workplace):
     (workplace / "elsewhere.toml").write_text(WAIVER.format(method="dfa", expiry="9999-01-01"))
-    _, result = audited_audit_editions(trained, "--waivers", "elsewhere.toml")
+    _, result = audited(trained, "--waivers", "elsewhere.toml")
     assert [waiver["method"] for waiver in result["report"]["waivers"]] == ["dfa"]
-    assert audited_audit_editions(trained)[1]["report"]["waivers"] == []
+    assert audited(trained)[1]["report"]["waivers"] == []
 
 
 def test_mlflow_run_hands_several_editions_on():
@@ -374,7 +361,6 @@ figures = [
   { method = "ep", value = 0.3 },
 ]
 """
-AUDIT_REFERENCES = ("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero")
 
 
 @pytest.fixture
@@ -385,14 +371,14 @@ def referenced(trained, workplace):
 
 
 def test_the_terminal_shows_what_was_compared_and_counts_the_rest(referenced):
-    output = " ".join(referenced(*AUDIT_REFERENCES).output.split())
+    output = " ".join(referenced(*TRUSTING, "--exit-zero").output.split())
     assert "Reproduction" in output and "one run has no spread to test with" in output
     assert "data set: published on cifar10, here digits" in output
     assert "0 reproduced, 2 not shown, 0 differs, 1 not comparable, 1 not measured" in output
 
 
 def test_json_and_pages_hold_every_figure(referenced, workplace):
-    printed = json.loads(referenced(*AUDIT_REFERENCES, "--json").stdout)
+    printed = json.loads(referenced(*TRUSTING, "--exit-zero", "--json").stdout)
     report = jsonio.decode(AuditReport, printed["report"])
     outcomes = [row.outcome for row in report.reproduction.rows]
     assert outcomes == ["not shown", "not shown", "not comparable", "not measured"]
@@ -401,13 +387,13 @@ def test_json_and_pages_hold_every_figure(referenced, workplace):
 
 
 def test_a_study_without_figures_prints_none(trained):
-    assert "eproduction" not in trained(*AUDIT_REFERENCES).output
+    assert "eproduction" not in trained(*TRUSTING, "--exit-zero").output
 
 
 def test_a_wrong_reference_is_refused_before_anything_is_opened(workplace, registry):
     text = REFERENCE.replace("value = 0.9 }", "valu = 0.9 }").replace('margin = "pp"', 'margin = "p"')
     (workplace / "tiny" / "reference.toml").write_text(text, encoding="utf-8")
-    result = CliRunner().invoke(main, (*AUDIT_REFERENCES, "--edition", "2026-13"))
+    result = CliRunner().invoke(main, (*TRUSTING, "--exit-zero", "--edition", "2026-13"))
     assert result.exit_code == 2
     assert "unknown key 'valu'" in result.stderr and "unknown margin 'p'" in result.stderr
     assert "2026-13" in result.stderr

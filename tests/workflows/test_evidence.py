@@ -76,7 +76,9 @@ def test_without_the_feedback_every_figure_of_a_credit_is_na_and_no_other(writte
         assert record.measurements.scalars[name] == reading or name in lost, name
 
 
-def test_a_diagnostic_that_crashes_while_auditing_leaves_the_rest_of_the_audit(written, monkeypatch):
+def test_a_diagnostic_that_crashes_while_auditing_leaves_the_rest_of_the_audit(
+    written, monkeypatch, measured_each_time
+):
     tracker, run, final = written
 
     def broken(self, observation):
