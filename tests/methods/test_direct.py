@@ -1,4 +1,4 @@
-"""dfa: distribution of B, c_0 from B_1, and the reference twin."""
+"""dfa and drtp: distribution of B, c_0 from B_1, and their reference twins."""
 
 from __future__ import annotations
 
@@ -24,15 +24,29 @@ def dfa_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty:
     return local_gradients(w, x, y, credit, penalty, kind)
 
 
+def drtp_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+    """c_l = onehot(y) B_lᵀ: row y of B_lᵀ; c_0 uses B_1."""
+
+    def credit(states, error, top_gradient):
+        return [feedback[f"B_{max(site, 1):02d}"][:, y].T for site in range(len(states))]
+
+    return local_gradients(w, x, y, credit, penalty, kind)
+
+
+TWINS = {"dfa": dfa_twin, "drtp": drtp_twin}
+
+
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
-def test_step_equals_the_twin(penalty, credit_norm):
-    twins.check_step("dfa", dfa_twin, penalty, credit_norm)
+@pytest.mark.parametrize("method", TWINS)
+def test_step_equals_the_twin(method, penalty, credit_norm):
+    twins.check_step(method, TWINS[method], penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
-def test_optimiser_equals_the_twin(penalty):
-    twins.check_optimiser("dfa", dfa_twin, penalty, "rms")
+@pytest.mark.parametrize("method", TWINS)
+def test_optimiser_equals_the_twin(method, penalty):
+    twins.check_optimiser(method, TWINS[method], penalty, "rms")
 
 
 def test_feedback_has_variance_one_over_classes():
@@ -64,26 +78,6 @@ def test_site_zero_shares_the_first_matrix():
 
 def test_the_card_calls_no_site_exact():
     assert not any(DFA.card.is_exact(site, 3) for site in range(4))
-
-
-def drtp_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
-    """c_l = onehot(y) B_lᵀ: row y of B_lᵀ; c_0 uses B_1."""
-
-    def credit(states, error, top_gradient):
-        return [feedback[f"B_{max(site, 1):02d}"][:, y].T for site in range(len(states))]
-
-    return local_gradients(w, x, y, credit, penalty, kind)
-
-
-@pytest.mark.parametrize("penalty", [0.0, 0.05])
-@pytest.mark.parametrize("credit_norm", ["none", "rms"])
-def test_step_equals_the_twin_of_drtp(penalty, credit_norm):
-    twins.check_step("drtp", drtp_twin, penalty, credit_norm)
-
-
-@pytest.mark.parametrize("penalty", [0.0, 0.05])
-def test_optimiser_equals_the_twin_of_drtp(penalty):
-    twins.check_optimiser("drtp", drtp_twin, penalty, "rms")
 
 
 def test_feedback_is_dfas():

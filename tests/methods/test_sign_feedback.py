@@ -1,4 +1,7 @@
-"""usf: the reference twin, a state without tensors, and B read from the weights as they are now."""
+"""Signs of the weights carry the error back: usf by one magnitude, brsf by magnitudes drawn each step, frsf by those drawn once.
+
+Each against its reference twin; usf has a state without tensors, and all read the signs from the weights as they are now.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +29,41 @@ def usf_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty:
     return replaced_gradients(w, back, x, y, penalty, kind)
 
 
+def drawn_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
+    """B = |M| ⊙ sign(W), of brsf and frsf."""
+    back = {name: np.abs(m) * np.sign(w[f"{name}.weight"]) for name, m in stored(w, feedback).items()}
+    return replaced_gradients(w, back, x, y, penalty, kind)
+
+
+TWINS = {"usf": usf_twin, "brsf": drawn_twin, "frsf": drawn_twin}
+
+
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
 @pytest.mark.parametrize("credit_norm", ["none", "rms"])
-def test_step_equals_the_twin(penalty, credit_norm):
-    twins.check_step("usf", usf_twin, penalty, credit_norm)
+@pytest.mark.parametrize("method", TWINS)
+def test_step_equals_the_twin(method, penalty, credit_norm):
+    twins.check_step(method, TWINS[method], penalty, credit_norm)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.05])
-def test_optimiser_equals_the_twin(penalty):
-    """Over three steps the signs are those of the weights at each step."""
-    twins.check_optimiser("usf", usf_twin, penalty, "rms")
+@pytest.mark.parametrize("method", ["usf", "frsf"])
+def test_optimiser_equals_the_twin(method, penalty):
+    """Over three steps the signs are those of the weights at each step, and frsf's M is the one drawn before the first."""
+    twins.check_optimiser(method, TWINS[method], penalty, "rms")
+
+
+@pytest.mark.parametrize("method", TWINS)
+def test_an_option_it_does_not_have_is_refused(method):
+    with pytest.raises(InvalidFields, match=f"method_options: unknown option of {method} 'scale'"):
+        parse_spec({**RAW, "method": method, "method_options": {"scale": 1}})
+
+
+@pytest.mark.parametrize("method", [BRSF, FRSF])
+def test_magnitudes_have_second_moment_one_over_out(method):
+    shape = NetworkShape((300, 200), 25, weights={"blocks.0.w": (200, 300)})
+    magnitude = method.feedback(shape, {}, torch.Generator().manual_seed(0)).matrices()["blocks.0.w"]
+    assert tuple(magnitude.shape) == (200, 300)
+    assert magnitude.square().mean().item() == pytest.approx(1 / 200, rel=0.03)  # 60,000 entries: its std is 0.6 %
 
 
 def test_the_feedback_state_is_the_names_of_the_layers():
@@ -63,23 +91,6 @@ def test_every_layer_carries_an_error_back_by_one_magnitude_and_the_signs_of_now
     assert not any(matrix.requires_grad for matrix in turned.values())
 
 
-def test_an_option_it_does_not_have_is_refused():
-    with pytest.raises(InvalidFields, match="method_options: unknown option of usf 'scale'"):
-        parse_spec({**RAW, "method": "usf", "method_options": {"scale": 1}})
-
-
-def brsf_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
-    """B = |M| ⊙ sign(W)."""
-    back = {name: np.abs(m) * np.sign(w[f"{name}.weight"]) for name, m in stored(w, feedback).items()}
-    return replaced_gradients(w, back, x, y, penalty, kind)
-
-
-@pytest.mark.parametrize("penalty", [0.0, 0.05])
-@pytest.mark.parametrize("credit_norm", ["none", "rms"])
-def test_step_equals_the_twin_of_brsf(penalty, credit_norm):
-    twins.check_step("brsf", brsf_twin, penalty, credit_norm)
-
-
 def test_every_step_uses_the_magnitudes_drawn_after_the_last():
     """Three trainer steps against the twin, which draws the same normals in the order of the layers and scales them by 1/√out."""
     task, images, labels = twins.twin_task("brsf", 0.05, "rms")
@@ -89,7 +100,7 @@ def test_every_step_uses_the_magnitudes_drawn_after_the_last():
     draw.set_state(trainer.generators["method"].get_state())
     for _ in range(3):
         trainer.step(images, labels)
-        weights = optimiser.step(weights, brsf_twin(weights, feedback, images.numpy(), labels.numpy(), 0.05, "rms"))
+        weights = optimiser.step(weights, drawn_twin(weights, feedback, images.numpy(), labels.numpy(), 0.05, "rms"))
         for name in layers(weights):
             size = weights[f"{name}.weight"].shape
             normal = torch.empty(size, dtype=torch.float64).normal_(generator=draw).numpy()
@@ -98,13 +109,6 @@ def test_every_step_uses_the_magnitudes_drawn_after_the_last():
         assert found == pytest.approx(feedback[name], rel=1e-12), name
     for name, found in twins.arrays(task.network).items():
         assert found == pytest.approx(weights[name], rel=1e-7, abs=1e-9), name
-
-
-def test_a_fresh_draw_has_second_moment_one_over_out():
-    shape = NetworkShape((300, 200), 25, weights={"blocks.0.w": (200, 300)})
-    feedback = BRSF.feedback(shape, {}, torch.Generator().manual_seed(0))
-    first = feedback.matrices()["blocks.0.w"].clone()
-    assert first.square().mean().item() == pytest.approx(1 / 200, rel=0.03)  # 60,000 entries: its std is 0.6 %
 
 
 def test_redrawing_keeps_the_distribution_and_comes_from_the_generator_it_is_given():
@@ -122,36 +126,6 @@ def test_redrawing_keeps_the_distribution_and_comes_from_the_generator_it_is_giv
     assert abs((redrawn * start).mean().item()) * 200 < 4 / 200  # independent of the one before: its std is 1/√40,000
 
 
-def test_an_option_it_does_not_have_is_refused_of_brsf():
-    with pytest.raises(InvalidFields, match="method_options: unknown option of brsf 'scale'"):
-        parse_spec({**RAW, "method": "brsf", "method_options": {"scale": 1}})
-
-
-def frsf_twin(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
-    """B = |M| ⊙ sign(W)."""
-    back = {name: np.abs(m) * np.sign(w[f"{name}.weight"]) for name, m in stored(w, feedback).items()}
-    return replaced_gradients(w, back, x, y, penalty, kind)
-
-
-@pytest.mark.parametrize("penalty", [0.0, 0.05])
-@pytest.mark.parametrize("credit_norm", ["none", "rms"])
-def test_step_equals_the_twin_of_frsf(penalty, credit_norm):
-    twins.check_step("frsf", frsf_twin, penalty, credit_norm)
-
-
-@pytest.mark.parametrize("penalty", [0.0, 0.05])
-def test_optimiser_equals_the_twin_of_frsf(penalty):
-    """Over three steps M is the one drawn before the first and the signs are those of the weights at each step."""
-    twins.check_optimiser("frsf", frsf_twin, penalty, "rms")
-
-
-def test_magnitudes_have_second_moment_one_over_out():
-    shape = NetworkShape((300, 200), 25, weights={"blocks.0.w": (200, 300)})
-    magnitude = FRSF.feedback(shape, {}, torch.Generator().manual_seed(0)).matrices()["blocks.0.w"]
-    assert tuple(magnitude.shape) == (200, 300)
-    assert magnitude.square().mean().item() == pytest.approx(1 / 200, rel=0.03)  # 60,000 entries: its std is 0.6 %
-
-
 def test_only_signs_change_when_weights_do():
     task = tiny_task(method="frsf", architecture_options={"d_hidden": 16, "num_blocks": 2, "w2_std": 0.0})
     assert not task.method.backward_weights(task.feedback, task.network)["blocks.0.w2"].any()  # sign(0) = 0
@@ -163,8 +137,3 @@ def test_only_signs_change_when_weights_do():
         assert torch.equal(task.feedback.matrices()[name], before[name])
         assert torch.equal(matrix.abs(), before[name].abs())
         assert torch.equal(matrix.sign(), task.network.get_submodule(name).weight.sign())
-
-
-def test_an_option_it_does_not_have_is_refused_of_frsf():
-    with pytest.raises(InvalidFields, match="method_options: unknown option of frsf 'scale'"):
-        parse_spec({**RAW, "method": "frsf", "method_options": {"scale": 1}})
