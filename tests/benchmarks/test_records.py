@@ -13,34 +13,34 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import architectures, departures, differences, end_to_end, precision, record, toy_lq
+from benchmarks import (
+    architectures,
+    calibration,
+    departures,
+    differences,
+    end_to_end,
+    precision,
+    readme,
+    record,
+    toy_lq,
+)
 from benchmarks import methods as methods_pages
-from benchmarks.calibration import BEGIN as BEGIN_CALIBRATION
-from benchmarks.calibration import MEASURED as MEASURED_CALIBRATION
 from benchmarks.calibration import OURS, class_of
-from benchmarks.calibration import PAGE as PAGE_CALIBRATION
-from benchmarks.calibration import render as render_calibration
-from benchmarks.differences import MEASURED as MEASURED_DIFFERENCES
-from benchmarks.differences import PAGE as PAGE_DIFFERENCES
 from benchmarks.differences import SECTIONS, effect
-from benchmarks.differences import render as render_differences
 from benchmarks.limit import Limit
 from benchmarks.overheads import MEASURING_TARGET, TRACKING_TARGET
-from benchmarks.readme import BEGIN as BEGIN_README
-from benchmarks.readme import MEASURED as MEASURED_README
 from benchmarks.readme import RATIOS, ROOT
-from benchmarks.readme import render as render_readme
 from benchmarks.recording import FOLDER, add_options, recorded, tell, where
 from benchmarks.step_time import FUSED, LAYER, TARGET, StepTimes
 from benchmarks.tables import END, inserted, over_seeds, row
 from benchmarks.timing import Spread
-from fa_registry import methods as methods_differences
+from fa_registry import methods
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading, RunAudit, Verdict
 from fa_registry.training.trainer import Trainer
 from tests.builders import measurements
-from tests.builders import record as record_tables
+from tests.builders import record as a_record
 
 
 def test_what_is_told_is_kept_only_where_asked(tmp_path, capsys):
@@ -70,27 +70,27 @@ def test_one_command_records_every_figure_of_a_processor():
 
 
 def test_readme_holds_the_recorded_figures():
-    readme = (ROOT / "README.md").read_text()
-    assert BEGIN_README in readme and END in readme
-    assert inserted(readme, BEGIN_README, render_readme(json.loads(MEASURED_README.read_text()))) == readme
+    page = (ROOT / "README.md").read_text()
+    assert readme.BEGIN in page and END in page
+    assert inserted(page, readme.BEGIN, readme.render(json.loads(readme.MEASURED.read_text()))) == page
 
 
 def test_a_changed_figure_is_noticed():
-    measured = json.loads(MEASURED_README.read_text())
+    measured = json.loads(readme.MEASURED.read_text())
     measured["seconds"]["environment"] += 100
-    readme = (ROOT / "README.md").read_text()
-    assert inserted(readme, BEGIN_README, render_readme(measured)) != readme
+    page = (ROOT / "README.md").read_text()
+    assert inserted(page, readme.BEGIN, readme.render(measured)) != page
 
 
 @pytest.fixture
 def rows():
     """what → (measured, aim) of the second table, from figures that no other row shares."""
-    measured = json.loads(MEASURED_README.read_text())
+    measured = json.loads(readme.MEASURED.read_text())
     for index, compared in enumerate(RATIOS):
         measured["bench"]["step"]["ratio"][compared] = {"median": 0.1 + index, "low": 0.0 + index, "high": 0.2 + index}
     for index, one in enumerate(measured["bench"]["overheads"]):
         one.update(measuring_share=0.31 + index, diagnostics_share=0.21 + index, tracking_share=0.11 + index)
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in render_readme(measured).splitlines()]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in readme.render(measured).splitlines()]
     return {row[0]: tuple(row[1:]) for row in cells if len(row) == 3}
 
 
@@ -109,13 +109,13 @@ def test_every_ratio_is_shown_with_what_it_compares(rows):
 
 
 def test_whole_epochs_stand_there_with_their_aim_once_they_are_recorded(monkeypatch, tmp_path):
-    measured, words = json.loads(MEASURED_README.read_text()), next(iter(end_to_end.COMPARED))
+    measured, words = json.loads(readme.MEASURED.read_text()), next(iter(end_to_end.COMPARED))
     kept = tmp_path / "kept.json"
-    monkeypatch.setattr(end_to_end, "MEASURED_README", kept)
-    assert words not in render_readme(measured)
+    monkeypatch.setattr(end_to_end, "MEASURED", kept)
+    assert words not in readme.render(measured)
     ratio = dict.fromkeys(end_to_end.COMPARED, {"median": 6.5, "low": 6.0, "high": 7.0})
     kept.write_text(json.dumps({"seconds": {}, "ratio": ratio}), encoding="utf-8")
-    assert f"| CIFAR-shaped, two cores, {words} | 6.50 (6.00 to 7.00) | ≥ 6: met |" in render_readme(measured)
+    assert f"| CIFAR-shaped, two cores, {words} | 6.50 (6.00 to 7.00) | ≥ 6: met |" in readme.render(measured)
 
 
 def test_the_aim_stands_at_all_of_measuring_and_its_part_has_none(rows):
@@ -131,7 +131,7 @@ def test_the_aim_stands_at_all_of_measuring_and_its_part_has_none(rows):
 
 
 ROWS = [row for rows in SECTIONS.values() for row in rows]
-KEPT = json.loads(MEASURED_DIFFERENCES.read_text(encoding="utf-8"))
+KEPT = json.loads(differences.MEASURED.read_text(encoding="utf-8"))
 
 
 def asked(row) -> set[str]:
@@ -155,10 +155,10 @@ def test_every_figure_that_was_measured_is_shown():
 
 
 def test_a_card_that_changes_is_noticed(monkeypatch):
-    fa = methods_differences.CATALOG.get("fa")
-    assert render_differences(KEPT) in PAGE_DIFFERENCES.read_text(encoding="utf-8")
+    fa = methods.CATALOG.get("fa")
+    assert differences.render(KEPT) in differences.PAGE.read_text(encoding="utf-8")
     monkeypatch.setattr(fa, "card", departures.changed(fa, credit_scale="sum").card)
-    assert render_differences(KEPT) not in PAGE_DIFFERENCES.read_text(encoding="utf-8")
+    assert differences.render(KEPT) not in differences.PAGE.read_text(encoding="utf-8")
 
 
 def test_a_skip_added_twice_is_another_network():
@@ -191,12 +191,12 @@ def test_fa_in_the_other_scale_is_trained_otherwise():
     assert any(not torch.equal(*pair) for pair in pairs)
 
 
-ROWS_CALIBRATION: list[dict[str, Any]] = json.loads(MEASURED_CALIBRATION.read_text(encoding="utf-8"))["rows"]
+CALIBRATED: list[dict[str, Any]] = json.loads(calibration.MEASURED.read_text(encoding="utf-8"))["rows"]
 STREAM = {"residual": True, "terminal_ln": True}
 
 
 def ends(quantity: str, kind: str) -> tuple[float, float]:
-    values = [value for row in ROWS_CALIBRATION if row["class"] == kind for value in row[quantity]]
+    values = [value for row in CALIBRATED if row["class"] == kind for value in row[quantity]]
     return min(values), max(values)
 
 
@@ -206,10 +206,10 @@ def threshold(rule: str, quantity: str) -> float:
 
 
 def test_the_page_is_rendered_from_what_was_measured():
-    page = PAGE_CALIBRATION.read_text(encoding="utf-8")
+    page = calibration.PAGE.read_text(encoding="utf-8")
     assert (
         inserted(
-            page, BEGIN_CALIBRATION, render_calibration(json.loads(MEASURED_CALIBRATION.read_text(encoding="utf-8")))
+            page, calibration.BEGIN, calibration.render(json.loads(calibration.MEASURED.read_text(encoding="utf-8")))
         )
         == page
     )
@@ -234,13 +234,13 @@ def test_no_run_of_either_class_is_numerical_noise():
 
 
 def test_backprop_fitted_to_the_end_fails_the_published_floor_and_is_converged_by_ours():
-    fitted = [row for row in ROWS_CALIBRATION if row["method"] == "bp" and row["state"] == "CONVERGED"]
+    fitted = [row for row in CALIBRATED if row["method"] == "bp" and row["state"] == "CONVERGED"]
     assert fitted and all(row["g_norm_mean_ce"][0] < 1e-7 and "D2" in row["verdicts"]["2026-05"] for row in fitted)
     assert all("D2" not in row["verdicts"][OURS] for row in fitted)
 
 
 def test_an_exploded_network_has_a_tiny_but_exact_reference():
-    tiny = [row for row in ROWS_CALIBRATION if row["state"] == "AT FLOOR"]
+    tiny = [row for row in CALIBRATED if row["state"] == "AT FLOOR"]
     assert tiny and all(row["growth"][0] > 50 and row["fidelity"][1] < 1e-6 for row in tiny)
 
 
@@ -271,7 +271,7 @@ def test_the_interval_is_of_the_seeds_and_one_seed_has_none():
 def test_a_run_without_a_gradient_has_a_row_too():
     measured = measurements(g_norm=None)
     measured.scalars["gamma_deep_mean"] = Reading(0.25)
-    group = Group("dfa", "tiny", False, (RunAudit(record_tables("a", measured), (), PASS),), PASS)
+    group = Group("dfa", "tiny", False, (RunAudit(a_record("a", measured), (), PASS),), PASS)
     assert row(group) == ["dfa", "0.900", "2", "n/a: not measured", "0.250", "PASS"]
 
 
@@ -294,7 +294,7 @@ def test_the_page_holds_the_recorded_figures(recorder):
     assert page(recorder, recorded) == recorder.PAGE.read_text(encoding="utf-8")
 
 
-def test_a_changed_figure_is_noticed_of_pages(recorder):
+def test_a_figure_that_a_page_does_not_hold_is_noticed(recorder):
     """Every decimal of the record turned into another."""
     text = recorder.MEASURED.read_text(encoding="utf-8")
     changed = json.loads(DIGIT.sub(lambda found: str((int(found[0]) + 5) % 10), text))

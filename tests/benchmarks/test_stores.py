@@ -12,20 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks import audit_again, registry_scale, store_scale
 from benchmarks.audit_again import AGAIN, LOGGED, UNTAKEN, WIDTH, again_lines
-from benchmarks.audit_again import RUNS as RUNS_AUDIT_AGAIN
-from benchmarks.audit_again import VERBS as VERBS_AUDIT_AGAIN
-from benchmarks.audit_again import targets as targets_audit_again
 from benchmarks.filled_store import TABLES, fill
 from benchmarks.filled_study import PER_SEED, SEEDS, study_text
 from benchmarks.registry_scale import INDEX_TARGET, Scale, _judged, measure, measure_sizes
-from benchmarks.registry_scale import SIZES as SIZES_REGISTRY_SCALE
-from benchmarks.registry_scale import scale_lines as scale_lines_registry_scale
 from benchmarks.store_scale import AUDIT, slope
-from benchmarks.store_scale import SIZES as SIZES_STORE_SCALE
-from benchmarks.store_scale import VERBS as VERBS_STORE_SCALE
-from benchmarks.store_scale import scale_lines as scale_lines_store_scale
-from benchmarks.store_scale import targets as targets_store_scale
 from benchmarks.synthetic import EPOCHS, ROUND, registry, specs, wide
 from benchmarks.verb_cost import Cost, Costs, cost_of
 from fa_registry import jsonio
@@ -138,28 +130,28 @@ def described(folder: Path, run_id: str) -> dict:
 
 
 def made(runs: int, wall: float) -> Costs:
-    return Costs(runs, dict.fromkeys(VERBS_AUDIT_AGAIN, Cost(90.0, wall, 500.0)))
+    return Costs(runs, dict.fromkeys(audit_again.VERBS, Cost(90.0, wall, 500.0)))
 
 
 def test_the_study_is_as_many_runs_as_said_of_one_epoch_on_the_digits_study_s_network(tmp_path):
-    (tmp_path / "study.toml").write_text(study_text(RUNS_AUDIT_AGAIN, epochs=1, width=WIDTH), encoding="utf-8")
+    (tmp_path / "study.toml").write_text(study_text(audit_again.RUNS, epochs=1, width=WIDTH), encoding="utf-8")
     study = load_study(str(tmp_path / "study.toml"))
-    assert len(study.specs) == RUNS_AUDIT_AGAIN and {spec.epochs for spec in study.specs} == {1}
+    assert len(study.specs) == audit_again.RUNS and {spec.epochs for spec in study.specs} == {1}
     assert {spec.architecture_options["d_hidden"] for spec in study.specs} == {256}
 
 
-@pytest.mark.parametrize("verb", VERBS_AUDIT_AGAIN.values(), ids=VERBS_AUDIT_AGAIN)
+@pytest.mark.parametrize("verb", audit_again.VERBS.values(), ids=audit_again.VERBS)
 def test_every_verb_takes_the_options_it_is_given(verb):
     assert CliRunner().invoke(main, [*verb, "--help"]).exit_code == 0
 
 
 def test_one_audit_measures_again_and_the_other_does_not():
-    assert "--trust-logged" in VERBS_AUDIT_AGAIN[LOGGED] and "--trust-logged" not in VERBS_AUDIT_AGAIN[AGAIN]
+    assert "--trust-logged" in audit_again.VERBS[LOGGED] and "--trust-logged" not in audit_again.VERBS[AGAIN]
 
 
 @pytest.mark.parametrize(("wall", "words"), [(59.9, "met (59.9 s)"), (60.1, "MISSED (60.1 s)")])
 def test_the_aim_is_said_met_or_missed(wall, words):
-    assert again_lines(made(RUNS_AUDIT_AGAIN, wall))[-1].endswith(words)
+    assert again_lines(made(audit_again.RUNS, wall))[-1].endswith(words)
 
 
 def test_fewer_runs_meet_no_aim_in_time():
@@ -168,10 +160,10 @@ def test_fewer_runs_meet_no_aim_in_time():
 
 @pytest.mark.parametrize(("cpu", "met"), [(129.9, True), (130.1, False)])
 def test_what_taking_steps_again_may_cost(cpu, met):
-    costs = dict.fromkeys(VERBS_AUDIT_AGAIN, Cost(100.0, 1.0, 500.0)) | {AGAIN: Cost(cpu, 1.0, 500.0)}
-    assert [aim[2] for aim in targets_audit_again(Costs(15, costs))] == [met]
+    costs = dict.fromkeys(audit_again.VERBS, Cost(100.0, 1.0, 500.0)) | {AGAIN: Cost(cpu, 1.0, 500.0)}
+    assert [aim[2] for aim in audit_again.targets(Costs(15, costs))] == [met]
     del costs[UNTAKEN]  # a record of before
-    assert targets_audit_again(Costs(15, costs)) == []
+    assert audit_again.targets(Costs(15, costs)) == []
 
 
 MADE = Scale(
@@ -236,7 +228,7 @@ def test_each_size_has_a_process_of_its_own():
 
 
 def test_every_target_is_said_met_or_missed():
-    text = "\n".join(scale_lines_registry_scale([MADE, dataclasses.replace(MADE, records=250, cpu=7.0)]))
+    text = "\n".join(registry_scale.scale_lines([MADE, dataclasses.replace(MADE, records=250, cpu=7.0)]))
     assert "125 runs, 17 settings, 25 forms: 24.00 ms of CPU a record" in text
     assert text.count(": met (") == 4 and "MISSED" not in text and "time a record, 250 / 125, ≤ 1.2: met (1.17)" in text
 
@@ -250,17 +242,17 @@ def test_every_target_is_said_met_or_missed():
     ],
 )
 def test_a_missed_target_is_said(change, line):
-    assert line in "\n".join(scale_lines_registry_scale([dataclasses.replace(MADE, **change)]))
+    assert line in "\n".join(registry_scale.scale_lines([dataclasses.replace(MADE, **change)]))
     slow = dataclasses.replace(MADE, records=250, cpu=7.5)
-    assert "≤ 1.2: MISSED (1.25)" in "\n".join(scale_lines_registry_scale([MADE, slow]))
+    assert "≤ 1.2: MISSED (1.25)" in "\n".join(registry_scale.scale_lines([MADE, slow]))
 
 
 def test_the_first_size_is_the_one_the_targets_are_about():
-    assert SIZES_REGISTRY_SCALE[0] == ROUND and list(SIZES_REGISTRY_SCALE) == sorted(SIZES_REGISTRY_SCALE)
+    assert registry_scale.SIZES[0] == ROUND and list(registry_scale.SIZES) == sorted(registry_scale.SIZES)
 
 
-def made_store_scale(runs: int, cpu: float, wall: float = 1.0) -> Costs:
-    return Costs(runs, dict.fromkeys(VERBS_STORE_SCALE, Cost(cpu, wall, 100.0)))
+def costs_of(runs: int, cpu: float, wall: float = 1.0) -> Costs:
+    return Costs(runs, dict.fromkeys(store_scale.VERBS, Cost(cpu, wall, 100.0)))
 
 
 def test_what_a_whole_command_costs_is_counted(tmp_path):
@@ -270,34 +262,34 @@ def test_what_a_whole_command_costs_is_counted(tmp_path):
         cost_of(["show", "nothing"], tmp_path)
 
 
-@pytest.mark.parametrize("verb", VERBS_STORE_SCALE.values(), ids=lambda verb: verb[0])
-def test_every_verb_takes_the_options_it_is_given_of_store_scale(verb):
+@pytest.mark.parametrize("verb", store_scale.VERBS.values(), ids=lambda verb: verb[0])
+def test_every_verb_takes_the_options_that_a_store_is_measured_with(verb):
     """By its --help, which click prints only where all before it can be read."""
     result = CliRunner().invoke(main, [*verb, "--help"])
     assert result.exit_code == 0 and "Usage" in result.output
 
 
 def test_a_further_run_costs_the_slope_from_the_smallest_to_the_largest_store():
-    found = [made_store_scale(100, 10.0), made_store_scale(300, 10.0), made_store_scale(1100, 60.0)]
+    found = [costs_of(100, 10.0), costs_of(300, 10.0), costs_of(1100, 60.0)]
     assert slope(found, AUDIT) == pytest.approx(0.05)
     assert slope(found[:1], AUDIT) is None
-    assert "50.0 ms" in "\n".join(scale_lines_store_scale(found))
+    assert "50.0 ms" in "\n".join(store_scale.scale_lines(found))
 
 
 @pytest.mark.parametrize(("wall", "words"), [(4.9, "met (4.9 s)"), (5.1, "MISSED (5.1 s)")])
 def test_the_aim_of_the_smallest_store_is_by_the_clock(wall, words):
-    lines = scale_lines_store_scale([made_store_scale(SIZES_STORE_SCALE[0], 30.0, wall)])
+    lines = store_scale.scale_lines([costs_of(store_scale.SIZES[0], 30.0, wall)])
     assert [line.rpartition(": ")[2] for line in lines if "target" in line] == [words]
-    assert not targets_store_scale([made_store_scale(7, 30.0, wall)])
+    assert not store_scale.targets([costs_of(7, 30.0, wall)])
 
 
 @pytest.mark.parametrize(("cpu", "met"), [(590.0, True), (610.0, False)])
 def test_an_audit_is_linear_where_a_run_of_the_largest_store_costs_no_more_than_one_of_the_store_before(cpu, met):
-    what, value, judged = targets_store_scale([made_store_scale(2000, 100.0), made_store_scale(10000, cpu)])[-1]
+    what, value, judged = store_scale.targets([costs_of(2000, 100.0), costs_of(10000, cpu)])[-1]
     assert what.endswith("CPU a logged run, 10,000 / 2,000, ≤ 1.2") and judged == met and value == f"{cpu / 500:.2f}"
 
 
 def test_what_was_kept_is_what_was_found():
-    found = made_store_scale(125, 3.0)
+    found = costs_of(125, 3.0)
     kept = json.loads(json.dumps({"runs": 125, "costs": {words: vars(cost) for words, cost in found.costs.items()}}))
     assert Costs.of(kept) == found
