@@ -122,7 +122,7 @@ def test_another_number_is_refused(argument):
 
 
 @pytest.fixture(scope="module")
-def splits_random_targets():
+def permuted():
     return datasets.get("random_targets:digits").load(CPU, None, 1)
 
 
@@ -132,30 +132,22 @@ def digits():
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_labels_are_permuted_within_their_split(splits_random_targets, digits, split):
-    ours, theirs = (getattr(one, f"{split}_labels") for one in (splits_random_targets, digits))
-    assert torch.equal(getattr(splits_random_targets, f"{split}_images"), getattr(digits, f"{split}_images"))
+def test_labels_are_permuted_within_their_split(permuted, digits, split):
+    ours, theirs = (getattr(one, f"{split}_labels") for one in (permuted, digits))
+    assert torch.equal(getattr(permuted, f"{split}_images"), getattr(digits, f"{split}_images"))
     assert torch.equal(ours.bincount(), theirs.bincount())
     agreeing = (ours == theirs).float().mean().item()
     assert agreeing < 0.1 + 4 * (0.09 / len(ours)) ** 0.5  # chance and four standard deviations
 
 
-def test_it_is_once_a_seed(splits_random_targets):
+def test_it_is_once_a_seed(permuted):
     again, other = (datasets.get("random_targets:digits").load(CPU, None, seed) for seed in (1, 2))
-    assert (
-        torch.equal(again.train_labels, splits_random_targets.train_labels)
-        and again.digest == splits_random_targets.digest
-    )
-    assert (
-        not torch.equal(other.train_labels, splits_random_targets.train_labels)
-        and other.digest != splits_random_targets.digest
-    )
+    assert torch.equal(again.train_labels, permuted.train_labels) and again.digest == permuted.digest
+    assert not torch.equal(other.train_labels, permuted.train_labels) and other.digest != permuted.digest
 
 
-def test_the_augmentation_is_the_source_s(splits_random_targets, digits):
-    batches = [
-        one.augment(one.train_images[:9], torch.Generator().manual_seed(0)) for one in (splits_random_targets, digits)
-    ]
+def test_the_augmentation_is_the_source_s(permuted, digits):
+    batches = [one.augment(one.train_images[:9], torch.Generator().manual_seed(0)) for one in (permuted, digits)]
     assert torch.equal(*batches)
 
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from fa_registry.diagnostics.aggregates import NAMES as NAMES_AGGREGATES
+from fa_registry.diagnostics.aggregates import NAMES as MEANS
 from fa_registry.diagnostics.aggregates import PLUGIN as AGGREGATES
 from fa_registry.diagnostics.gamma import PLUGIN as GAMMA
 from fa_registry.diagnostics.gamma_block_input import PLUGIN as GAMMA_BLOCK_INPUT
 from fa_registry.diagnostics.gamma_null import CHEAP_DRAWS, COSTLY_DRAWS, EXACT
-from fa_registry.diagnostics.gamma_null import NAMES as NAMES_GAMMA_NULL
+from fa_registry.diagnostics.gamma_null import NAMES as NULL_QUANTITIES
 from fa_registry.diagnostics.gamma_null import PLUGIN as GAMMA_NULL
 from fa_registry.diagnostics.h_norm import PLUGIN as H_NORM
 from fa_registry.methods.dfa import DirectFeedbackAlignment
@@ -201,18 +201,18 @@ def turned(cosine: float, shape: tuple[int, ...] = (2,)) -> torch.Tensor:
     return torch.tensor([[cosine, (1 - cosine**2) ** 0.5]] * 3, dtype=torch.float64)
 
 
-def seen_gamma_null(observed: float, fresh=lambda index: [turned(COSINES[index])], **changes):
+def look_at_one_cosine(observed: float, fresh=lambda index: [turned(COSINES[index])], **changes):
     gradients = [[1.0, 0.0]] * 3
     return one_site([[1.0, 2.0]] * 3, gradients, turned(observed), fresh_credits=fresh, **changes)
 
 
 def readings(measured, site: int = 0):
-    return [measured.sites[name][site] for name in NAMES_GAMMA_NULL]
+    return [measured.sites[name][site] for name in NULL_QUANTITIES]
 
 
 @pytest.mark.parametrize(("observed", "at_least"), [(0.99, 0), (0.94, 1), (0.0, 10), (-0.95, 20)])
 def test_mean_std_and_rank(observed, at_least):
-    mean, std, p = (reading.value for reading in readings(GAMMA_NULL.measure(seen_gamma_null(observed))))
+    mean, std, p = (reading.value for reading in readings(GAMMA_NULL.measure(look_at_one_cosine(observed))))
     assert mean == pytest.approx(COSINES.mean(), abs=1e-12)
     assert std == pytest.approx(COSINES.std(ddof=1), rel=1e-12)
     assert p == pytest.approx((1 + at_least) / (COSTLY_DRAWS + 1))
@@ -222,7 +222,7 @@ def test_mean_std_and_rank(observed, at_least):
 def test_samples_without_a_direction_are_left_out_of_a_draws_mean():
     credits = turned(0.6)
     credits[1] = 0
-    assert readings(GAMMA_NULL.measure(seen_gamma_null(0.5, lambda index: [credits])))[0].value == pytest.approx(0.6)
+    assert readings(GAMMA_NULL.measure(look_at_one_cosine(0.5, lambda index: [credits])))[0].value == pytest.approx(0.6)
 
 
 def test_draws_are_the_methods_own_from_the_runs_seed_and_options():
@@ -261,7 +261,9 @@ def test_draws_are_taken_in_parts_and_each_counts_once():
         asked.append(index)
         return [turned(index / 200)]
 
-    mean, _, p = (reading.value for reading in readings(GAMMA_NULL.measure(seen_gamma_null(0.3, fresh, null_draws=47))))
+    mean, _, p = (
+        reading.value for reading in readings(GAMMA_NULL.measure(look_at_one_cosine(0.3, fresh, null_draws=47)))
+    )
     assert asked == list(range(47)) and mean == pytest.approx(23 / 200) and p == 1 / 48
 
 
@@ -315,14 +317,14 @@ def test_where_gamma_is_refused_so_is_its_null():
 @pytest.mark.parametrize("number", [float("nan"), 0.0])
 def test_a_draw_without_a_gamma_leaves_no_null(number):
     broken = torch.full((3, 2), number, dtype=torch.float64)
-    measured = GAMMA_NULL.measure(seen_gamma_null(0.5, lambda index: [broken if index == 3 else turned(0.1)]))
+    measured = GAMMA_NULL.measure(look_at_one_cosine(0.5, lambda index: [broken if index == 3 else turned(0.1)]))
     assert {reading.reason for reading in readings(measured)} == {"not finite: Γ under a fresh draw"}
 
 
 UNIT = [[1, 0], [1, 0], [1, 0]]
 
 
-def seen_aggregates(*rows: list[list[float]], **changes):
+def look_at_cosines(*rows: list[list[float]], **changes):
     """An observation whose gradients are all (1, 0), so that a unit credit's cosine is its first entry."""
     credits = [[[cosine, (1 - cosine**2) ** 0.5] for cosine in row] for row in rows]
     return observation(hidden=[UNIT] * len(rows), gradients=[UNIT] * len(rows), credits=credits, **changes)
@@ -332,7 +334,7 @@ ROWS = ([0.9, 0.9, 0.0], [0.1, 0.2, 0.6], [0.0, 0.3, 0.3], [-1.0, 0.5, 0.8])
 
 
 def test_the_four_ways_with_and_without_site_zero():
-    scalars = AGGREGATES.measure(seen_aggregates(*ROWS)).scalars
+    scalars = AGGREGATES.measure(look_at_cosines(*ROWS)).scalars
     expected = {  # means per site .6 .3 .2 .1; medians .9 .2 .3 .5
         "gamma_deep_mean_mean": 0.2,
         "gamma_deep_mean_median": 1 / 3,
@@ -343,32 +345,32 @@ def test_the_four_ways_with_and_without_site_zero():
         "gamma_all_median_mean": 0.25,
         "gamma_all_median_median": 0.4,
     }
-    assert set(expected) == set(NAMES_AGGREGATES)
-    assert {name: scalars[name].value for name in NAMES_AGGREGATES} == pytest.approx(expected)
+    assert set(expected) == set(MEANS)
+    assert {name: scalars[name].value for name in MEANS} == pytest.approx(expected)
     assert scalars["gamma_deep_mean"] == scalars["gamma_deep_mean_mean"]
     assert scalars["gamma_spread"].value == pytest.approx(0.475 - 0.2)
 
 
 def test_exact_sites_are_left_out():
     rows = (*ROWS[:3], [1.0, 1.0, 1.0])
-    scalars = AGGREGATES.measure(seen_aggregates(*rows, exact=(False, False, False, True))).scalars
+    scalars = AGGREGATES.measure(look_at_cosines(*rows, exact=(False, False, False, True))).scalars
     assert scalars["gamma_deep_mean"].value == pytest.approx(0.25)
     assert scalars["gamma_all_mean_mean"].value == pytest.approx(1.1 / 3)
 
 
 def test_exact_everywhere_is_na():
-    scalars = AGGREGATES.measure(seen_aggregates(*ROWS, exact=(True,) * 4)).scalars
+    scalars = AGGREGATES.measure(look_at_cosines(*ROWS, exact=(True,) * 4)).scalars
     assert {reading.reason for reading in scalars.values()} == {"the credit is exact by construction at every site"}
 
 
 def test_only_site_zero_left_means_no_deep_aggregate():
-    scalars = AGGREGATES.measure(seen_aggregates(*ROWS[:2], exact=(False, True))).scalars
+    scalars = AGGREGATES.measure(look_at_cosines(*ROWS[:2], exact=(False, True))).scalars
     assert scalars["gamma_deep_mean"].reason.startswith("no site is left")
     assert scalars["gamma_all_mean_mean"].value == pytest.approx(0.6)
 
 
 def test_one_site_without_gamma_is_not_averaged_away():
-    broken = seen_aggregates(*ROWS)
+    broken = look_at_cosines(*ROWS)
     broken.credits[2].zero_()
     scalars = AGGREGATES.measure(broken).scalars
     assert scalars["gamma_deep_mean"].reason == "site 2: credit or gradient is zero or not finite for every sample"

@@ -1,4 +1,4 @@
-"""The reference of the command line tells of every verb, option and example, and is as the code is."""
+"""The references of the command line and of the templates tell of everything there is, and are as the code is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from fa_registry.cli import main
 from fa_registry.reference.__main__ import DOCS, PAGES, stale
-from fa_registry.reference.__main__ import main as main_main
+from fa_registry.reference.__main__ import main as write_pages
 from fa_registry.reference.commands import commands_reference
 from fa_registry.reference.templates import templates_reference
 from fa_registry.reporting.render import TEMPLATES
@@ -42,52 +42,52 @@ def test_every_verb_has_its_options_and_examples(page, name):
 
 
 def test_a_page_that_is_stale_or_not_there_is_told_and_written(tmp_path, capsys):
-    assert main_main(["--folder", str(tmp_path)]) == 1
+    assert write_pages(["--folder", str(tmp_path)]) == 1
     assert capsys.readouterr().out.count("is stale; write it again with --write") == len(PAGES)
-    assert main_main(["--folder", str(tmp_path), "--write"]) == 0
-    assert stale(tmp_path) == [] and main_main(["--folder", str(tmp_path)]) == 0
+    assert write_pages(["--folder", str(tmp_path), "--write"]) == 0
+    assert stale(tmp_path) == [] and write_pages(["--folder", str(tmp_path)]) == 0
     (tmp_path / "reference-cli.md").write_text("old", encoding="utf-8")
     assert stale(tmp_path) == ["reference-cli.md"]
 
 
 @pytest.fixture(scope="module")
-def page_templates():
+def template_page():
     return templates_reference()
 
 
-def test_the_page_in_docs_is_not_stale_of_templates(page_templates):
-    assert (DOCS / "reference-templates.md").read_text(encoding="utf-8") == page_templates, (
+def test_the_page_of_templates_in_docs_is_not_stale(template_page):
+    assert (DOCS / "reference-templates.md").read_text(encoding="utf-8") == template_page, (
         "write it again: python -m fa_registry.reference --write"
     )
 
 
 @pytest.mark.parametrize("name", sorted(TEMPLATES))
-def test_every_template_and_variable_is_told_with_its_help_and_unit(page_templates, name):
-    assert f"`{name}`" in page_templates
+def test_every_template_and_variable_is_told_with_its_help_and_unit(template_page, name):
+    assert f"`{name}`" in template_page
     for field in fields(TEMPLATES[name]):
-        row = next(line for line in page_templates.splitlines() if line.startswith(f"| `{field.name}` |"))
+        row = next(line for line in template_page.splitlines() if line.startswith(f"| `{field.name}` |"))
         assert row.count(" | ") == 3
-    assert all(" ".join(field.metadata["help"].split()) in page_templates for field in fields(TEMPLATES[name]))
+    assert all(" ".join(field.metadata["help"].split()) in template_page for field in fields(TEMPLATES[name]))
 
 
-def test_records_inside_of_records_are_told_and_every_link_leads_somewhere(page_templates):
-    heads = {line.removeprefix("### ").lower() for line in page_templates.splitlines() if line.startswith("### ")}
-    links = set(re.findall(r"\]\(#([a-z]+)\)", page_templates))
+def test_records_inside_of_records_are_told_and_every_link_leads_somewhere(template_page):
+    heads = {line.removeprefix("### ").lower() for line in template_page.splitlines() if line.startswith("### ")}
+    links = set(re.findall(r"\]\(#([a-z]+)\)", template_page))
     assert {"number", "reading", "seedvalue"} <= heads
     assert links <= heads
 
 
-def test_our_own_filters_are_told_with_where_they_are(page_templates):
+def test_our_own_filters_are_told_with_where_they_are(template_page):
     for name, function in environment("form.tex.j2").filters.items():
         if function.__module__.startswith("fa_registry"):
-            assert f"| `{name}` | " in page_templates
+            assert f"| `{name}` | " in template_page
     assert (
-        "| `num` | `digits` significant digits" in page_templates
-        and "| `fence` |" in page_templates
-        and "`*.md.j2`" in page_templates
+        "| `num` | `digits` significant digits" in template_page
+        and "| `fence` |" in template_page
+        and "`*.md.j2`" in template_page
     )
 
 
-def test_what_a_sandboxed_template_has_is_what_the_page_says(page_templates, tmp_path):
+def test_what_a_sandboxed_template_has_is_what_the_page_says(template_page, tmp_path):
     for name in environment("index.html.j2", tmp_path).filters:
-        assert f"`{name}`" in page_templates
+        assert f"`{name}`" in template_page

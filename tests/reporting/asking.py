@@ -28,8 +28,9 @@ def changed(
     differing: tuple[str, ...] = (),
     **fields: Any,
 ) -> RunAudit:
-    """sites: quantity → a number for all five sites, or a row; scalars: quantity → number; None takes one away. differing:
-    quantities of which site 0 was logged as 1e-9 and comes out as 0.2.
+    """sites: quantity → a number for all five sites, or a row; scalars: quantity → number or reading; None takes one away.
+
+    differing: quantities of which site 0 was logged as 1e-9 and comes out as 0.2.
 
     fields: of the record; spec: a mapping of fields of its specification.
     """
@@ -62,4 +63,6 @@ def _row(value: Any) -> tuple[Reading, ...]:
 
 
 def _reading(value: Any) -> Reading:
+    if isinstance(value, Reading):
+        return value
     return Reading(None, "taken away") if value is None else Reading(float(value))

@@ -14,8 +14,7 @@ from fa_registry.protocol.rules import Edition, Rule, load_edition, shipped
 from fa_registry.records import AuditReport, GuardReading, Reading, RunAudit, Verdict
 from fa_registry.reporting.claims import claims, state_claims
 from fa_registry.reporting.claims_measured import reference_claims
-from tests.reporting.asking import changed as changed_claims_states
-from tests.reporting.asking import run_of
+from tests.reporting.asking import changed, run_of
 from tests.reporting.runs import SEEDS, full, make_record
 from tests.reporting.scenes import a_finding, make_report
 
@@ -242,7 +241,7 @@ def test_a_collapse_of_the_aggregation_is_walked_back_beside_a_specific_gamma(ri
 
 
 def in_other_words(edition: Edition) -> Edition:
-    """The edition with every title and every word that it has for a rule that fires changed_claims_states; not a number in it."""
+    """The edition with every title and every word that it has for a rule that fires changed; not a number in it."""
     rules = [
         dataclasses.replace(
             rule,
@@ -291,7 +290,7 @@ def test_a_report_of_an_older_release_that_kept_the_guard_in_its_sentence_is_wal
         one.text for one in claims([dataclasses.replace(run, findings=older)]) if one.key == "carried by one end"
     ]
     assert len(collapse) == 1
-    even = changed_claims_states(dataclasses.replace(run, findings=older), sites={"gamma": 0.2})
+    even = changed(dataclasses.replace(run, findings=older), sites={"gamma": 0.2})
     assert not [one for one in claims([even]) if one.key == "carried by one end"]
 
 
@@ -315,25 +314,25 @@ ABSENT = {"scalars": {"gamma_deep_mean": None}}
 def test_a_reference_is_of_scale_only_where_the_stream_keeps_it_and_a_gamma_compares_with_it(rich):
     run = run_of(rich)
     assert "so that Γ compares with something of scale" in told(run, OK_REFERENCE)
-    for other, findings in ((run, (OK_REFERENCE, EXPLODED)), (changed_claims_states(run, **ABSENT), (OK_REFERENCE,))):
+    for other, findings in ((run, (OK_REFERENCE, EXPLODED)), (changed(run, **ABSENT), (OK_REFERENCE,))):
         text = told(other, *findings)
         assert text.startswith("The reference gradient stands clear of its floor, ‖g_L‖") and "Γ" not in text
 
 
 def test_the_middle_site_speaks_for_itself_and_others_above_the_limit_are_named(rich):
-    run = changed_claims_states(run_of(rich), sites={"stability": [0.5, 0.4, 0.1, 0.1, 0.1]})
+    run = changed(run_of(rich), sites={"stability": [0.5, 0.4, 0.1, 0.1, 0.1]})
     text = told(run, STEADY)
     assert text.startswith("At the middle site, where this is judged, no direction shared by all batches")
     assert text.endswith("; the mean cosine is above the limit of 0.3 at sites 0, 1 (seed 42) (seed 42).")
-    assert "above the limit" not in told(changed_claims_states(run, sites={"stability": 0.1}), STEADY)
-    assert "Γ" not in told(changed_claims_states(run, **ABSENT), STEADY)
+    assert "above the limit" not in told(changed(run, sites={"stability": 0.1}), STEADY)
+    assert "Γ" not in told(changed(run, **ABSENT), STEADY)
     high = dataclasses.replace(STEADY, outcome="warn", state="HIGH")
-    assert "Γ may not be read" in told(run, high) and "Γ" not in told(changed_claims_states(run, **ABSENT), high)
+    assert "Γ may not be read" in told(run, high) and "Γ" not in told(changed(run, **ABSENT), high)
 
 
 def test_runs_are_told_apart_only_where_the_words_differ(rich):
     runs = [
-        dataclasses.replace(changed_claims_states(run_of(rich, seed=seed), **change), findings=(OK_REFERENCE,))
+        dataclasses.replace(changed(run_of(rich, seed=seed), **change), findings=(OK_REFERENCE,))
         for seed, change in ((42, {}), (123, ABSENT))
     ]
     assert len(list(state_claims(runs))) == 2
@@ -351,12 +350,6 @@ def kinds(runs) -> list[str]:
 
 def text(runs) -> str:
     return " ".join(claim.text for claim in reference_claims(runs))
-
-
-def changed(run: RunAudit, **scalars) -> RunAudit:
-    measured = run.record.measurements
-    measured = dataclasses.replace(measured, scalars={**measured.scalars, **scalars})
-    return dataclasses.replace(run, record=dataclasses.replace(run.record, measurements=measured))
 
 
 def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_explained(rich):
@@ -385,14 +378,14 @@ def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_
 
 def test_its_figures_are_those_of_the_runs(rich):
     (run, _) = runs_of(rich, "fa")
-    assert "growth in one block is 77.0" in text([changed(run, growth_max=Reading(77.0))])
-    assert "growth in one block" not in text([changed(run, growth_max=Reading(None, "not measured"))])
+    assert "growth in one block is 77.0" in text([changed(run, scalars={"growth_max": 77.0})])
+    assert "growth in one block" not in text([changed(run, scalars={"growth_max": Reading(None, "not measured")})])
 
 
 def test_noise_is_not_called_exact(rich):
-    run = changed(runs_of(rich, "fa")[0], fidelity_min=Reading(0.98))
+    run = changed(runs_of(rich, "fa")[0], scalars={"fidelity_min": 0.98})
     assert kinds([run]) == ["not"] and "exact" not in text([run])
-    assert "exact" not in text([changed(run, fidelity_min=Reading(None, "no float64 pass"))])
+    assert "exact" not in text([changed(run, scalars={"fidelity_min": Reading(None, "no float64 pass")})])
 
 
 def test_without_a_layer_norm_nothing_divides_the_stream_again(rich):
@@ -406,7 +399,7 @@ def test_a_stream_that_did_not_grow_explains_no_small_reference(rich):
     run = dataclasses.replace(runs_of(rich, "bp")[0], findings=(a_finding("x", quantity="g_norm", state="AT FLOOR"),))
     assert kinds([run]) == ["not"]
     assert "Γ = 0.750 may not be read as credit alignment: the reference gradient is at its floor" in text([run])
-    unknown = changed(run, gamma_deep_mean=Reading(None, "no feedback"))
+    unknown = changed(run, scalars={"gamma_deep_mean": Reading(None, "no feedback")})
     assert "No credit may be judged by this reference: the reference gradient is at its floor" in text([unknown])
     assert "Γ" not in text([unknown])
     assert "exploded" not in text([run])
@@ -426,12 +419,12 @@ def test_a_fitted_network_may_be_read(rich):
         "its gain is healthy (0.300 of the output error arrives at the last site); its size is no reason against reading Γ"
         in text(bp)
     )
-    exact = [changed(run, gamma_deep_mean=Reading(None, "exact by construction")) for run in bp]
+    exact = [changed(run, scalars={"gamma_deep_mean": Reading(None, "exact by construction")}) for run in bp]
     assert kinds(exact) == ["may"] and "Γ" not in text(exact)
 
 
 def test_a_claim_about_an_exploded_stream_without_a_gamma_speaks_of_none(rich):
-    exact = [changed(run, gamma_deep_mean=Reading(None, "exact")) for run in runs_of(rich, "fa")]
+    exact = [changed(run, scalars={"gamma_deep_mean": Reading(None, "exact")}) for run in runs_of(rich, "fa")]
     back, note = reference_claims(exact)
     assert "Γ" not in back.text and "The Γ here" not in note.text
 

@@ -1,4 +1,5 @@
-"""Γ: as what it may be read, and whether it is the training feedback's own: only a null of fresh draws tells."""
+"""Claims of what is measured: Γ, as what it may be read and whether it is the training feedback's own; and the margin over frozen
+blocks, decided, undecided or resting on a stated figure."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from tests.reporting.scenes import a_finding
 
 
 @pytest.fixture
-def said(rich):
+def claims_of_gamma(rich):
     """[(kind, text)] of a run of dfa that passes, with a finding in this state about its null."""
 
     def of(state="", rank=1.0, **changes):
@@ -43,24 +44,24 @@ def said(rich):
     return of
 
 
-def test_a_specific_gamma_may_be_read_as_alignment_of_the_training_feedback(said):
-    alignment, own = said("SPECIFIC", 0.048)
+def test_a_specific_gamma_may_be_read_as_alignment_of_the_training_feedback(claims_of_gamma):
+    alignment, own = claims_of_gamma("SPECIFIC", 0.048)
     assert alignment[0] == own[0] == "may"
     assert "alignment with the gradient, site by site, for the training feedback only" in alignment[1]
     assert "Γ is specific to the training feedback" in own[1]
 
 
-def test_a_gamma_that_fresh_draws_reach_is_the_gradients_matter_alone(said):
-    note, back = said("NOT SPECIFIC", 2 / 21)
+def test_a_gamma_that_fresh_draws_reach_is_the_gradients_matter_alone(claims_of_gamma):
+    note, back = claims_of_gamma("NOT SPECIFIC", 2 / 21)
     assert note[0] == "note" and "that it comes from the training feedback is not shown" in note[1]
     assert back[0] == "not" and "1 of 20 fresh draws reach it; not told apart at 0.05" in back[1]
 
 
-def test_without_a_null_the_feedback_is_not_shown_and_why(said):
-    ((kind, text),) = said(sites={"gamma_null_p": None})
+def test_without_a_null_the_feedback_is_not_shown_and_why(claims_of_gamma):
+    ((kind, text),) = claims_of_gamma(sites={"gamma_null_p": None})
     assert kind == "may" and "for the training feedback only" not in text
     assert "is not shown (taken away)" in text
-    ((_, text),) = said()  # an edition whose rules do not ask
+    ((_, text),) = claims_of_gamma()  # an edition whose rules do not ask
     assert "is not shown (seed 42)" in text
 
 
@@ -133,10 +134,10 @@ def test_a_control_and_a_ladder_claim_nothing(rich):
             assert not group.control or claims(group.runs) == ()
 
 
-def test_what_every_site_shows_to_be_the_gradient_is_no_alignment_without_a_card_either(said):
-    ((kind, text),) = said(sites={"gamma": 1.0})
+def test_what_every_site_shows_to_be_the_gradient_is_no_alignment_without_a_card_either(claims_of_gamma):
+    ((kind, text),) = claims_of_gamma(sites={"gamma": 1.0})
     assert kind == "open" and "Γ = 1 there is no alignment" in text
-    assert said(sites={"gamma": [1.0, 1.0, 1.0, 1.0, 0.99]})[0][0] == "may"
+    assert claims_of_gamma(sites={"gamma": [1.0, 1.0, 1.0, 1.0, 0.99]})[0][0] == "may"
 
 
 def margin(values, limit=2.0, **changes):
@@ -154,7 +155,7 @@ def margin(values, limit=2.0, **changes):
 
 
 @pytest.fixture
-def said_claims_depth(report):
+def claims_of_depth(report):
     """The claims on two seeds that share a finding."""
 
     def of(finding):
@@ -164,9 +165,9 @@ def said_claims_depth(report):
     return of
 
 
-def test_undecided_says_the_interval_and_how_many_seeds_would_do(said_claims_depth):
+def test_undecided_says_the_interval_and_how_many_seeds_would_do(claims_of_depth):
     finding = margin([1.0, 4.0, 5.5], outcome="warn", state="UNDECIDED")
-    ((kind, text),) = said_claims_depth(finding)
+    ((kind, text),) = claims_of_depth(finding)
     assert kind == "open" and "is undecided: the margin is +3.5\u00a0pp" in text
     assert "holds the limit of 2 pp" in text
     assert (
@@ -184,10 +185,10 @@ def test_the_study_named_is_one_of_this_mean_and_spread(values):
     assert seeds_needed(finding) == seeds_needed(second) == planned > len(values)
 
 
-def test_a_mean_on_the_limit_is_never_decided(said_claims_depth):
+def test_a_mean_on_the_limit_is_never_decided(claims_of_depth):
     finding = margin([0.0, 4.0], outcome="warn", state="UNDECIDED")
     assert seeds_needed(finding) is None
-    text = said_claims_depth(finding)[0][1]
+    text = claims_of_depth(finding)[0][1]
     assert f"not even {MOST_SEEDS:,} seeds would decide it: the mean lies too near the limit" in text
     assert "A new study" not in text
 
@@ -199,20 +200,20 @@ def test_without_a_figure_no_number_of_seeds_is_named(change):
     assert seeds_needed(dataclasses.replace(margin([1.0, 4.0, 5.5]), **change)) is None
 
 
-def test_one_seed_is_provisional_and_says_what_would_decide(said_claims_depth):
+def test_one_seed_is_provisional_and_says_what_would_decide(claims_of_depth):
     finding = a_finding("D3", "warn", quantity="margin_pp", observed=Reading(4.0), threshold=2.0, state="PROVISIONAL")
-    ((kind, text),) = said_claims_depth(finding)
+    ((kind, text),) = claims_of_depth(finding)
     assert kind == "open" and "provisional: the margin of one seed, +4.0\u00a0pp where 2 pp are asked for" in text
     assert "their number fixed before the first of them is audited" in text
 
 
-def test_a_margin_that_clears_with_an_interval_may_be_claimed(said_claims_depth):
-    ((kind, text),) = said_claims_depth(margin([9.0, 10.0, 11.0], outcome="pass", state="CLEARS"))
+def test_a_margin_that_clears_with_an_interval_may_be_claimed(claims_of_depth):
+    ((kind, text),) = claims_of_depth(margin([9.0, 10.0, 11.0], outcome="pass", state="CLEARS"))
     assert (
         kind == "may" and "beat frozen random ones; the margin is +10.0\u00a0pp, 95 % interval +7.5\u00a0pp to" in text
     )
     assert (
-        said_claims_depth(a_finding("D3", "pass", quantity="accuracy", state="CLEARS")) == []
+        claims_of_depth(a_finding("D3", "pass", quantity="accuracy", state="CLEARS")) == []
     )  # one run's margin is no claim
 
 
@@ -224,8 +225,8 @@ def test_a_margin_that_clears_with_an_interval_may_be_claimed(said_claims_depth)
         ([0.9, 1.0, 1.1], "beat frozen random ones, but by less than the limit"),
     ],
 )
-def test_a_margin_below_the_limit_lies_below_about_or_above_0(said_claims_depth, values, words):
-    ((kind, text),) = said_claims_depth(margin(values, state="UNDERCUT"))
+def test_a_margin_below_the_limit_lies_below_about_or_above_0(claims_of_depth, values, words):
+    ((kind, text),) = claims_of_depth(margin(values, state="UNDERCUT"))
     assert kind == "not" and f"The trained blocks {words}: " in text and "may not be credited; the margin is" in text
 
 
@@ -235,30 +236,28 @@ def test_a_run_that_diverged_beats_nothing(report):
     assert list(depth_claims(runs)) == []
 
 
-def test_an_undercut_margin_is_walked_back(said_claims_depth):
-    ((kind, text),) = said_claims_depth(margin([-1.0, 0.0, 1.0], state="UNDERCUT"))
+def test_an_undercut_margin_is_walked_back(claims_of_depth):
+    ((kind, text),) = claims_of_depth(margin([-1.0, 0.0, 1.0], state="UNDERCUT"))
     assert kind == "not" and "not shown to beat frozen random ones" in text and "over 3 seeds, the limit 2 pp" in text
-    ((kind, text),) = said_claims_depth(a_finding("d", quantity="accuracy", state="UNDERCUT", threshold=2.0))
+    ((kind, text),) = claims_of_depth(a_finding("d", quantity="accuracy", state="UNDERCUT", threshold=2.0))
     assert kind == "not" and "interval" not in text
 
 
-def test_what_rests_on_a_stated_figure_says_so_and_may_not_be_claimed(said_claims_depth):
-    ((kind, text),) = said_claims_depth(margin([8.0, 9.0, 10.0], outcome="warn", state="STATED", stated=True))
+def test_what_rests_on_a_stated_figure_says_so_and_may_not_be_claimed(claims_of_depth):
+    ((kind, text),) = claims_of_depth(margin([8.0, 9.0, 10.0], outcome="warn", state="STATED", stated=True))
     assert kind == "open"
     assert text.startswith(
         "The trained blocks stand above a frozen accuracy stated by the author, by +9.0\u00a0pp, 95 % interval"
     )
-    ((kind, text),) = said_claims_depth(
-        a_finding("D3", quantity="accuracy", outcome="warn", state="STATED", stated=True)
-    )
+    ((kind, text),) = claims_of_depth(a_finding("D3", quantity="accuracy", outcome="warn", state="STATED", stated=True))
     assert kind == "open" and "by what D3 asks for, each seed judged by itself" in text
 
 
 @pytest.mark.parametrize("state", ["UNDERCUT", "UNDECIDED", "PROVISIONAL"])
-def test_every_claim_about_a_stated_figure_says_so_and_no_other_does(said_claims_depth, state):
+def test_every_claim_about_a_stated_figure_says_so_and_no_other_does(claims_of_depth, state):
     outcome = "fail" if state == "UNDERCUT" else "warn"
-    ((_, stated),) = said_claims_depth(margin([1.0, 4.0, 5.5], outcome=outcome, state=state, stated=True))
-    ((_, measured),) = said_claims_depth(margin([1.0, 4.0, 5.5], outcome=outcome, state=state))
+    ((_, stated),) = claims_of_depth(margin([1.0, 4.0, 5.5], outcome=outcome, state=state, stated=True))
+    ((_, measured),) = claims_of_depth(margin([1.0, 4.0, 5.5], outcome=outcome, state=state))
     assert "the frozen accuracy is stated by the author, not measured here" in stated
     assert "stated" not in measured
     assert "More seeds would decide it" not in stated

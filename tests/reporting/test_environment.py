@@ -191,7 +191,7 @@ VALUE = Number(Reading(0.5), "num", ("r1", "r2"))
 
 
 @pytest.fixture
-def render_sandbox(tmp_path):
+def render_untrusted(tmp_path):
     def from_text(text, name="page.html.j2", **context):
         (tmp_path / name).write_text(text, encoding="utf-8")
         return Pages(tmp_path).render(name, {"value": VALUE, **context})
@@ -221,8 +221,8 @@ def hurried(monkeypatch):
         ("{{ listed.left }}", "3"),
     ],
 )
-def test_what_a_template_needs_works(render_sandbox, text, shown):
-    assert render_sandbox(text, listed=Listed((1,), 4)) == shown
+def test_what_a_template_needs_works(render_untrusted, text, shown):
+    assert render_untrusted(text, listed=Listed((1,), 4)) == shown
 
 
 @pytest.mark.parametrize(
@@ -248,9 +248,9 @@ def test_what_a_template_needs_works(render_sandbox, text, shown):
         ("{% include '/etc/passwd' %}", "there is no /etc/passwd; a template takes"),
     ],
 )
-def test_what_a_template_may_not_touch(render_sandbox, text, words):
+def test_what_a_template_may_not_touch(render_untrusted, text, words):
     with pytest.raises(UsageError, match=rf"template page\.html\.j2.*{words}"):
-        render_sandbox(text, listed=Listed((1,), 4))
+        render_untrusted(text, listed=Listed((1,), 4))
 
 
 @pytest.mark.parametrize(
@@ -262,30 +262,30 @@ def test_what_a_template_may_not_touch(render_sandbox, text, words):
         "{% for a in range(99999) %}{% include 'part.html.j2' %}{% endfor %}",
     ],
 )
-def test_a_page_that_does_not_end_is_stopped(render_sandbox, hurried, tmp_path, text):
+def test_a_page_that_does_not_end_is_stopped(render_untrusted, hurried, tmp_path, text):
     (tmp_path / "part.html.j2").write_text("x" * 50)
     with pytest.raises(
         UsageError, match=r"page\.html\.j2, line 1: SecurityError: expected a page within 0\.02 s; a loop"
     ):
-        render_sandbox(text)
+        render_untrusted(text)
 
 
-def test_a_list_that_is_printed_is_named_by_its_type(render_sandbox):
+def test_a_list_that_is_printed_is_named_by_its_type(render_untrusted):
     with pytest.raises(UsageError, match="may print text and whole numbers, found tuple; write"):
-        render_sandbox("{{ value.run_ids }}")
+        render_untrusted("{{ value.run_ids }}")
 
 
-def test_comparing_slicing_and_dicts_still_work(render_sandbox):
+def test_comparing_slicing_and_dicts_still_work(render_untrusted):
     text = "{{ 1 if [1, 2] == [1] + [2] }}{{ 'abc'[1:] }}{{ {'a' ~ 1: 2}.a1 }}{{ 3 if 5000 is gt(4999) }}{{ 4 if 1 < 2 < 3 }}"
-    assert render_sandbox(text) == "1bc234"
+    assert render_untrusted(text) == "1bc234"
 
 
 @pytest.mark.parametrize("text", ["{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{% include 'page.html.j2' %}"])
-def test_a_template_that_calls_itself_is_stopped(render_sandbox, text):
+def test_a_template_that_calls_itself_is_stopped(render_untrusted, text):
     with pytest.raises(
         UsageError, match="page.html.j2, line 1: RecursionError: templates or macros are nested too deep"
     ):
-        render_sandbox(text)
+        render_untrusted(text)
 
 
 def test_every_page_has_its_own_clock(tmp_path, monkeypatch):

@@ -90,7 +90,7 @@ def test_what_is_no_figure_is_no_figure_that_came_out_otherwise(rich):
 
 
 @pytest.fixture
-def said(rich):
+def answer(rich):
     def answer(question, method="dfa", cards=(), **changes):
         return question(asked(rich, changed(run_of(rich, method), **changes), **dict(cards)))
 
@@ -100,8 +100,8 @@ def said(rich):
 @pytest.mark.parametrize(
     ("ranks", "outcome"), [([0.048] * 5, "avoided"), ([0.048, 0.048, 0.6, 0.048, 0.048], "violated"), (None, "unknown")]
 )
-def test_whether_fresh_feedback_gives_as_much(said, ranks, outcome):
-    found, evidence = said(questions.own_feedback, sites={"gamma_null_p": ranks})
+def test_whether_fresh_feedback_gives_as_much(answer, ranks, outcome):
+    found, evidence = answer(questions.own_feedback, sites={"gamma_null_p": ranks})
     assert found == outcome
     assert {
         "avoided": "20 fresh draws",
@@ -110,19 +110,19 @@ def test_whether_fresh_feedback_gives_as_much(said, ranks, outcome):
     }[outcome] in evidence
 
 
-def test_a_credit_that_is_exact_has_no_such_pitfall(said):
+def test_a_credit_that_is_exact_has_no_such_pitfall(answer):
     for question in (questions.own_feedback, questions.every_aggregation, questions.no_single_site):
-        assert said(question, "bp") == ("not applicable", questions.EXACT)
+        assert answer(question, "bp") == ("not applicable", questions.EXACT)
 
 
-def test_every_aggregation_or_one_number_alone(said):
-    assert said(questions.every_aggregation)[0] == "avoided"
+def test_every_aggregation_or_one_number_alone(answer):
+    assert answer(questions.every_aggregation)[0] == "avoided"
     one = dict.fromkeys(questions.AGGREGATES[1:])
-    assert said(questions.every_aggregation, scalars=one)[0] == "violated"
+    assert answer(questions.every_aggregation, scalars=one)[0] == "violated"
     none = {**dict.fromkeys(questions.AGGREGATES), "gamma_deep_mean": None}
-    assert said(questions.every_aggregation, scalars=none) == ("unknown", "taken away")
+    assert answer(questions.every_aggregation, scalars=none) == ("unknown", "taken away")
     spread = {name: 0.1 * place for place, name in enumerate(questions.AGGREGATES)}
-    assert "0.000 to 0.700, a spread of 0.700" in said(questions.every_aggregation, scalars=spread)[1]
+    assert "0.000 to 0.700, a spread of 0.700" in answer(questions.every_aggregation, scalars=spread)[1]
 
 
 @pytest.mark.parametrize(
@@ -134,34 +134,34 @@ def test_every_aggregation_or_one_number_alone(said):
         ([0.1, -0.1, 0.0, 0.0, 0.0], "violated"),
     ],
 )
-def test_no_one_site_carries_the_mean(said, gamma, outcome):
-    assert said(questions.no_single_site, sites={"gamma": gamma})[0] == outcome
+def test_no_one_site_carries_the_mean(answer, gamma, outcome):
+    assert answer(questions.no_single_site, sites={"gamma": gamma})[0] == outcome
 
 
-def test_the_mean_that_no_site_may_carry_is_the_headline(said):
+def test_the_mean_that_no_site_may_carry_is_the_headline(answer):
     """gamma_deep_mean has no site 0; what site 0 does to the mean over all sites is told beside it."""
-    outcome, evidence = said(questions.no_single_site, sites={"gamma": [0.9, 0.1, 0.1, 0.1, 0.1]})
+    outcome, evidence = answer(questions.no_single_site, sites={"gamma": [0.9, 0.1, 0.1, 0.1, 0.1]})
     assert outcome == "avoided" and "changes gamma_deep_mean, 0.100 over 4 sites, by 0\u00a0% of itself" in evidence
     assert evidence.endswith("with site 0, as in gamma_all_mean_mean, site 0 carries the mean (62\u00a0% of itself)")
-    assert "site 0" not in said(questions.no_single_site, sites={"gamma": 0.1})[1]
+    assert "site 0" not in answer(questions.no_single_site, sites={"gamma": 0.1})[1]
     hidden = {"gamma": [0.5, 0.6, 0.1, 0.1, 0.1]}  # over all sites no one carries it
-    assert said(questions.no_single_site, sites=hidden)[0] == "violated"
+    assert answer(questions.no_single_site, sites=hidden)[0] == "violated"
 
 
-def test_a_site_that_is_exact_does_not_count(said):
+def test_a_site_that_is_exact_does_not_count(answer):
     card = {"methods/dfa": {"exact_sites": "last"}}
     gamma = {"gamma": [0.1, 0.1, 0.1, 0.1, 1.0]}
-    assert said(questions.no_single_site, sites=gamma, cards=card)[0] == "avoided"
-    assert said(questions.no_single_site, sites=gamma)[0] == "violated"
+    assert answer(questions.no_single_site, sites=gamma, cards=card)[0] == "avoided"
+    assert answer(questions.no_single_site, sites=gamma)[0] == "violated"
 
 
-def test_feedback_is_saved_or_gamma_is_absent(said):
+def test_feedback_is_saved_or_gamma_is_absent(answer):
     saved = {"feedback": {"sha256": "ab"}}
-    assert said(questions.saved_feedback, **saved)[0] == "avoided"
-    assert said(questions.saved_feedback, feedback={})[0] == "violated"
-    assert said(questions.saved_feedback, feedback={}, sites={"gamma": None})[0] == "avoided"
-    assert said(questions.saved_feedback, "bp", feedback={})[0] == "not applicable"
-    assert said(questions.saved_feedback, feedback={}, cards={"methods/dfa": {}})[0] == "unknown"
+    assert answer(questions.saved_feedback, **saved)[0] == "avoided"
+    assert answer(questions.saved_feedback, feedback={})[0] == "violated"
+    assert answer(questions.saved_feedback, feedback={}, sites={"gamma": None})[0] == "avoided"
+    assert answer(questions.saved_feedback, "bp", feedback={})[0] == "not applicable"
+    assert answer(questions.saved_feedback, feedback={}, cards={"methods/dfa": {}})[0] == "unknown"
 
 
 def test_the_control_of_the_same_setting_seed_and_data(rich):
@@ -271,36 +271,26 @@ BOTH = {"conventions": {"test_samples": 360, "eval_samples": 128}, **TRUSTED}
 REDUCED = {"gradient_reduction": "sum", "g_norm_mean_ce_samples": 128}
 
 
-@pytest.fixture
-def said_pitfalls_figures(rich):
-    """(outcome, evidence) of a question about a changed run of dfa."""
-    return lambda question, **changes: question(asked(rich, changed(run_of(rich), **changes)))
-
-
 @pytest.mark.parametrize(
     ("step", "outcome"),
     [(-1.0, "avoided"), (-0.2, "avoided"), (-50.0, "unknown"), (-1e7, "violated"), (-1e-7, "violated")],
 )
-def test_norms_are_checked_by_what_a_step_along_the_gradient_does(said_pitfalls_figures, step, outcome):
+def test_norms_are_checked_by_what_a_step_along_the_gradient_does(answer, step, outcome):
     """h = 10, g = 10, η = .01: to first order the loss changes by −1."""
-    found, evidence = said_pitfalls_figures(
-        questions.norm_of_samples, sites={"h_norm": 10, "g_norm": 10, "nudge_bp": step}, **STEP
-    )
+    found, evidence = answer(questions.norm_of_samples, sites={"h_norm": 10, "g_norm": 10, "nudge_bp": step}, **STEP)
     assert found == outcome and "at site 0" in evidence
 
 
-def test_the_site_that_fits_worst_is_named_beside_the_one_that_fits_best(said_pitfalls_figures):
+def test_the_site_that_fits_worst_is_named_beside_the_one_that_fits_best(answer):
     step = [-1.0, -0.5, -0.001, -1.0, -1.0]
-    _, evidence = said_pitfalls_figures(
-        questions.norm_of_samples, sites={"h_norm": 10, "g_norm": 10, "nudge_bp": step}, **STEP
-    )
+    _, evidence = answer(questions.norm_of_samples, sites={"h_norm": 10, "g_norm": 10, "nudge_bp": step}, **STEP)
     assert "1.0 times what ‖h‖·‖g‖ foretell at site 0, which fits best, and 0.0010 times at site 2" in evidence
 
 
-def test_norms_without_such_a_step_or_measured_again(said_pitfalls_figures):
-    assert said_pitfalls_figures(questions.norm_of_samples, sites={"nudge_bp": None}, **STEP)[0] == "unknown"
-    assert said_pitfalls_figures(questions.norm_of_samples, integrity="verified")[0] == "avoided"
-    assert said_pitfalls_figures(questions.norm_of_samples, integrity="mismatch", differing=("g_norm",)) == (
+def test_norms_without_such_a_step_or_measured_again(answer):
+    assert answer(questions.norm_of_samples, sites={"nudge_bp": None}, **STEP)[0] == "unknown"
+    assert answer(questions.norm_of_samples, integrity="verified")[0] == "avoided"
+    assert answer(questions.norm_of_samples, integrity="mismatch", differing=("g_norm",)) == (
         "violated",
         "measured again with one L₂ norm a sample, other figures come out: g_norm[0]: logged 1e-09, recomputed 0.2",
     )
@@ -309,20 +299,16 @@ def test_norms_without_such_a_step_or_measured_again(said_pitfalls_figures):
 @pytest.mark.parametrize(
     ("gradient", "ratio", "outcome"), [(1e-3, 1, "avoided"), (1e-7, 1, "unknown"), (1e-3, 1e-5, "unknown")]
 )
-def test_a_clamp_tells_only_where_a_norm_is_near_it(said_pitfalls_figures, gradient, ratio, outcome):
-    found, evidence = said_pitfalls_figures(
-        questions.unclamped_cosine, sites={"g_norm": gradient, "norm_ratio": ratio}, **TRUSTED
-    )
+def test_a_clamp_tells_only_where_a_norm_is_near_it(answer, gradient, ratio, outcome):
+    found, evidence = answer(questions.unclamped_cosine, sites={"g_norm": gradient, "norm_ratio": ratio}, **TRUSTED)
     assert found == outcome and "smallest median norm" in evidence
     assert ("at the median a clamp would have changed nothing" in evidence) == (outcome == "avoided")
 
 
-def test_a_clamped_cosine_is_found_by_measuring_again(said_pitfalls_figures):
-    assert (
-        said_pitfalls_figures(questions.unclamped_cosine, integrity="mismatch", differing=("gamma",))[0] == "violated"
-    )
-    assert said_pitfalls_figures(questions.unclamped_cosine, integrity="verified")[0] == "avoided"
-    assert said_pitfalls_figures(questions.unclamped_cosine, sites={"g_norm": None}, **TRUSTED)[0] == "unknown"
+def test_a_clamped_cosine_is_found_by_measuring_again(answer):
+    assert answer(questions.unclamped_cosine, integrity="mismatch", differing=("gamma",))[0] == "violated"
+    assert answer(questions.unclamped_cosine, integrity="verified")[0] == "avoided"
+    assert answer(questions.unclamped_cosine, sites={"g_norm": None}, **TRUSTED)[0] == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -335,16 +321,16 @@ def test_a_clamped_cosine_is_found_by_measuring_again(said_pitfalls_figures):
         ("odd", 1, "unknown"),
     ],
 )
-def test_fp16_underflows_and_others_do_not(said_pitfalls_figures, precision, gradient, outcome):
+def test_fp16_underflows_and_others_do_not(answer, precision, gradient, outcome):
     sites = {"g_norm_mean_ce": gradient}
     if precision == "odd":
         sites = {"g_norm_mean_ce": None}
-    assert said_pitfalls_figures(questions.no_underflow, sites=sites, spec={"precision": precision})[0] == outcome
+    assert answer(questions.no_underflow, sites=sites, spec={"precision": precision})[0] == outcome
 
 
-def test_the_gradients_precision_is_shown_where_it_was_measured(said_pitfalls_figures):
-    assert "at least 0.998000" in said_pitfalls_figures(questions.no_underflow, scalars={"fidelity_min": 0.998})[1]
-    assert "exponents" in said_pitfalls_figures(questions.no_underflow, scalars={"fidelity_min": None})[1]
+def test_the_gradients_precision_is_shown_where_it_was_measured(answer):
+    assert "at least 0.998000" in answer(questions.no_underflow, scalars={"fidelity_min": 0.998})[1]
+    assert "exponents" in answer(questions.no_underflow, scalars={"fidelity_min": None})[1]
 
 
 @pytest.mark.parametrize(
@@ -357,8 +343,8 @@ def test_the_gradients_precision_is_shown_where_it_was_measured(said_pitfalls_fi
         (0.128, None, REDUCED, "unknown"),
     ],
 )
-def test_the_two_gradients_differ_by_the_size_of_the_batch(said_pitfalls_figures, own, mean, conventions, outcome):
-    found, _ = said_pitfalls_figures(
+def test_the_two_gradients_differ_by_the_size_of_the_batch(answer, own, mean, conventions, outcome):
+    found, _ = answer(
         questions.per_sample_gradients, sites={"g_norm": own, "g_norm_mean_ce": mean}, conventions=conventions
     )
     assert found == outcome
@@ -376,18 +362,16 @@ def test_the_two_gradients_differ_by_the_size_of_the_batch(said_pitfalls_figures
         (None, BOTH, "unknown"),
     ],
 )
-def test_an_accuracy_of_the_whole_test_set_is_a_count_of_its_samples(said_pitfalls_figures, accuracy, changes, outcome):
+def test_an_accuracy_of_the_whole_test_set_is_a_count_of_its_samples(answer, accuracy, changes, outcome):
     if accuracy == 120 / 128:  # 0.9375 · 360 = 337.5
         assert accuracy * 360 != round(accuracy * 360)
-    assert (
-        said_pitfalls_figures(questions.accuracy_of_test_set, scalars={"accuracy": accuracy}, **changes)[0] == outcome
-    )
+    assert answer(questions.accuracy_of_test_set, scalars={"accuracy": accuracy}, **changes)[0] == outcome
 
 
 @pytest.mark.parametrize(
     ("state", "outcome"),
     [("verified", "avoided"), ("mismatch", "violated"), ("trusted", "unknown"), ("unverifiable", "unknown")],
 )
-def test_the_mode_of_the_layers_is_known_by_measuring_again(said_pitfalls_figures, state, outcome):
+def test_the_mode_of_the_layers_is_known_by_measuring_again(answer, state, outcome):
     differing = ("rho",) if state == "mismatch" else ()
-    assert said_pitfalls_figures(questions.eval_mode, integrity=state, differing=differing)[0] == outcome
+    assert answer(questions.eval_mode, integrity=state, differing=differing)[0] == outcome

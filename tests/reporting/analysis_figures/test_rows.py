@@ -1,4 +1,4 @@
-"""The twin of cross-architecture: one margin a method and network."""
+"""The numbers that stand beside a figure with one row a network, a rung of the ladder, or a site."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def test_the_margins_with_their_verdicts():
     assert (frame["low"] < frame["value"]).all() and (frame["value"] < frame["high"]).all()
 
 
-def numbers(*records):
+def ladder(*records):
     return analysis_numbers(analysed("ladder", records), ())
 
 
 def test_bare_ends_are_drawn_only_where_no_ladder_is_whole():
     ends = (frozen(accuracy=0.3), run("bp", accuracy=0.9))
-    assert numbers(*ends)["method"].unique().tolist() == ["bp"]
-    whole = numbers(*ends, rung(0, 0.3), rung(1, 0.4), run("dfa", accuracy=0.6))
+    assert ladder(*ends)["method"].unique().tolist() == ["bp"]
+    whole = ladder(*ends, rung(0, 0.3), rung(1, 0.4), run("dfa", accuracy=0.6))
     assert whole["method"].unique().tolist() == ["dfa"] and whole["blocks"].tolist() == [0.0, 1.0, 2.0]
 
 
@@ -35,7 +35,7 @@ def test_depths_have_a_panel_with_the_frozen_control():
         made = run("dfa", spec={"architecture_options": {"num_blocks": blocks}}, **given)
         return dataclasses.replace(made, setting=f"resmlp-16x{blocks}")
 
-    frame = numbers(
+    frame = ladder(
         deep(2, accuracy=0.5), deep(4, accuracy=0.6), frozen(accuracy=0.3, architecture_options={"num_blocks": 4})
     )
     depth = frame[frame["panel"] == "depth"]
@@ -43,7 +43,7 @@ def test_depths_have_a_panel_with_the_frozen_control():
     assert depth["frozen"].isna().tolist() == [True, False]
 
 
-def numbers_per_layer(records):
+def per_layer(records):
     analysis = analysed("per-layer", records)
     return analysis, analysis_numbers(analysis, ())
 
@@ -53,7 +53,7 @@ def test_both_panels_hold_every_site_with_its_interval():
         run("fa", seed, sites={"gamma": (0.1, 0.2 + seed / 1e4, 1.0)}, g=10.0**-place)
         for place, seed in enumerate(SEEDS)
     ]
-    _, frame = numbers_per_layer(runs)
+    _, frame = per_layer(runs)
     gamma = frame[frame["panel"] == "gamma"]
     assert gamma["site"].tolist() == [0.0, 1.0, 2.0]
     assert gamma["counts"].tolist() == ["yes", "yes", "exact by construction"]
@@ -63,6 +63,6 @@ def test_both_panels_hold_every_site_with_its_interval():
 
 def test_the_words_say_what_is_left_out():
     records = [dataclasses.replace(run("dfa", spec={"epochs": 3 + place}), setting=f"{place}") for place in range(9)]
-    analysis, frame = numbers_per_layer(records)
+    analysis, frame = per_layer(records)
     assert frame["setting"].nunique() == 9
-    assert analysis_png(analysis, ()) != analysis_png(numbers_per_layer(records[:6])[0], ())
+    assert analysis_png(analysis, ()) != analysis_png(per_layer(records[:6])[0], ())
