@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from fa_registry import jsonio
 from fa_registry.records import AuditReport, RunAudit
 from fa_registry.tracking import schema
 from tests.helpers.plugins import NAME, Plugin, installed
+from tests.helpers.stores import copy_store, made_once, working_in
 from tests.red_team.attacks import Store
 from tests.red_team.conftest import call, judged
 
@@ -90,16 +93,58 @@ class World:
         self.store.seal(self.run_id)
 
 
-@pytest.fixture
-def world(tmp_path, empty_store, monkeypatch) -> World:
-    folder = tmp_path / "store"
-    (folder / "mine").mkdir(parents=True)
-    shutil.copy(empty_store, folder / "mlflow.db")
-    (folder / "mine" / "study.toml").write_text(STUDY, encoding="utf-8")
-    monkeypatch.chdir(folder)
-    (tmp_path / "site").mkdir()
-    with installed(tmp_path / "site") as plugin:
+@contextmanager
+def at(folder: Path, site: Path) -> Iterator[World]:
+    """The world whose store lies in `folder`, with the package installed into the empty folder `site`."""
+    site.mkdir()
+    with working_in(folder), installed(site) as plugin:
         yield World(Store(folder), plugin)
+
+
+def begin(folder: Path, empty_store: Path) -> None:
+    """An empty store, and the study."""
+    shutil.copy(empty_store, folder / "mlflow.db")
+    (folder / "mine").mkdir()
+    (folder / "mine" / "study.toml").write_text(STUDY, encoding="utf-8")
+
+
+@pytest.fixture
+def untrained(tmp_path, empty_store) -> Iterator[World]:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    begin(folder, empty_store)
+    with at(folder, tmp_path / "site") as world:
+        yield world
+
+
+def trained_once(factory: pytest.TempPathFactory, empty_store: Path, name: str, *edit: str) -> Path:
+    """The folder of a store that holds the study, trained by the package as it is or as the edit leaves it; for copies."""
+
+    def train(folder: Path) -> None:
+        begin(folder, empty_store)
+        with at(folder, factory.mktemp("sites") / "site") as world:
+            if edit:
+                world.plugin.edit(*edit)
+            world.study()
+
+    return made_once(factory, name, train)
+
+
+@pytest.fixture
+def world(tmp_path_factory, tmp_path, empty_store) -> Iterator[World]:
+    """The study is trained."""
+    copy_store(trained_once(tmp_path_factory, empty_store, "mine"), tmp_path / "store")
+    with at(tmp_path / "store", tmp_path / "site") as world:
+        yield world
+
+
+@pytest.fixture
+def secretly_bp(tmp_path_factory, tmp_path, empty_store) -> Iterator[World]:
+    """The study is trained, by backpropagation under the method's name."""
+    copy_store(trained_once(tmp_path_factory, empty_store, "mine-by-bp", RULE, SECRETLY_BP), tmp_path / "store")
+    with at(tmp_path / "store", tmp_path / "site") as world:
+        world.plugin.edit(RULE, SECRETLY_BP)
+        yield world
 
 
 def of(run: RunAudit, rule: str):
@@ -111,7 +156,6 @@ def cached(store: Store) -> list[Path]:
 
 
 def test_an_honest_method_of_another_package_is_checked_and_named(world):
-    world.study()
     sealed = world.store.json(world.run_id, schema.PROVENANCE)
     entry = sealed["code"][f"methods/{NAME}"]
     assert (entry["package"], entry["version"], len(entry["digest"])) == ("orthogonal-feedback", "0.1.0", 64)
@@ -129,51 +173,44 @@ def test_an_honest_method_of_another_package_is_checked_and_named(world):
     assert "already complete" in world.study().output
 
 
-def test_backpropagation_under_another_name_never_passes(world):
-    world.plugin.edit(RULE, SECRETLY_BP)
-    result = world.study()
+def test_backpropagation_under_another_name_never_passes(untrained):
+    untrained.plugin.edit(RULE, SECRETLY_BP)
+    result = untrained.study()
     assert f"method {NAME} fails its conformance, so that no audit will pass its runs" in result.stderr
-    code, run = world.audit(*BY_CONFORMANCE_ALONE)
+    code, run = untrained.audit(*BY_CONFORMANCE_ALONE)
     assert (code, run.verdict.outcome) == (1, "fail")
     assert "method" in run.verdict.flags
     assert of(run, "method").outcome == "fail"
     assert "not_secretly_bp" in of(run, "method").sentence
-    assert "Nothing may be claimed of the method by this name" in world.form()
+    assert "Nothing may be claimed of the method by this name" in untrained.form()
 
 
-def test_a_forged_conformance_is_not_believed(world):
-    world.plugin.edit(RULE, SECRETLY_BP)
-    world.study()
+def test_a_forged_conformance_is_not_believed(secretly_bp):
     passed = {"state": "passed", "failures": [], "architecture": "resmlp"}
-    world.forge(conformance=passed)
-    for path in cached(world.store):
+    secretly_bp.forge(conformance=passed)
+    for path in cached(secretly_bp.store):
         path.write_text(json.dumps(passed), encoding="utf-8")
-    world.plugin.forget()
-    code, run = world.audit(*BY_CONFORMANCE_ALONE)
+    secretly_bp.plugin.forget()
+    code, run = secretly_bp.audit(*BY_CONFORMANCE_ALONE)
     assert (code, run.verdict.outcome, run.record.conformance.state) == (1, "fail", "failed")
 
 
-def test_a_method_called_our_own_in_the_sealed_file_is_still_checked(world):
-    world.plugin.edit(RULE, SECRETLY_BP)
-    world.study()
-    sealed = world.store.json(world.run_id, schema.PROVENANCE)["code"]
-    world.forge(code={**sealed, f"methods/{NAME}": {"version": 1}}, conformance={"state": "own"})
-    code, run = world.audit()
+def test_a_method_called_our_own_in_the_sealed_file_is_still_checked(secretly_bp):
+    sealed = secretly_bp.store.json(secretly_bp.run_id, schema.PROVENANCE)["code"]
+    secretly_bp.forge(code={**sealed, f"methods/{NAME}": {"version": 1}}, conformance={"state": "own"})
+    code, run = secretly_bp.audit()
     assert (code, run.verdict.outcome, run.record.conformance.state) == (3, "incomplete", "unchecked")
 
 
-def test_no_waiver_takes_back_a_failed_conformance(world):
-    world.plugin.edit(RULE, SECRETLY_BP)
-    world.study()
+def test_no_waiver_takes_back_a_failed_conformance(secretly_bp):
     waiver = f'[[waiver]]\nrule = "method"\nmethod = "{NAME}"\nreason = "trust me"\nauthor = "A. Author"\n'
     Path("waivers.toml").write_text(f'{waiver}date = "2020-01-01"\nexpiry = "2999-01-01"\n', encoding="utf-8")
-    code, run = world.audit(*BY_CONFORMANCE_ALONE)
+    code, run = secretly_bp.audit(*BY_CONFORMANCE_ALONE)
     assert (code, run.verdict.outcome) == (1, "fail")
 
 
 @pytest.mark.parametrize("edit", [SCALED, TURNED], ids=["five times larger", "sign flipped"])
 def test_a_method_edited_after_training_is_trained_again_and_the_message_says_why(world, edit):
-    world.study()
     before = world.store.json(world.run_id, schema.PROVENANCE)["code"][f"methods/{NAME}"]["digest"]
     first = world.run_id
     world.plugin.edit(*edit)
@@ -192,7 +229,6 @@ def test_a_method_edited_after_training_is_trained_again_and_the_message_says_wh
 
 
 def test_a_kept_run_of_other_code_says_why_nobody_can_recompute_it(world):
-    world.study()
     first = world.run_id
     world.plugin.edit(*TURNED)
     result = world.study("--keep-trained")
@@ -209,11 +245,11 @@ def test_a_kept_run_of_other_code_says_why_nobody_can_recompute_it(world):
     assert "may be claimed of the method" not in world.form()
 
 
-def test_train_says_it_too(world):
+def test_train_says_it_too(untrained):
     words = ("train", "--method", NAME, "--seed", "5", "--epochs", "1", "--device", "cpu", "--set")
     words = (*words, "architecture.d_hidden=16,architecture.num_blocks=2")
     first = json.loads(call(*words, "--json").stdout)
-    world.plugin.edit(*TURNED)
+    untrained.plugin.edit(*TURNED)
     kept = call(*words, "--json", "--keep-trained")
     assert json.loads(kept.stdout)["run_id"] == first["run_id"]
     assert len(json.loads(kept.stdout)["other_code"]) == 1
@@ -223,14 +259,12 @@ def test_train_says_it_too(world):
 
 
 def test_another_release_of_the_same_source_is_the_same_code(world):
-    world.study()
     world.plugin.release("0.2.0")
     assert "already complete" in world.study().output
     assert world.audit()[1].record.integrity.state == "verified"
 
 
 def test_a_method_that_is_not_installed_at_the_audit_is_at_most_a_statement(world):
-    world.study()
     chosen = ("--run", world.run_id, "--run", world.store.run_id(control="frozen"))
     world.plugin.uninstall()
     code, run = world.audit(*chosen)
@@ -250,7 +284,6 @@ def test_a_method_that_is_not_installed_at_the_audit_is_at_most_a_statement(worl
 
 
 def test_a_member_of_ours_of_another_version_is_other_code(world, monkeypatch):
-    world.study()
     sealed = world.store.json(world.run_id, schema.PROVENANCE)["code"]
     world.forge(code={**sealed, "architectures/resmlp": {"version": 7}})
     code, run = world.audit()
