@@ -196,11 +196,14 @@ def shortened(value: Any) -> str:
     return text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}…"
 
 
-def read_by(make: Callable[[Any], Any], name: str) -> Any:
-    """How pydantic reads a type that writes itself: by `make`, which raises ValueError in words. name: in published schemas."""
+def read_by(make: Callable[[Any], Any], name: str, written: Any = None) -> Any:
+    """How pydantic reads a type that writes itself: by `make`, which raises ValueError in words.
+
+    name: in published schemas. written: pydantic's schema of what it is written as, where the type does not say that itself.
+    """
     from pydantic_core import core_schema
 
-    return core_schema.no_info_plain_validator_function(make, ref=name)
+    return core_schema.no_info_plain_validator_function(make, ref=name, json_schema_input_schema=written)
 
 
 def canonical(value: Any) -> str:

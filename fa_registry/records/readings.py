@@ -145,13 +145,12 @@ class Series(Sequence[Reading]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        handler.generate_schema(Reading)  # which the published schema refers to
-        return jsonio.read_by(cls.__from_json__, cls.__name__)
+        return jsonio.read_by(cls.__from_json__, cls.__name__, handler.generate_schema(list[Reading]))
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
         words = "One reading an epoch; the index is the epoch, 0 is the initialisation."
-        return {"description": words, "type": "array", "items": {"$ref": "#/$defs/Reading"}}
+        return {"description": words, **handler(schema)}
 
 
 def _entry(value: Any, place: int) -> Reading:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args
 
 from fa_registry import jsonio
 from fa_registry.records.readings import Reading, Series
@@ -21,11 +21,17 @@ class Recipe:
     """How any method is optimised; the defaults are the paper's (settings of arXiv 2606.21126)."""
 
     optimizer: str = "adamw"
+    """by name"""
     learning_rate: float = 1e-3
+    """at its largest"""
     weight_decay: float = 0.01
+    """decoupled"""
     schedule: str = "cosine"
+    """of the learning rate over epochs"""
     batch_size: int = 128
+    """samples"""
     credit_norm: str = "rms"
+    """how the credit is scaled before it acts"""
 
 
 def pairs(options: Mapping[str, Scalar]) -> str:
@@ -40,24 +46,34 @@ def plain(value: Scalar) -> str:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that decides a run's result. Its digest is the run's identity.
-
-    weights: SHA-256 of the weights file of a run that was trained elsewhere and adopted; empty for one trained here.
-    """
+    """Everything that decides a run's result. Its digest is the run's identity."""
 
     method: str
+    """the credit rule"""
     architecture: str
+    """the model"""
     dataset: str
+    """the data set"""
     seed: int
+    """of the run"""
     epochs: int
+    """to train"""
     method_options: Mapping[str, Scalar] = field(default_factory=dict)
+    """option of the method → value"""
     architecture_options: Mapping[str, Scalar] = field(default_factory=dict)
+    """option of the architecture → value"""
     recipe: Recipe = field(default_factory=Recipe)
+    """how it is optimised"""
     penalty: float = 0.0
+    """strength λ of the residual penalty; 0 for none"""
     control: str = "none"
+    """none, or which control this run is"""
     precision: str = "fp32"
+    """of training"""
     device_class: str = "cpu"
+    """cpu or cuda"""
     weights: str = ""
+    """SHA-256 of the weights file of a run that was trained elsewhere and adopted; empty for one trained here"""
 
     @cached_property  # asked for again and again while many runs are grouped; nothing it depends on can change
     def identity(self) -> str:
@@ -102,67 +118,72 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Measurements:
-    """What was measured on the fixed eval batch at one moment.
-
-    sites: quantity → one Reading a site (index = site, 0..L). scalars: quantity → Reading.
-    conventions: how it was measured (eval batch size and digest, vector convention, threads).
-    failures: name of a diagnostic that crashed → its traceback; what it measures is absent then.
-    """
+    """What was measured on the fixed eval batch at one moment."""
 
     sites: Mapping[str, tuple[Reading, ...]]
+    """quantity → one Reading a site (index = site, 0..L)"""
     scalars: Mapping[str, Reading]
+    """quantity → Reading"""
     conventions: Mapping[str, Scalar] = field(default_factory=dict)
+    """how it was measured (eval batch size and digest, vector convention, threads)"""
     failures: Mapping[str, str] = field(default_factory=dict)
+    """name of a diagnostic that crashed → its traceback; what it measures is absent then"""
 
 
 @dataclass(frozen=True)
 class SiteSeries:
-    """A site quantity at some epochs. epochs: which, rising; sites: one row a site (0..L), its entries at those epochs."""
+    """A site quantity at some epochs."""
 
     epochs: tuple[int, ...]
+    """which, rising"""
     sites: tuple[Series, ...]
+    """one row a site (0..L), its entries at those epochs"""
 
 
-CHECK_OUTCOMES = ("agrees", "differs", "not possible")
+CheckOutcome = Literal["agrees", "differs", "not possible"]
+CHECK_OUTCOMES = get_args(CheckOutcome)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing an audit held against what is sealed with a run. outcome: one of CHECK_OUTCOMES; detail: what was found, in words.
-
-    subject: what was looked at: "figures", "initial weights", "feedback", "first steps", "final weights", "tables", "code", …
-    sealed: whether the run sealed what its release, or its author, should have left to be held against.
-    """
+    """One thing an audit held against what is sealed with a run."""
 
     subject: str
-    outcome: str
+    """what was looked at: "figures", "initial weights", "feedback", "first steps", "final weights", "tables", "code", …"""
+    outcome: CheckOutcome
+    """whether it is what is sealed"""
     detail: str = ""
+    """what was found, in words"""
     sealed: bool = True
+    """whether the run sealed what its release, or its author, should have left to be held against"""
 
 
 @dataclass(frozen=True)
 class FigureDifference:
-    """A logged figure that did not come out again. site: where, 0..L; null for a figure that a run has one of."""
+    """A logged figure that did not come out again."""
 
     quantity: str
+    """which figure"""
     site: int | None
+    """where, 0..L; null for a figure that a run has one of"""
     logged: Reading
+    """by training"""
     recomputed: Reading
+    """by the audit"""
 
 
 @dataclass(frozen=True)
 class Integrity:
-    """Whether a run's logged figures stand: verified, mismatch, unverifiable, or trusted (not recomputed).
+    """Whether a run's logged figures stand: verified, mismatch, unverifiable, or trusted (not recomputed)."""
 
-    details: the same in words, for people, of which the first few are enough. checks: what else was held against the sealed
-    files; one that differs makes the state a mismatch. None in older reports. differences: every figure that did not come out
-    again; none in reports of older releases, which held the words alone.
-    """
-
-    state: str
+    state: Literal["verified", "trusted", "unverifiable", "mismatch"]
+    """verified, mismatch, unverifiable, or trusted (not recomputed)"""
     details: tuple[str, ...] = ()
+    """the same in words, for people, of which the first few are enough"""
     checks: tuple[Check, ...] = ()
+    """what else was held against the sealed files; one that differs makes the state a mismatch. None in older reports"""
     differences: tuple[FigureDifference, ...] = ()
+    """every figure that did not come out again; none in reports of older releases, which held the words alone"""
 
 
 CONFORMANCE_STATES = ("own", "passed", "failed", "stated", "unchecked")
@@ -170,40 +191,49 @@ CONFORMANCE_STATES = ("own", "passed", "failed", "stated", "unchecked")
 
 @dataclass(frozen=True)
 class Conformance:
-    """Whether a run's method is what its card says. state: one of CONFORMANCE_STATES.
-
-    own: a method of this package, which its own tests hold. passed, failed: as the audit itself has measured, or a
-    failure that the run's files admit. stated: passed by what those files say, and could not be measured here. unchecked: nobody
-    measured it. failures: a line a property that fails; of one stated or unchecked why. architecture: on which it was checked.
-    """
+    """Whether a run's method is what its card says."""
 
     state: str
+    """one of CONFORMANCE_STATES; own: a method of this package, which its own tests hold; passed, failed: as the audit itself
+    has measured, or a failure that the run's files admit; stated: passed by what those files say, and could not be measured
+    here; unchecked: nobody measured it
+    """
     failures: tuple[str, ...] = ()
+    """a line a property that fails; of one stated or unchecked why"""
     architecture: str = ""
+    """on which it was checked"""
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run as the audit sees it. status: complete, diverged or failed. setting: readable name of what it is compared within.
-
-    trajectory: headline quantity (h_L, g_L, growth_max, accuracy, …) → one Reading an epoch (index = epoch, 0 = init).
-    by_site: site quantity (growth, gamma) → its readings site by site, at evenly spread epochs; empty in older audits.
-    digests: artifact path → SHA-256. conformance: of its method; None where no audit looked, and in older ones.
-    """
+    """One run as the audit sees it."""
 
     run_id: str
+    """id of the run in the tracking store"""
     name: str
+    """of the run, as people read it; untrusted text"""
     setting: str
-    status: str
+    """readable name of what it is compared within"""
+    status: Literal["complete", "diverged", "failed"]
+    """how its training ended"""
     spec: RunSpec
+    """what was asked for"""
     measurements: Measurements
+    """of the finished run"""
     trajectory: Mapping[str, Series]
+    """headline quantity (h_L, g_L, growth_max, accuracy, …) → one Reading an epoch (index = epoch, 0 = init)"""
     integrity: Integrity
+    """whether its figures stand"""
     digests: Mapping[str, str] = field(default_factory=dict)
+    """artifact path → SHA-256"""
     feedback: Mapping[str, Any] = field(default_factory=dict)
+    """distribution, shapes, seed and SHA-256 of the feedback matrices; empty where there are none"""
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    """commit, versions, hardware, digest of the data"""
     by_site: Mapping[str, SiteSeries] = field(default_factory=dict)
+    """site quantity (growth, gamma) → its readings site by site, at evenly spread epochs; empty in older audits"""
     conformance: Conformance | None = None
+    """of its method; None where no audit looked, and in older ones"""
 
 
 @dataclass(frozen=True)

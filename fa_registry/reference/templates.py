@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
+import itertools
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -68,13 +70,29 @@ def _context(context: type, names: list[str]) -> str:
 
 
 def _record(record: type) -> str:
-    """Fields with their types, then properties; what they mean is in the docstring."""
-    hints = typing.get_type_hints(record)
+    """Fields with their types and words, then properties; what is not said below a field is in the docstring."""
+    hints, words = typing.get_type_hints(record), _words_below(record)
     lines = [f"\n### {record.__name__}\n", *([_text(record)] if _own_text(record) else [])]
-    lines += ["", *(f"- `{field.name}`: {_type(hints[field.name])}" for field in dataclasses.fields(record))]
+    lines += [
+        "",
+        *(
+            f"- `{field.name}`: {_type(hints[field.name])}{words.get(field.name, '')}"
+            for field in dataclasses.fields(record)
+        ),
+    ]
     described = inspect.getmembers(record, lambda member: isinstance(member, property))
     lines += [f"- `{name}`, computed{_sentence(made.fget)}" for name, made in described]
     return "\n".join(lines)
+
+
+def _words_below(record: type) -> dict[str, str]:
+    """Field → the text that stands below it in the source."""
+    (definition,) = ast.parse(inspect.cleandoc(inspect.getsource(record))).body
+    return {
+        field.target.id: f"; {' '.join(below.value.value.split())}"
+        for field, below in itertools.pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr)
+    }
 
 
 def _records(contexts_of: Mapping[type, Any]) -> set[type]:
@@ -121,6 +139,8 @@ def _type(hint: Any) -> str:
         return f"{_link(origin)} of {', '.join(map(_type, arguments))}"
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         return f"{_type(arguments[0])} → {_type(arguments[1])}"
+    if origin is typing.Literal:
+        return ", ".join(f"`{word}`" for word in arguments)
     if arguments:
         return " or ".join(map(_type, arguments))
     if dataclasses.is_dataclass(hint):

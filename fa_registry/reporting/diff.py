@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from fa_registry import jsonio
 from fa_registry.protocol.shipped import edition_words
@@ -28,7 +28,8 @@ from fa_registry.records import (
 
 __all__ = ["HOW", "AuditDiff", "audit_diff"]
 
-HOW = BY_ID, BY_SPECIFICATION = ("run id", "specification")
+How = Literal["run id", "specification"]
+HOW = BY_ID, BY_SPECIFICATION = get_args(How)
 NOT_THERE = Reading(None, "this audit does not have it")
 COMPARED_APART = ("run_id", "measurements")  # fields of a run's record
 EDITION = ("name", "title", "source", "digest")  # fields of an edition's reference
@@ -46,126 +47,152 @@ Findings = tuple[Finding | None, Finding | None]  # of one rule on one run, in A
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two audits. title, selection, edition: of the audit. runs: how many were judged.
-
-    digest: SHA-256 of the report's canonical JSON; two audits with one digest are identical.
-    """
+    """One of the two audits."""
 
     title: str
+    """of the audit"""
     selection: str
+    """which runs were asked for, in words"""
     edition: str
+    """the leading edition, as people read it"""
     runs: int
+    """how many were judged"""
     digest: str
+    """SHA-256 of the report's canonical JSON; two audits with one digest are identical"""
 
 
 @dataclass(frozen=True)
 class Change:
-    """Anything else than a figure or a finding. what: which thing. before, after: in A and in B; empty where it has none.
-
-    A long value stands there as its SHA-256.
-    """
+    """Anything else than a figure or a finding."""
 
     what: str
+    """which thing"""
     before: str
+    """in A, empty where it has none; a long value as its SHA-256"""
     after: str
+    """in B, likewise"""
 
 
 @dataclass(frozen=True)
 class FigureChange:
-    """A measured number that is not equal in A and B. name: a scalar, or `quantity[site]`. before, after: in A and in B."""
+    """A measured number that is not equal in A and B."""
 
     name: str
+    """a scalar, or `quantity[site]`"""
     before: Reading
+    """in A"""
     after: Reading
+    """in B"""
 
 
 @dataclass(frozen=True)
 class FindingChange:
-    """What a rule of the leading edition says of a run. rule, title: of the rule. before, after: in A and in B, null for none.
-
-    decided: whether its outcome or its state changed, or one of the two is missing; else a figure or a limit alone.
-    """
+    """What a rule of the leading edition says of a run."""
 
     rule: str
+    """of the rule"""
     title: str
+    """of the rule"""
     decided: bool
+    """whether its outcome or its state changed, or one of the two is missing; else a figure or a limit alone"""
     before: Finding | None
+    """in A, null for none"""
     after: Finding | None
+    """in B, null for none"""
 
 
 @dataclass(frozen=True)
 class RuleChange:
-    """What changed for a rule of the leading edition. rule, title: of the rule.
-
-    required_a, required_b: its limits, in words. outcomes_a, outcomes_b: outcome → how many runs, of those in both audits.
-    moved: run ids in B of the runs whose outcome changed.
-    """
+    """What changed for a rule of the leading edition."""
 
     rule: str
+    """of the rule"""
     title: str
+    """of the rule"""
     required_a: tuple[str, ...]
+    """its limits in A, in words"""
     required_b: tuple[str, ...]
+    """its limits in B, in words"""
     outcomes_a: Mapping[str, int]
+    """outcome in A → how many runs, of those in both audits"""
     outcomes_b: Mapping[str, int]
+    """outcome in B → how many runs, of those in both audits"""
     moved: tuple[str, ...]
+    """run ids in B of the runs whose outcome changed"""
 
 
 @dataclass(frozen=True)
 class RunName:
-    """A run that only one of the audits has. run_id: in the tracking store. name, method, setting, seed: of the run.
-
-    verdict: by the leading edition, as people read it.
-    """
+    """A run that only one of the audits has."""
 
     run_id: str
+    """in the tracking store"""
     name: str
+    """of the run"""
     method: str
+    """of the run"""
     setting: str
+    """of the run"""
     seed: int
+    """of the run"""
     verdict: str
+    """by the leading edition, as people read it"""
 
 
 @dataclass(frozen=True)
 class RunChange:
-    """A run that is in both audits and not the same. run_id_a, run_id_b: in A and in B. method, setting, seed: of the run.
-
-    matched: by run id, or by specification where it was trained again. verdict_a, verdict_b: by the leading editions.
-    findings: of the leading editions, that differ. figures: that are not equal. changes: whatever else is not equal.
-    """
+    """A run that is in both audits and not the same."""
 
     run_id_a: str
+    """in A"""
     run_id_b: str
-    matched: str
+    """in B"""
+    matched: How
+    """by run id, or by specification where it was trained again"""
     method: str
+    """of the run"""
     setting: str
+    """of the run"""
     seed: int
+    """of the run"""
     verdict_a: Verdict
+    """by the leading edition of A"""
     verdict_b: Verdict
+    """by the leading edition of B"""
     findings: tuple[FindingChange, ...]
+    """of the leading editions, that differ"""
     figures: tuple[FigureChange, ...]
+    """that are not equal"""
     changes: tuple[Change, ...]
+    """whatever else is not equal"""
 
 
 @dataclass(frozen=True)
 class AuditDiff:
-    """What changed from audit A to audit B. a, b: the two audits. same: nothing is listed here.
-
-    matched: how many runs are in both; trained_again: those of them that have another run id. report: what was asked and
-    what applies to all runs. rules: by rule. runs: by run, those that changed. only_a, only_b: runs in one audit alone.
-    schema: version of the records.
-    """
+    """What changed from audit A to audit B."""
 
     a: Side
+    """the audit before"""
     b: Side
+    """the audit after"""
     same: bool
+    """nothing is listed here"""
     matched: int
+    """how many runs are in both"""
     trained_again: int
+    """those of them that have another run id"""
     report: tuple[Change, ...]
+    """what was asked and what applies to all runs"""
     rules: tuple[RuleChange, ...]
+    """by rule"""
     runs: tuple[RunChange, ...]
+    """by run, those that changed"""
     only_a: tuple[RunName, ...]
+    """runs that are in A alone"""
     only_b: tuple[RunName, ...]
-    schema: int = SCHEMA
+    """runs that are in B alone"""
+    schema: Literal[SCHEMA] = SCHEMA
+    """version of the records"""
 
 
 def audit_diff(a: AuditReport, b: AuditReport) -> AuditDiff:

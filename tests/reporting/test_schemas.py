@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -18,20 +18,7 @@ from fa_registry import jsonio
 from fa_registry.protocol.reproduction import reproduction
 from fa_registry.records import AuditReport, Published, Reading, Reference, Scalar, Series
 from fa_registry.reporting.diff import audit_diff
-from fa_registry.reporting.files.schemas import (
-    CHOICES,
-    CONSTANTS,
-    KNOWLEDGE,
-    MEANINGS,
-    OWN,
-    Knowledge,
-    audit_schema,
-    described,
-    main,
-    published,
-    schema_of,
-    within,
-)
+from fa_registry.reporting.files.schemas import audit_schema, diff_schema, main, published, schema_of
 from fa_registry.reporting.render import pieces, write_report
 from tests.protocol.reproduction.builders import figure
 from tests.reporting import scenes
@@ -40,23 +27,24 @@ from tests.reporting.runs import HOSTILE, SEEDS, make_record
 
 @dataclass(frozen=True)
 class Inner:
-    """A part. word: one of two; low and high: the ends."""
+    """A part."""
 
-    word: str
+    word: Literal["a", "b"]
+    """one of two, and
+    of no more
+    """
     low: float = 0.0
-    high: float = 1.0
+    """where it begins"""
 
 
 @dataclass(frozen=True)
 class Outer:
-    """The whole of it.
-
-    count: how many; it is never negative. parts, pair: what it is made of, see Inner.
-    anything: whatever
-    there is.
+    """The whole of it, which
+    has parts.
     """
 
     count: int
+    """how many"""
     parts: tuple[Inner, ...]
     reading: Reading
     row: Series
@@ -65,28 +53,28 @@ class Outer:
     option: Scalar = 0
     anything: Any = None
     table: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
-    version: int = 7
+    schema: Literal[7] = 7
 
 
-KNOWN = Knowledge({"Outer.flag": "a flag"}, {"Inner.word": ("a", "b")}, {"Outer.version": 7})
+SCHEMA_OF_OUTER = schema_of(Outer, "the whole")
 GOOD = jsonio.encode(
     Outer(1, (Inner("a"),), Reading(None, "lost"), Series([Reading(1.0)]), table={"x": (Reading(2.0),)})
 )
 
 
 def refusals(value: Any) -> list[str]:
-    validator = Draft202012Validator(schema_of(Outer, KNOWN))
+    validator = Draft202012Validator(SCHEMA_OF_OUTER)
     return [error.json_path for error in validator.iter_errors(value)]
 
 
 def test_a_schema_is_a_schema_and_takes_what_is_written():
-    Draft202012Validator.check_schema(schema_of(Outer, KNOWN))
+    Draft202012Validator.check_schema(SCHEMA_OF_OUTER)
     assert refusals(GOOD) == []
     assert refusals({**GOOD, "pair": [1.0, 2.0], "option": "text", "anything": {"deep": []}}) == []
 
 
 def test_a_default_may_be_absent_but_the_version_may_not():
-    least = {name: GOOD[name] for name in ("count", "parts", "reading", "row", "version")}
+    least = {name: GOOD[name] for name in ("count", "parts", "reading", "row", "schema")}
     assert refusals(least) == []
     for name in least:
         assert refusals({key: value for key, value in least.items() if key != name}) == ["$"]
@@ -108,28 +96,27 @@ def test_a_default_may_be_absent_but_the_version_may_not():
         ("pair", [1.0], "$.pair"),
         ("option", None, "$.option"),
         ("table", {"x": 1.0}, "$.table.x"),
-        ("version", 8, "$.version"),
+        ("schema", 8, "$.schema"),
     ],
 )
 def test_what_is_not_so_is_refused_in_its_place(name, value, path):
     assert refusals({**GOOD, name: value}) == [path]
 
 
-def test_words_come_from_the_docstring_then_from_the_table():
-    assert described(Inner, KNOWN) == ("A part", {"word": "one of two", "low": "the ends", "high": "the ends"})
-    summary, words = described(Outer, KNOWN)
-    assert summary == "The whole of it" and words["count"] == "how many; it is never negative"
-    assert words["parts"] == words["pair"] == "what it is made of, see Inner"
-    assert words["anything"] == "whatever there is" and words["flag"] == "a flag" and words["row"] == ""
+def test_words_are_those_of_the_record_and_of_the_field():
+    outer, inner = (SCHEMA_OF_OUTER["$defs"][name] for name in ("Outer", "Inner"))
+    assert outer["description"] == "The whole of it, which has parts" and "title" not in outer
+    assert outer["properties"]["count"] == {"description": "how many", "type": "integer"}
+    assert inner["properties"]["word"]["description"] == "one of two, and of no more"
+    assert inner["properties"]["low"] == {"description": "where it begins", "type": "number", "default": 0.0}
 
 
 def test_every_record_is_found_once():
-    assert set(within(Outer)) == {Outer, Inner, Reading, Series} and len(within(Outer)) == 4
+    assert list(SCHEMA_OF_OUTER["$defs"]) == ["Inner", "Outer", "Reading", "Series"]
 
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 AUDIT = Draft202012Validator(audit_schema())
-NOTHING = Knowledge({}, {}, {})
 SCENES = ("small", "full", "empty", "bare", "reproduced", "overridden", "hostile")
 
 
@@ -238,25 +225,16 @@ def test_a_difference_is_valid_by_its_schema():
         assert list(validator.iter_errors(jsonio.encode(audit_diff(a, b)))) == []
 
 
-RECORDS = [kind for kind in within(AuditReport) if kind not in OWN]
-
-
-@pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)
-def test_every_field_has_words_and_has_them_once(kind):
-    summary, words = described(kind, KNOWLEDGE)
-    assert summary and [name for name, text in words.items() if not text] == []
-    own = described(kind, NOTHING)[1]
-    assert [name for name, text in own.items() if text and f"{kind.__name__}.{name}" in MEANINGS] == []
-
-
-def test_the_tables_speak_of_fields_that_exist():
-    kinds = {
-        kind.__name__: kind
-        for kind in (*within(AuditReport), *within(type(audit_diff(scene("small"), scene("small")))))
-    }
-    for name in (*MEANINGS, *CHOICES, *CONSTANTS):
-        record, _, field = name.partition(".")
-        assert not field or field in {one.name for one in dataclasses.fields(kinds[record])}, name
+@pytest.mark.parametrize("schema", [audit_schema(), diff_schema()], ids=["audit", "diff"])
+def test_every_record_and_every_field_has_words(schema):
+    silent = [name for name, record in schema["$defs"].items() if not record["description"]]
+    silent += [
+        f"{name}.{field}"
+        for name, record in schema["$defs"].items()
+        for field, kind in record.get("properties", {}).items()
+        if not kind["description"]
+    ]
+    assert silent == []
 
 
 @pytest.mark.parametrize("which", ["report", "rich"])

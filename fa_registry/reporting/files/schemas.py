@@ -1,306 +1,67 @@
-"""JSON Schema (2020-12) of frozen dataclasses: what jsonio reads back, with the words of their docstrings."""
+"""What an audit's files hold, for machines: the JSON Schemas (2020-12) of audit.json and of a diff, and docs/audit-json.md.
+
+pydantic makes the schemas of the records that it reads; the words are the records' own, those below a field the field's.
+"""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import inspect
-import re
 import sys
-import types
-import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema
+
 from fa_registry import jsonio
-from fa_registry.protocol.verdict import SEVERITY
 from fa_registry.quantities import Quantity
-from fa_registry.records import (
-    EXCLUSION_KINDS,
-    OUTCOMES,
-    REPRODUCTION_OUTCOMES,
-    SCHEMA,
-    AuditReport,
-    Reading,
-    Scalar,
-    Series,
-)
-from fa_registry.reporting.diff import HOW, AuditDiff
+from fa_registry.records import OUTCOMES, SCHEMA, AuditReport
+from fa_registry.reporting.diff import AuditDiff
 from fa_registry.reporting.files import junit
 from fa_registry.reporting.files.csv import REASONS, TEXT, columns_of
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
-# What has its own way of being written (`__json__`), by hand.
-OWN: Mapping[type, Mapping[str, Any]] = types.MappingProxyType(
-    {
-        Reading: {
-            "description": "One measured number, or why there is none.",
-            "oneOf": [
-                {"type": "number"},
-                {
-                    "type": "object",
-                    "properties": {"na": {"type": "string", "minLength": 1, "description": "The reason."}},
-                    "required": ["na"],
-                    "additionalProperties": False,
-                },
-            ],
-        },
-        Series: {
-            "description": "One reading an epoch; the index is the epoch, 0 is the initialisation.",
-            "type": "array",
-            "items": {"$ref": "#/$defs/Reading"},
-        },
-    }
-)
+REFERENCE = "#/$defs/"
 
 
-@dataclasses.dataclass(frozen=True)
-class Knowledge:
-    """What types do not say. meanings: `Record` or `Record.field` → words, where its docstring has none.
+class OfRecords(GenerateJsonSchema):
+    """pydantic's schemas, less the titles that it makes of names, and with our own way of writing a default."""
 
-    choices: `Record.field` → the closed set of its words. constants: `Record.field` → its only value.
-    """
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
 
-    meanings: Mapping[str, str]
-    choices: Mapping[str, Sequence[str]]
-    constants: Mapping[str, Any]
+    def encode_default(self, default: Any) -> Any:
+        return jsonio.encode(default)
+
+    def field_is_required(self, field: Any, total: bool) -> bool:
+        """The version too, which a file has to name: an object of that release is made with it."""
+        return super().field_is_required(field, total) or field.get("name") == "schema"
+
+    def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+        written = super().dataclass_schema(schema)
+        del written["title"]
+        fields = {name: self._in_one_line(field) for name, field in written["properties"].items()}
+        return self._in_one_line(written) | {"properties": fields}
+
+    def _in_one_line(self, written: dict[str, Any]) -> dict[str, Any]:
+        return written | {"description": _sentence(written.get("description", ""))}
 
 
-def schema_of(root: type, knowledge: Knowledge) -> dict[str, Any]:
+def schema_of(root: type, title: str) -> dict[str, Any]:
     """The schema of a record and of every record inside it, each once under `$defs`, by name; fields in their order.
 
     A field with a default may be absent, as the reader allows; a field that is not declared may not be there.
     """
-    definitions = {
-        kind.__name__: _definition(kind, knowledge) for kind in sorted(within(root), key=lambda one: one.__name__)
-    }
-    return {"$schema": DIALECT, **_reference(root), "$defs": definitions}
-
-
-def within(root: type) -> tuple[type, ...]:
-    """The record and every type with a definition of its own that occurs in it, in the order they occur."""
-    found: dict[type, None] = {}
-    waiting = [root]
-    while waiting:
-        kind = waiting.pop(0)
-        if typing.get_args(kind):
-            waiting += typing.get_args(kind)
-        elif kind not in found and (kind in OWN or dataclasses.is_dataclass(kind)):
-            found[kind] = None
-            # A Series is of readings, which its definition by hand refers to.
-            waiting += [Reading] if kind in OWN else typing.get_type_hints(kind).values()
-    return tuple(found)
-
-
-def described(record: type, knowledge: Knowledge) -> tuple[str, dict[str, str]]:
-    """What a record is, and what each of its fields is: from its docstring, `name: words.`, else from `meanings`."""
-    names = [field.name for field in dataclasses.fields(record)]
-    anyone = "|".join(map(re.escape, names))
-    marker = rf"(?:^|(?<=[.;] )|(?<=\n))((?:{anyone})(?:(?:, | and )(?:{anyone}))*): "
-    start, *parts = re.split(marker, inspect.cleandoc(record.__doc__ or ""))
-    words: dict[str, str] = {}
-    for named, text in zip(parts[::2], parts[1::2], strict=True):
-        words |= dict.fromkeys(re.split(", | and ", named), _sentence(text))
-    meanings = {name: knowledge.meanings.get(f"{record.__name__}.{name}", "") for name in names}
-    return _sentence(start) or knowledge.meanings.get(record.__name__, ""), {
-        name: words.get(name) or meanings[name] for name in names
+    written = jsonio.adapter(tuple[root], use_attribute_docstrings=True).json_schema(schema_generator=OfRecords)
+    return {
+        "$schema": GenerateJsonSchema.schema_dialect,
+        "title": f"{title}, schema {SCHEMA}",
+        **written["prefixItems"][0],
+        "$defs": written["$defs"],
     }
 
 
 def _sentence(text: str) -> str:
     return " ".join(text.split()).rstrip(".;")
-
-
-def _definition(kind: type, knowledge: Knowledge) -> dict[str, Any]:
-    if kind in OWN:
-        return dict(OWN[kind])
-    summary, meanings = described(kind, knowledge)
-    hints = typing.get_type_hints(kind)
-    fields = dataclasses.fields(kind)
-    places = {field.name: f"{kind.__name__}.{field.name}" for field in fields}
-    return {
-        "description": summary,
-        "type": "object",
-        "properties": {
-            name: {"description": meanings[name], **_property(place, hints[name], knowledge)}
-            for name, place in places.items()
-        },
-        "required": [one.name for one in fields if _needed(one) or places[one.name] in knowledge.constants],
-        "additionalProperties": False,
-    }
-
-
-def _needed(field: dataclasses.Field) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def _property(place: str, hint: Any, knowledge: Knowledge) -> dict[str, Any]:
-    if place in knowledge.constants:
-        return {"const": knowledge.constants[place]}
-    if place in knowledge.choices:
-        return {"enum": list(knowledge.choices[place])}
-    return _reference(hint)
-
-
-def _reference(hint: Any) -> dict[str, Any]:
-    """The schema of a type; a record's own is a reference to its definition."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return {}
-    if hint in PLAIN:
-        return {"type": PLAIN[hint]}
-    if hint == Scalar:
-        return {"type": ["string", "number", "boolean"]}
-    if origin in (typing.Union, types.UnionType):
-        return {"anyOf": [_reference(argument) for argument in arguments]}
-    if origin is tuple:
-        return _array(arguments)
-    if origin is Mapping:
-        return {"type": "object", "additionalProperties": _reference(arguments[1])}
-    return {"$ref": f"#/$defs/{hint.__name__}"}
-
-
-def _array(arguments: tuple[Any, ...]) -> dict[str, Any]:
-    if arguments[1:] == (...,):
-        return {"type": "array", "items": _reference(arguments[0])}
-    count = len(arguments)
-    items = [_reference(argument) for argument in arguments]
-    return {"type": "array", "prefixItems": items, "minItems": count, "maxItems": count}
-
-
-# What the fields of the published records mean, where their docstrings leave it to the name; and which words are closed sets.
-
-
-RUN_ID = "id of the run in the tracking store"
-RULE = "code of the rule"
-
-MEANINGS = {
-    "Verdict": "What the findings amount to",
-    "Verdict.flags": "the rules that fired, or their word: `D1`, `D3 undecided`",
-    "AuditReport.title": "of the audit, in words",
-    "AuditReport.selection": "which runs were asked for, in words",
-    "AuditReport.edition": "the leading edition: whose verdicts count",
-    "AuditReport.runs": "every judged run",
-    "AuditReport.excluded": "runs that were selected and could not be judged",
-    "AuditReport.remarks": "what a reader must know besides",
-    "AuditReport.cards": "`family/name` → what is declared of a method, data set, architecture or diagnostic that occurs",
-    "AuditReport.schema": "version of this schema",
-    "EditionReference.name": "of the edition",
-    "EditionReference.title": "of the edition, in words",
-    "EditionReference.source": "who says so",
-    "EditionReference.digest": "SHA-256 of the edition's file",
-    "EditionReference.overrides": "`rule.threshold` → the number that was used instead; any makes the edition modified",
-    "RunAudit.record": "what the run is and what was measured",
-    "RunAudit.findings": "one a rule of the leading edition",
-    "RunAudit.verdict": "by the leading edition",
-    "RunAudit.frozen_run_id": "of the frozen control it was compared with; empty where there is none",
-    "RunRecord.run_id": RUN_ID,
-    "RunRecord.name": "of the run, as people read it; untrusted text",
-    "RunRecord.spec": "what was asked for",
-    "RunRecord.measurements": "of the finished run",
-    "RunRecord.integrity": "whether its figures stand",
-    "RunRecord.feedback": "distribution, shapes, seed and SHA-256 of the feedback matrices; empty where there are none",
-    "RunRecord.provenance": "commit, versions, hardware, digest of the data",
-    "RunSpec.method": "the credit rule",
-    "RunSpec.architecture": "the model",
-    "RunSpec.dataset": "the data set",
-    "RunSpec.seed": "of the run",
-    "RunSpec.epochs": "to train",
-    "RunSpec.method_options": "option of the method → value",
-    "RunSpec.architecture_options": "option of the architecture → value",
-    "RunSpec.recipe": "how it is optimised",
-    "RunSpec.penalty": "strength λ of the residual penalty; 0 for none",
-    "RunSpec.control": "none, or which control this run is",
-    "RunSpec.precision": "of training",
-    "RunSpec.device_class": "cpu or cuda",
-    "Recipe.optimizer": "by name",
-    "Recipe.learning_rate": "at its largest",
-    "Recipe.weight_decay": "decoupled",
-    "Recipe.schedule": "of the learning rate over epochs",
-    "Recipe.batch_size": "samples",
-    "Recipe.credit_norm": "how the credit is scaled before it acts",
-    "Integrity.state": "verified, mismatch, unverifiable, or trusted (not recomputed)",
-    "FigureDifference.quantity": "which figure",
-    "FigureDifference.logged": "by training",
-    "FigureDifference.recomputed": "by the audit",
-    "Finding.rule": RULE,
-    "Finding.title": "of the rule, in words",
-    "Finding.quantity": "which figure it looks at",
-    "Finding.required": "the limit, in words, with its unit",
-    "Finding.sentence": "required and observed in one sentence",
-    "Finding.run_id": "the run it judges",
-    "Finding.threshold": "the limit as a number",
-    "Finding.site": "where it was observed, 0..L; null where it is no figure of a site",
-    "Finding.interval": "interval (low, high) of the observed estimate",
-    "Finding.seeds": "how many runs it was observed over",
-    "Finding.reference_run_id": "of the control it was compared with",
-    "Finding.first_fire": "first epoch at which the rule fires; null where it never does or cannot be followed",
-    "GuardReading.site": "where it was observed, 0..L; null where it is no figure of one site",
-    "Exclusion.run_id": RUN_ID,
-    "OtherRun.run_id": RUN_ID,
-    "OtherRun.spec": "its specification: of a judged group but for the seed",
-    "Exclusion.name": "of the run; untrusted text",
-    "Exclusion.reason": "why it cannot be judged",
-    "SecondOpinion.edition": "who judges",
-    "SecondOpinion.judgements": "one a run, in the report's order",
-    "Judgement.run_id": RUN_ID,
-    "Judgement.findings": "one a rule of that edition",
-    "Judgement.verdict": "by that edition",
-    "Waiver.rule": RULE,
-    "Waiver.reason": "in the author's words",
-    "Waiver.author": "who decided",
-    "Waiver.date": "when, ISO 8601",
-    "Waiver.expiry": "until when, ISO 8601",
-    "Waiver.method": "every run of this method, where no run is named",
-    "Reproduction.reference": "the study whose published figures these are",
-    "Reproduction.title": "of the reference, in words",
-    "Reproduction.digest": "SHA-256 of the reference.toml",
-    "Reproduction.rows": "one a published figure",
-    "Reproduction.remarks": "what a reader must know besides",
-    "FigureVerdict.figure": "what was published",
-    "FigureVerdict.margin": "in the unit of the test; 0 where nothing was tested",
-    "FigureVerdict.setting": "of the runs it was compared with, in words",
-    "FigureVerdict.difference": "measured − published, in the unit of the test",
-    "FigureVerdict.interval_90": "of the difference (low, high)",
-    "PublishedFigure.quantity": "which figure",
-    "PublishedFigure.method": "the credit rule",
-    "PublishedFigure.published": "the number or numbers",
-    "PublishedFigure.margin": "how far a difference may go",
-    "PublishedFigure.setting": "of the published run; null where it is not known",
-    "PublishedFigure.source": "table, figure or page",
-    "PublishedFigure.penalty": "strength λ of the residual penalty",
-    "PublishedFigure.control": "none, or which control it was",
-    "PublishedFigure.method_options": "option of the method → value",
-    "PublishedFigure.remark": "what a reader must know besides",
-    "Published.mean": "over seeds",
-    "Published.std": "over seeds, ddof 1",
-    "Published.n": "number of seeds",
-    "Margin.scale": "linear or log10",
-    "ReferenceSetting.architecture": "the model",
-    "ReferenceSetting.dataset": "the data set",
-    "ReferenceSetting.epochs": "trained",
-    "ReferenceSetting.architecture_options": "option of the architecture → value",
-    "ReferenceSetting.recipe": "field of the recipe → value",
-    "Measured.seed": "of the run",
-    "Measured.run_id": RUN_ID,
-    "Measured.reading": "its figure",
-}
-CHOICES = {
-    "Finding.outcome": OUTCOMES,
-    "Verdict.outcome": SEVERITY,
-    "Exclusion.kind": (*EXCLUSION_KINDS, ""),
-    "Check.outcome": ("agrees", "differs", "not possible"),
-    "Integrity.state": ("verified", "trusted", "unverifiable", "mismatch"),
-    "RunRecord.status": ("complete", "diverged", "failed"),
-    "FigureVerdict.outcome": REPRODUCTION_OUTCOMES,
-    "Margin.scale": ("linear", "log10"),
-    "RunChange.matched": HOW,
-}
-CONSTANTS = {"AuditReport.schema": SCHEMA, "AuditDiff.schema": SCHEMA}
-KNOWLEDGE = Knowledge(MappingProxyType(MEANINGS), MappingProxyType(CHOICES), MappingProxyType(CONSTANTS))
 
 
 # docs/audit-json.md: the fields of audit.json, the columns of audit.csv, the outcomes in junit.xml, and what diff prints.
@@ -366,36 +127,45 @@ def document() -> str:
 
 def _lines() -> Iterator[str]:
     yield START
-    yield from _records(AuditReport, ())
+    audit = audit_schema()
+    yield from _records(audit, ())
     yield AUDIT_CSV
     yield from _table(("column", "type", "what"), _columns())
     yield JUNIT
     yield from _table(("outcome of the rule", "in JUnit"), _outcomes())
     yield DIFF
-    yield from _records(AuditDiff, within(AuditReport))
+    yield from _records(diff_schema(), audit["$defs"])
 
 
-def _records(root: type, known: Sequence[type]) -> Iterator[str]:
-    """A section a record; those that another file's part describes already are left out."""
-    for kind in within(root):
-        if kind in known:
+def _records(schema: Mapping[str, Any], known: Collection[str]) -> Iterator[str]:
+    """A section a record, each after the one that it first occurs in; those that another file's part describes are left out."""
+    definitions = schema["$defs"]
+    waiting, seen = _inside(schema["$ref"]), set(known)
+    while waiting:
+        name = waiting.pop(0)
+        if name in seen:
             continue
-        if kind in OWN:
-            yield f"### {kind.__name__}\n\n{OWN[kind]['description']}\n"
-            continue
-        summary, meanings = described(kind, KNOWLEDGE)
-        yield f"### {kind.__name__}\n\n{summary}.\n"
-        properties = schema_of(kind, KNOWLEDGE)["$defs"][kind.__name__]["properties"]
-        yield from _table(
-            ("field", "type", "what"),
-            [(f"`{name}`", _type(properties[name]), meaning) for name, meaning in meanings.items()],
-        )
+        seen.add(name)
+        record = definitions[name]
+        waiting += _inside(record)
+        yield f"### {name}\n\n{_sentence(record['description'])}.\n"
+        if properties := record.get("properties"):
+            rows = [(f"`{field}`", _type(kind), _sentence(kind["description"])) for field, kind in properties.items()]
+            yield from _table(("field", "type", "what"), rows)
+
+
+def _inside(schema: Any) -> list[str]:
+    """The names of the records that a schema refers to, in order."""
+    if isinstance(schema, str):
+        return [schema.removeprefix(REFERENCE)] if schema.startswith(REFERENCE) else []
+    parts = schema.values() if isinstance(schema, Mapping) else schema if isinstance(schema, list) else ()
+    return [name for part in parts for name in _inside(part)]
 
 
 def _type(schema: dict[str, Any]) -> str:
     """A type in a word or two, as people say it."""
     if "$ref" in schema:
-        return schema["$ref"].rpartition("/")[2]
+        return schema["$ref"].removeprefix(REFERENCE)
     if "const" in schema:
         return f"`{schema['const']}`"
     if "enum" in schema:
@@ -407,8 +177,8 @@ def _type(schema: dict[str, Any]) -> str:
     kind = schema.get("type", "anything")
     inner = schema.get("items") or schema.get("additionalProperties")
     if inner is None:
-        return kind if isinstance(kind, str) else " or ".join(kind)
-    return f"{'list' if kind == 'array' else 'object'} of {_type(inner) if inner else 'anything'}"
+        return kind
+    return f"{'list' if kind == 'array' else 'object'} of {'anything' if inner is True else _type(inner)}"
 
 
 def _columns() -> Iterator[tuple[str, ...]]:
@@ -418,7 +188,7 @@ def _columns() -> Iterator[tuple[str, ...]]:
 
 
 def _outcomes() -> Iterator[tuple[str, str]]:
-    for outcome in KNOWLEDGE.choices["Finding.outcome"]:
+    for outcome in OUTCOMES:
         tag = junit.ELEMENTS.get(outcome)
         yield f"`{outcome}`", f"`<{tag}>`" if tag else "passed, its sentence in `<system-out>`"
     yield "`fail` of a rule that the verdict does not look at", "passed, its sentence in `<system-out>`"
@@ -433,7 +203,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 # python -m fa_registry.reporting.files.schemas [--out docs]: what machines need to know of an audit's files.
 #
-# Writes audit.schema.json, diff.schema.json and audit-json.md from the records and their docstrings. To be run again whenever
+# Writes audit.schema.json, diff.schema.json and audit-json.md from the records and their words. To be run again whenever
 # a record changes; a test compares.
 
 
@@ -441,19 +211,19 @@ def published() -> dict[str, str]:
     """File name → what stands in it."""
     return {
         "audit.schema.json": jsonio.pretty(audit_schema()),
-        "diff.schema.json": jsonio.pretty(_titled(AuditDiff, "fa-registry diff --json")),
+        "diff.schema.json": jsonio.pretty(diff_schema()),
         "audit-json.md": document(),
     }
 
 
 def audit_schema() -> dict[str, Any]:
     """The JSON Schema of audit.json."""
-    return _titled(AuditReport, "audit.json of fa_registry")
+    return schema_of(AuditReport, "audit.json of fa_registry")
 
 
-def _titled(root: type, title: str) -> dict[str, Any]:
-    schema = schema_of(root, KNOWLEDGE)
-    return {"$schema": schema.pop("$schema"), "title": f"{title}, schema {SCHEMA}", **schema}
+def diff_schema() -> dict[str, Any]:
+    """The JSON Schema of what `fa-registry diff --json` prints."""
+    return schema_of(AuditDiff, "fa-registry diff --json")
 
 
 def main(arguments: list[str]) -> None:
