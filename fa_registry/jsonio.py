@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import reprlib
+import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +27,7 @@ STRICT = ("str", "int", "float", "bool")  # pydantic's names of the types that i
 EXPECTED = {  # what pydantic says is wrong with a value → what was expected
     "string": "text",
     "int": "a whole number",
-    "float": "a number",
+    "float": "a finite number",
     "finite_number": "a finite number",
     "bool": "true or false",
     "tuple": "a list",
@@ -130,7 +131,7 @@ def _plain(value: Any) -> Any:
 def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """One line a field that is wrong. A value that fits none of several types is one fault, not one a type."""
     expected: dict[str, list[str]] = {}
-    found: dict[str, str] = {}
+    given: dict[str, str] = {}
     for error in errors:
         steps = tuple(_steps(value, error))
         path = "".join(f"[{step}]" if isinstance(step, int) else f".{shortened(step)}" for step in steps).lstrip(".")
@@ -138,22 +139,17 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
         if kind == "missing":
             yield f"{path}: missing"
         elif kind == "unexpected_keyword_argument":
-            yield f"{path}: {unknown_name_text('field', steps[-1], names_of(hint, steps[:-1]))}"
+            yield f"{path}: {unknown_name_text('field', shortened(steps[-1]), _names(hint, steps[:-1]))}"
+        elif kind == "literal_error":
+            yield f"{path}: {unknown_name_text('word', shortened(error['input']), _names(hint, steps))}"
         elif kind == "value_error":
             yield f"{path or 'record'}: {error['ctx']['error']}"
         else:
-            expected.setdefault(path, []).append(_expected(error))
-            found[path] = reprlib.repr(error["input"])
+            wanted = EXPECTED.get(kind.removesuffix("_type").removesuffix("_parsing"), error["msg"])
+            expected.setdefault(path, []).append(wanted)
+            given[path] = found(error["input"])
     for path, words in expected.items():
-        yield f"{path or 'record'}: expected {' or '.join(dict.fromkeys(words))}, found {found[path]}"
-
-
-def _expected(error: Mapping[str, Any]) -> str:
-    """What pydantic wanted of the value, in this house's words."""
-    kind = error["type"].removesuffix("_type").removesuffix("_parsing")
-    if kind == "literal_error":
-        return f"one of {error['ctx']['expected'].replace(' or ', ', ')}"
-    return EXPECTED.get(kind) or error["msg"]
+        yield f"{path or 'record'}: expected {' or '.join(dict.fromkeys(words))}, found {given[path]}"
 
 
 def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
@@ -168,21 +164,21 @@ def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
         yield step
 
 
-def names_of(hint: Any, steps: Iterable[str | int]) -> list[str]:
-    """The names of the fields of the record that `steps` lead to, from a record of type `hint`; none where it is none."""
+def _names(hint: Any, steps: Iterable[str | int]) -> list[str]:
+    """What may stand where `steps` lead to, from a value of type `hint`: the fields of a record, or the words of a closed set."""
     for step in steps:
         hint = _without_none(hint)
         arguments = typing.get_args(hint)
         if dataclasses.is_dataclass(hint):
             hint = typing.get_type_hints(hint)[step]
-        elif arguments:
-            hint = (
-                arguments[step]
-                if isinstance(step, int) and ... not in arguments
-                else arguments[not isinstance(step, int)]
-            )
+        elif isinstance(step, int):
+            hint = arguments[0] if ... in arguments else arguments[step]
+        else:
+            hint = arguments[1]  # of a mapping: the type of its values
     hint = _without_none(hint)
-    return [field.name for field in dataclasses.fields(hint)] if dataclasses.is_dataclass(hint) else []
+    if dataclasses.is_dataclass(hint):
+        return [field.name for field in dataclasses.fields(hint)]
+    return [str(word) for word in typing.get_args(hint)]
 
 
 def _without_none(hint: Any) -> Any:
@@ -190,10 +186,31 @@ def _without_none(hint: Any) -> Any:
     return kinds[0] if typing.get_origin(hint) in (typing.Union, types.UnionType) and len(kinds) == 1 else hint
 
 
-def shortened(value: Any) -> str:
-    """A name of any length as a line can hold it."""
-    text = str(value)
-    return text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}…"
+def shortened(value: Any) -> Any:
+    """A name as a line of words can hold it, whatever somebody wrote in its place."""
+    if not isinstance(value, str):
+        return found(value)
+    return value if len(value) <= LONGEST_NAME else f"{value[:LONGEST_NAME]}…"
+
+
+def found(value: Any) -> str:
+    """What stands in a file in the place of something else, in one short line: a list of a million entries too."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # Python writes no number of thousands of digits, but reads one that is written in hexadecimal
+        return "a number of thousands of digits"
+
+
+def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
+    """The table of a TOML file, and the SHA-256 of its bytes. Raises InvalidFields about `subject` where there is none."""
+    try:
+        data = path.read_bytes()
+        return tomllib.loads(data.decode("utf-8")), hashlib.sha256(data).hexdigest()
+    except OSError as error:
+        problem = f"file: {path}: {error.strerror or error}"
+    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, a number of thousands of digits
+        problem = f"file: not TOML: {error}"
+    raise InvalidFields(subject, [problem])
 
 
 def read_by(make: Callable[[Any], Any], name: str, written: Any = None) -> Any:

@@ -6,82 +6,114 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
+from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
 from fa_registry.protocol import takes
 from fa_registry.protocol.operators import OPERATORS
 from fa_registry.protocol.shipped import digests, impersonation
 
-LIMIT, SEEDS, CREDIT = JUDGES = ("limit", "seeds_margin", "credit_distribution")
+Take = Literal[takes.NAMES]
+Fires = Literal[tuple(OPERATORS)]
+Judge = Literal["limit", "seeds_margin", "credit_distribution"]
+LIMIT, SEEDS, CREDIT = JUDGES = get_args(Judge)
 LABELS = ("pass", "warn", "fail", "incomplete", "diverged", "control")
-EDITION = {
-    "name": str,
-    "title": str,
-    "source": str,
-    "based_on": str,
-    "fail_if": list,
-    "strict": bool,
-    "labels": dict,
-    "rule": list,
-    "variant": dict,
-}
-CONDITION = {
-    "quantity": str,
-    "take": str,
-    "fires": str,
-    "threshold": float,
-    "unit": str,
-    "fired": str,
-    "clear": str,
-}
-RULE = {
-    **CONDITION,
-    "code": str,
-    "title": str,
-    "source": str,
-    "rationale": str,
-    "judge": str,
-    "reference": str,
-    "without_reference": str,
-    "outcome": str,
-    "gating": bool,
-    "also": list,
-    "guard": dict,
-}
-NEEDED = ("quantity", "take", "fires", "threshold", "unit")
-CHOICES = {
-    "take": ("quantifier", takes.NAMES),
-    "fires": ("operator", tuple(OPERATORS)),
-    "judge": ("judge", JUDGES),
-    "outcome": ("outcome", ("fail", "warn")),
-    "without_reference": ("outcome", ("not_applicable", "skipped")),
-}
+NEEDED = ("quantity", "take", "fires", "unit")  # and so that they say something
 UNREAD = {SEEDS: ("also", "guard"), CREDIT: ("also", "reference")}  # what a judge would pass over in silence
-KINDS = {str: "text", float: "a finite number", bool: "true or false", list: "a list", dict: "a table"}
 CODE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # labels and overrides put +, comma, bracket and dot between codes
 ACCURACY = "accuracy"
 
 
-def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, digest: str = "") -> dict[str, Any]:
-    """The edition's table with the variant's fields laid over it and `variant` taken out. Raises InvalidFields.
+@dataclass(frozen=True)
+class Condition:
+    """One comparison: which quantity, taken how (takes.NAMES), compared how (OPERATORS), against what.
+
+    fired, clear: the words for what was seen.
+    """
+
+    quantity: str
+    take: Take
+    fires: Fires
+    threshold: float
+    unit: str
+    fired: str = ""
+    clear: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One judgement, who says so and why. Its leading condition lies flat in it: that is the figure a finding shows.
+
+    judge: how it is judged (engine.JUDGES): against a limit, over seeds, or by the distribution of credit.
+    also: conditions that must hold too before it fires; the first that does not gives the state of a pass.
+    guard: a condition judged before the others, whose firing is a warning in its own word.
+    reference: the quantity of the frozen control it is compared with; without_reference: the outcome where there is none.
+    outcome: what firing amounts to, fail or warn. gating: whether the verdict looks at it.
+    """
+
+    code: str
+    title: str
+    quantity: str
+    take: Take
+    fires: Fires
+    threshold: float
+    unit: str
+    source: str
+    rationale: str
+    judge: Judge = "limit"
+    reference: str = ""
+    without_reference: Literal["not_applicable", "skipped"] = "not_applicable"
+    outcome: Literal["fail", "warn"] = "fail"
+    gating: bool = True
+    fired: str = "FIRES"
+    clear: str = "OK"
+    also: tuple[Condition, ...] = ()
+    guard: Condition | None = None
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The leading one, those that must hold too, and the guard, if there is one."""
+        leading = Condition(self.quantity, self.take, self.fires, self.threshold, self.unit, self.fired, self.clear)
+        return (leading, *self.also, *((self.guard,) if self.guard else ()))
+
+
+@dataclass(frozen=True)
+class EditionFile:
+    """An edition's file with a variant laid over it; see Edition for what the fields are."""
+
+    name: str
+    title: str
+    source: str
+    fail_if: tuple[tuple[str, ...], ...]
+    rule: tuple[Rule, ...]
+    based_on: str = ""
+    strict: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, digest: str = "") -> EditionFile:
+    """What the file says, with the variant's fields laid over it. Raises InvalidFields.
 
     digest: SHA-256 of the file; the name of a shipped edition is that file's alone.
     """
     table, problems = dict(raw), []
     variants = table.pop("variant", {})
     if not isinstance(variants, dict):
-        variants, problems = {}, [f"variant: expected a table of variants, found {variants!r}"]
+        variants, problems = {}, [f"variant: expected a table of variants, found {jsonio.found(variants)}"]
     if variant is not None:
         if variant not in variants:
             raise UnknownName(f"variant of edition {raw.get('name', subject)}", variant, variants)
         table, more = _laid_over(table, variants[variant], f"variant.{variant}")
         problems += more
+    edition, wrong = jsonio.attempt(EditionFile, table)
+    problems += wrong
     problems += _edition_problems(table)
     problems += _standing_problems(table, digest)
     if problems:
         raise InvalidFields(f"edition {subject}", problems)
-    return table
+    return edition
 
 
 def checked_overrides(
@@ -102,7 +134,7 @@ def checked_overrides(
         elif place[1] and name not in further:
             problems.append(f"{key}: {unknown_name_text(f'limit of {code}', name, ['threshold', *further])}")
         elif not _is_number(value):
-            problems.append(f"{key}: expected a finite number, found {value!r}")
+            problems.append(f"{key}: expected a finite number, found {jsonio.found(value)}")
         elif place in thresholds:
             problems.append(f"{key}: the limit is given twice")
         else:
@@ -115,11 +147,14 @@ def checked_overrides(
 def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[str, Any], list[str]]:
     """A variant names what differs: fields of the edition, and by their code fields of its rules."""
     if not isinstance(changes, dict):
-        return table, [f"{where}: expected a table, found {changes!r}"]
-    rules = [dict(rule) if isinstance(rule, dict) else {} for rule in table.get("rule", [])]
+        return table, [f"{where}: expected a table, found {jsonio.found(changes)}"]
+    rules = [dict(rule) for rule in _tables(table.get("rule"))]
     known = [str(rule.get("code")) for rule in rules]
     problems = []
-    for index, change in enumerate(changes.get("rule", [])):
+    given = changes.get("rule", [])
+    if not isinstance(given, list):
+        return table, [f"{where}.rule: expected a list, found {jsonio.found(given)}"]
+    for index, change in enumerate(given):
         code = change.get("code") if isinstance(change, dict) else None
         if code in known:
             rules[known.index(code)] |= change
@@ -128,29 +163,37 @@ def _laid_over(table: dict[str, Any], changes: Any, where: str) -> tuple[dict[st
     return {**table, **changes, "rule": rules}, problems
 
 
+def _tables(value: Any) -> list[dict[str, Any]]:
+    """The tables of a list; what is no list and no table has been named already."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
-    yield from _wrong_fields(table, EDITION, ("name", "title", "source", "fail_if", "rule"), "")
+    """What the types of the fields do not say."""
+    yield from _empty(table, ("name", "title", "source", "fail_if", "rule"), "")
     rules = table.get("rule") if isinstance(table.get("rule"), list) else []
     for index, rule in enumerate(rules):
-        where = f"rule[{index}]."
-        yield from _rule_problems(rule, where) if isinstance(rule, dict) else [f"{where[:-1]}: expected a table"]
-    rules = [rule for rule in rules if isinstance(rule, dict)]
+        yield from _rule_problems(rule, f"rule[{index}].") if isinstance(rule, dict) else ()
+    rules = _tables(rules)
     codes = [str(rule.get("code")) for rule in rules]
     yield from (f"rule: code {code!r} is given twice" for code in dict.fromkeys(codes) if codes.count(code) > 1)
     gating = [str(rule.get("code")) for rule in rules if rule.get("gating", True)]
-    groups = table.get("fail_if") if isinstance(table.get("fail_if"), list) else []
-    for group in groups:
-        if not isinstance(group, list) or not group:
-            yield f"fail_if: expected lists of rules, found {group!r}"
-            continue
-        yield from (
-            f"fail_if: {unknown_name_text('gating rule', code, gating)}" for code in group if code not in gating
-        )
+    for group in table.get("fail_if") if isinstance(table.get("fail_if"), list) else []:
+        if group == []:
+            yield "fail_if: expected lists of rules, found []"
+        unknown = [code for code in group if code not in gating] if isinstance(group, list) else []
+        yield from (f"fail_if: {unknown_name_text('gating rule', jsonio.shortened(code), gating)}" for code in unknown)
     labels = table.get("labels") if isinstance(table.get("labels"), dict) else {}
-    yield from _wrong_fields(labels, dict.fromkeys(LABELS, str), (), "labels.")
     for name, word in labels.items():
+        if name not in LABELS:
+            yield f"labels.{name}: {unknown_name_text('field', name, LABELS)}"
         if "(" in str(word) or ":" in str(word)[:-1]:
             yield f"labels.{name}: may hold no bracket, and a colon only at its end (its flags follow), found {word!r}"
+
+
+def _empty(table: Mapping[str, Any], names: Iterable[str], where: str) -> Iterator[str]:
+    """What is there and says nothing; what is not there has been named already."""
+    yield from (f"{where}{name}: missing" for name in names if table.get(name) in ("", []))
 
 
 def _standing_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
@@ -167,8 +210,7 @@ def _standing_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
 
 
 def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
-    yield from _wrong_fields(table, RULE, ("code", "title", *NEEDED, "source", "rationale"), where)
-    yield from _wrong_choices(table, where)
+    yield from _empty(table, ("code", "title", *NEEDED, "source", "rationale"), where)
     if isinstance(table.get("code"), str) and not CODE.fullmatch(table["code"]):
         yield f"{where}code: expected a letter, then letters, digits, - or _, found {table['code']!r}"
     operator = OPERATORS.get(str(table.get("fires")))
@@ -181,38 +223,22 @@ def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
             yield f"{where}{name}: the judge {table['judge']} does not look at it"
     also = table.get("also") if isinstance(table.get("also"), list) else []
     for index, condition in enumerate(also):
-        yield from _condition_problems(condition, ("clear",), f"{where}also[{index}].")
-    if isinstance(table.get("guard"), dict):
-        yield from _condition_problems(table["guard"], ("fired",), f"{where}guard.")
+        yield from _condition_problems(condition, "clear", f"{where}also[{index}].")
+    yield from _condition_problems(table.get("guard"), "fired", f"{where}guard.")
 
 
-def _condition_problems(table: Any, words: tuple[str, ...], where: str) -> Iterator[str]:
+def _condition_problems(table: Any, word: str, where: str) -> Iterator[str]:
+    """word: what it must have to be told by: clear where it keeps a rule from firing, fired where it fires itself."""
     if not isinstance(table, dict):
-        yield f"{where[:-1]}: expected a table, found {table!r}"
         return
-    yield from _wrong_fields(table, CONDITION, (*NEEDED, *words), where)
-    yield from _wrong_choices(table, where)
+    yield from _empty({word: "", **table}, (*NEEDED, word), where)
     operator = OPERATORS.get(str(table.get("fires")))
     if operator and operator.needs_reference:
         yield f"{where}fires: only a rule's leading condition is compared with a reference"
 
 
-def _wrong_choices(table: Mapping[str, Any], where: str) -> Iterator[str]:
-    for name, (what, known) in CHOICES.items():
-        if table.get(name) not in (None, "", *known):
-            yield f"{where}{name}: {unknown_name_text(what, table[name], known)}"
-
-
-def _wrong_fields(
-    table: Mapping[str, Any], known: Mapping[str, type], required: tuple[str, ...], where: str
-) -> Iterator[str]:
-    yield from (f"{where}{name}: {unknown_name_text('field', name, known)}" for name in table if name not in known)
-    yield from (f"{where}{name}: missing" for name in required if table.get(name) in (None, "", []))
-    for name, kind in known.items():
-        value = table.get(name)
-        if value is not None and not (_is_number(value) if kind is float else isinstance(value, kind)):
-            yield f"{where}{name}: expected {KINDS[kind]}, found {value!r}"
-
-
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False

@@ -4,71 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fa_registry import resources
-from fa_registry.errors import InvalidFields, UnknownName
-from fa_registry.jsonio import file_digest
-from fa_registry.protocol.checking import checked_edition, checked_overrides
+from fa_registry.errors import UnknownName
+from fa_registry.jsonio import read_toml
+from fa_registry.protocol.checking import Condition, Rule, checked_edition, checked_overrides
 from fa_registry.protocol.shipped import differences, digests, nearest
 from fa_registry.records import EditionReference, Scalar
-
-
-@dataclass(frozen=True)
-class Condition:
-    """One comparison: which quantity, taken how (takes.NAMES), compared how (OPERATORS), against what.
-
-    fired, clear: the words for what was seen.
-    """
-
-    quantity: str
-    take: str
-    fires: str
-    threshold: float
-    unit: str
-    fired: str = ""
-    clear: str = ""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One judgement, who says so and why. Its leading condition lies flat in it: that is the figure a finding shows.
-
-    judge: how it is judged (engine.JUDGES): against a limit, over seeds, or by the distribution of credit.
-    also: conditions that must hold too before it fires; the first that does not gives the state of a pass.
-    guard: a condition judged before the others, whose firing is a warning in its own word.
-    reference: the quantity of the frozen control it is compared with; without_reference: the outcome where there is none.
-    outcome: what firing amounts to, fail or warn. gating: whether the verdict looks at it.
-    """
-
-    code: str
-    title: str
-    quantity: str
-    take: str
-    fires: str
-    threshold: float
-    unit: str
-    source: str
-    rationale: str
-    judge: str = "limit"
-    reference: str = ""
-    without_reference: str = "not_applicable"
-    outcome: str = "fail"
-    gating: bool = True
-    fired: str = "FIRES"
-    clear: str = "OK"
-    also: tuple[Condition, ...] = ()
-    guard: Condition | None = None
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """The leading one, those that must hold too, and the guard, if there is one."""
-        leading = Condition(self.quantity, self.take, self.fires, self.threshold, self.unit, self.fired, self.clear)
-        return (leading, *self.also, *((self.guard,) if self.guard else ()))
 
 
 @dataclass(frozen=True)
@@ -117,13 +63,8 @@ def load_edition(name: str, overrides: Mapping[str, float] | None = None) -> Edi
     recorded in the edition. Raises UnknownName or InvalidFields, the latter with every wrong field.
     """
     path, variant = _located(name)
-    if not path.is_file():
-        raise InvalidFields(f"edition {name}", [f"file: {path} does not exist"])
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidFields(f"edition {name}", [f"file: not TOML: {error}"]) from error
-    return overridden(parse_edition(raw, file_digest(path), str(name), variant), overrides or {})
+    raw, digest = read_toml(path, f"edition {name}")
+    return overridden(parse_edition(raw, digest, str(name), variant), overrides or {})
 
 
 def shipped() -> tuple[str, ...]:
@@ -142,19 +83,18 @@ def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: st
 
     digest: SHA-256 of the file, which says whether it is a shipped one. subject: whom the error speaks of.
     """
-    table = checked_edition(raw, subject, variant, digest)
-    rules = tuple(_rule(rule) for rule in table["rule"])
+    file = checked_edition(raw, subject, variant, digest)
     is_shipped = digest in digests().values()
     return Edition(
-        name=table["name"] if variant is None else f"{table['name']}:{variant}",
-        title=table["title"],
-        source=table["source"],
-        fail_if=tuple(tuple(group) for group in table["fail_if"]),
-        rules=rules,
+        name=file.name if variant is None else f"{file.name}:{variant}",
+        title=file.title,
+        source=file.source,
+        fail_if=file.fail_if,
+        rules=file.rule,
         digest=digest,
-        strict=table.get("strict", False),
-        labels=table.get("labels", {}),
-        based_on="" if is_shipped else table.get("based_on") or nearest(rules, shipped_editions()),
+        strict=file.strict,
+        labels=file.labels,
+        based_on="" if is_shipped else file.based_on or nearest(file.rule, shipped_editions()),
     )
 
 
@@ -182,16 +122,6 @@ def _located(name: str) -> tuple[Path, str | None]:
     if not path.is_file():
         raise UnknownName("edition", stem, [known.stem for known in resources.editions().glob("*.toml")])
     return path, variant
-
-
-def _rule(table: Mapping[str, Any]) -> Rule:
-    guard = _condition(table["guard"]) if "guard" in table else None
-    also = tuple(_condition(further) for further in table.get("also", ()))
-    return Rule(**{**table, "threshold": float(table["threshold"]), "also": also, "guard": guard})
-
-
-def _condition(table: Mapping[str, Any]) -> Condition:
-    return Condition(**{**table, "threshold": float(table["threshold"])})
 
 
 def _changed(rule: Rule, changes: Mapping[tuple[str, str], float]) -> Rule:

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fa_registry import resources
-from fa_registry.jsonio import file_digest
+from fa_registry.jsonio import read_toml
 from fa_registry.records import EditionReference, RuleDifference, Scalar
 
 if TYPE_CHECKING:
-    from fa_registry.protocol.rules import Condition, Edition, Rule
+    from fa_registry.protocol.checking import Condition, Rule
+    from fa_registry.protocol.rules import Edition
 
 SHIPPED, OWN, FOREIGN = STANDINGS = ("shipped", "own", "foreign")
 DIGEST = 8  # characters of an edition's digest in tags, aliases and on pages: enough to tell a handful of files apart
@@ -45,8 +45,8 @@ def digests() -> Mapping[str, str]:
     """The name of every shipped edition, each followed by its variants → SHA-256 of its file."""
     digest_of: dict[str, str] = {}
     for path in sorted(resources.editions().glob("*.toml")):
-        variants = tomllib.loads(path.read_text(encoding="utf-8")).get("variant", {})
-        digest = file_digest(path)
+        raw, digest = read_toml(path, f"edition {path.stem}")
+        variants = raw.get("variant", {})
         digest_of |= dict.fromkeys((path.stem, *(f"{path.stem}:{variant}" for variant in variants)), digest)
     return MappingProxyType(digest_of)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, unknown_name_text
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Finding, RunRecord, Waiver
@@ -26,16 +26,11 @@ def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
     One whose expiry lies before `today` is returned as expired: it has no effect and is shown. Raises InvalidFields with
     every wrong field of every waiver.
     """
-    try:
-        raw = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidFields(f"waivers {path}", [f"file: {error.strerror or error}"]) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidFields(f"waivers {path}", [f"file: not TOML: {error}"]) from error
+    raw, _ = jsonio.read_toml(Path(path), f"waivers {path}")
     problems = [f"{name}: {unknown_name_text('field', name, ['waiver'])}" for name in raw if name != "waiver"]
     tables = raw.get("waiver", [])
     if not isinstance(tables, list):
-        tables, problems = [], [*problems, f"waiver: expected [[waiver]] tables, found {tables!r}"]
+        tables, problems = [], [*problems, f"waiver: expected [[waiver]] tables, found {jsonio.found(tables)}"]
     for index, table in enumerate(tables):
         problems += (f"waiver[{index}].{problem}" for problem in _problems(table, today))
     if problems:
@@ -83,7 +78,7 @@ def _speaks_of(waiver: Waiver, record: RunRecord) -> bool:
 
 def _problems(table: Any, today: datetime.date) -> Iterator[str]:
     if not isinstance(table, Mapping):
-        yield f"table: expected a table, found {table!r}"
+        yield f"table: expected a table, found {jsonio.found(table)}"
         return
     known = (*TEXTS, *DATES, *WHERE)
     yield from (f"{name}: {unknown_name_text('field', name, known)}" for name in table if name not in known)
@@ -92,7 +87,7 @@ def _problems(table: Any, today: datetime.date) -> Iterator[str]:
         if name in TEXTS and (value is None or not str(value).strip()):
             yield f"{name}: missing"
         elif value is not None and not isinstance(value, str):
-            yield f"{name}: expected text, found {value!r}"
+            yield f"{name}: expected text, found {jsonio.found(value)}"
     given = [name for name in WHERE if table.get(name)]
     if len(given) != 1:
         yield f"run: expected either a run or a method, found {' and '.join(given) or 'neither'}"
@@ -107,7 +102,7 @@ def _date_problems(table: Mapping[str, Any], today: datetime.date) -> Iterator[s
         if name not in days:
             yield f"{name}: missing"
         elif days[name] is None:
-            yield f"{name}: expected a date as 2026-11-30, found {table[name]!r}"
+            yield f"{name}: expected a date as 2026-11-30, found {jsonio.found(table[name])}"
     if days.get("date") and days["date"] > today:
         yield f"date: {days['date']} lies after today, {today}: a waiver holds from the day it was given"
     if len(days) == len(DATES) and None not in days.values() and days["date"] > days["expiry"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import pytest
@@ -11,7 +10,7 @@ from fa_registry import resources
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol import checking
 from fa_registry.protocol.engine import JUDGES, judge, judge_all
-from fa_registry.protocol.rules import Condition, Rule, load_edition, shipped
+from fa_registry.protocol.rules import load_edition, shipped
 from tests.builders import BEST_P, frozen, measurements, record
 
 
@@ -52,9 +51,9 @@ def test_every_rule_says_who_says_so_and_why():
 @pytest.mark.parametrize(
     ("replacement", "message"),
     [
-        (('fires = "above"', 'fires = "abov"'), r"rule\[0\].fires: unknown operator 'abov' \(did you mean 'above'\?\)"),
-        (('fires = "above"', 'fires = "__import__"'), "unknown operator"),
-        (('fires = "above"', "fires = 3"), r"rule\[0\].fires: expected text, found 3"),
+        (('fires = "above"', 'fires = "abov"'), r"rule\[0\].fires: unknown word 'abov' \(did you mean 'above'\?\)"),
+        (('fires = "above"', 'fires = "__import__"'), r"rule\[0\].fires: unknown word '__import__'"),
+        (('fires = "above"', "fires = 3"), r"rule\[0\].fires: unknown word '3'; known: above"),
         (("threshold = 50.0", 'threshold = "50"'), r"rule\[0\].threshold: expected a finite number, found '50'"),
         (("threshold = 50.0", "threshold = true"), r"rule\[0\].threshold: expected a finite number, found True"),
         (("threshold = 50.0", "threshold = nan"), r"rule\[0\].threshold: expected a finite number, found nan"),
@@ -64,10 +63,10 @@ def test_every_rule_says_who_says_so_and_why():
             r"rule\[0\].source: missing",
         ),
         (('source = "arXiv 2606.21126, the published three-diagnostic protocol"', ""), "- source: missing"),
-        (('take = "max_over_sites"', 'take = "all"'), r"rule\[0\].take: unknown quantifier 'all'"),
-        (('take = "max_over_sites"', 'take = "last_site"\njudge = "eval"'), r"rule\[0\].judge: unknown judge 'eval'"),
+        (('take = "max_over_sites"', 'take = "all"'), r"rule\[0\].take: unknown word 'all'"),
+        (('take = "max_over_sites"', 'take = "last_site"\njudge = "eval"'), r"rule\[0\].judge: unknown word 'eval'"),
         (('code = "D1"', 'code = "D1"\ngating = "no"'), r"rule\[0\].gating: expected true or false, found 'no'"),
-        (('code = "D1"', 'code = "D1"\noutcome = "pass"'), r"rule\[0\].outcome: unknown outcome 'pass'"),
+        (('code = "D1"', 'code = "D1"\noutcome = "pass"'), r"rule\[0\].outcome: unknown word 'pass'"),
         (('code = "D1"', 'code = "D 1"'), r"rule\[0\].code: expected a letter, then letters"),
         (('code = "D1"', 'code = "D2"'), "rule: code 'D2' is given twice"),
         (('code = "D1"', 'code = "D1"\ngating = false'), "fail_if: unknown gating rule 'D1'"),
@@ -78,7 +77,7 @@ def test_every_rule_says_who_says_so_and_why():
         (('code = "D1"', 'code = "D1"\nguard = 3'), r"rule\[0\].guard: expected a table, found 3"),
         (('code = "D1"', 'code = "D1"\nalso = [3]'), r"rule\[0\].also\[0\]: expected a table, found 3"),
         (('fail_if = [["D1", "D2"], ["D3"]]', 'fail_if = [["D9"]]'), "fail_if: unknown gating rule 'D9'"),
-        (('fail_if = [["D1", "D2"], ["D3"]]', 'fail_if = ["D1"]'), "fail_if: expected lists of rules, found 'D1'"),
+        (('fail_if = [["D1", "D2"], ["D3"]]', 'fail_if = ["D1"]'), r"fail_if\[0\]: expected a list, found 'D1'"),
         (('fail_if = [["D1", "D2"], ["D3"]]', 'fail_if = "D1"'), "fail_if: expected a list, found 'D1'"),
         (("fail_if", "strikt = true\nfail_if"), r"unknown field 'strikt' \(did you mean 'strict'\?\)"),
         (("fail_if", "labels = { pas = 'x' }\nfail_if"), r"labels.pas: unknown field 'pas' \(did you mean 'pass'\?\)"),
@@ -101,7 +100,7 @@ def test_a_wrong_edition_is_told_what_is_wrong(tmp_path, replacement, message):
         (("threshold = 0.99", "threshold = 0.99\nweight = 1"), r"rule\[1\].guard.weight: unknown field"),
         (
             ('quantity = "gain"\ntake = "last_site"\nfires = "below"', 'quantity = "gain"\ntake = "one"\nfires = "be"'),
-            r"also\[0\].take: unknown quantifier 'one'(?s:.)*also\[0\].fires: unknown operator 'be'",
+            r"also\[0\].take: unknown word 'one'(?s:.)*also\[0\].fires: unknown word 'be'",
         ),
         (
             (
@@ -159,7 +158,7 @@ def test_unknown_names_files_and_variants(tmp_path):
         load_edition("2026-05:strct")
     with pytest.raises(UnknownName, match="unknown variant of edition 2026-05 ''"):
         load_edition("2026-05:")
-    with pytest.raises(InvalidFields, match="does not exist"):
+    with pytest.raises(InvalidFields, match="file: .*none.toml: No such file"):
         load_edition(str(tmp_path / "none.toml"))
     for content in (b"= nonsense", b"\xff\xfe"):
         (tmp_path / "bad.toml").write_bytes(content)
@@ -197,9 +196,7 @@ def test_wrong_overrides_are_named_together():
     )
 
 
-def test_the_checked_fields_are_those_of_the_dataclasses_and_the_judges_those_of_the_engine():
-    assert set(checking.RULE) == {field.name for field in dataclasses.fields(Rule)}
-    assert set(checking.CONDITION) == {field.name for field in dataclasses.fields(Condition)}
+def test_the_judges_of_an_edition_are_those_of_the_engine():
     assert set(checking.JUDGES) == set(JUDGES)
 
 
