@@ -6,20 +6,16 @@ declares its own on its card; cards travel with a report, so a page knows quanti
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import PluginError
 from fa_registry.records import Reading
-from fa_registry.statistics import Summary, summary
-from fa_registry.statistics.samples import LARGEST
+from fa_registry.statistics.over_seeds import ARITHMETIC, GEOMETRIC, OverSeeds, mean_over
 
-ARITHMETIC, GEOMETRIC = "arithmetic", "geometric"
 FAMILY = "/*"  # ends the name of what is measured once a parameter: feature_drift/* → feature_drift/embed.weight
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -33,6 +29,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 @dataclass(frozen=True)
 class Quantity:
     """One number of a diagnostic. symbol, words: as pages call it. kind: the filter that writes it. unit: empty is its card's.
+
+    head: as the head of a column calls it, under: the small print that tells it from others of that head. alone: as a line
+    calls it that has room for nothing beside it. Where head or alone is empty, it is the symbol.
 
     always: it has its line even where no run measured it. valued: it has its line only where it has a value, for most methods
     give it none. mean: over seeds; GEOMETRIC of what lives on a ratio scale and spans decades (norms, growth, gain). where: it
@@ -52,6 +51,9 @@ class Quantity:
     unit: str = ""
     where: str = ""
     about: str = ""
+    head: str = ""
+    under: str = ""
+    alone: str = ""
 
     def __post_init__(self):
         problems = [
@@ -63,6 +65,26 @@ class Quantity:
             raise PluginError(f"quantity {self.name!r}: {'; '.join(problems)}")
 
     @property
+    def heading(self) -> str:
+        """What the head of a column says."""
+        return self.head or self.symbol
+
+    @property
+    def label(self) -> str:
+        """What names it where nothing stands beside it, `largest growth`."""
+        return self.alone or self.symbol
+
+    @property
+    def beside_control(self) -> bool:
+        """Whether it compares with the frozen control, so that a control has none."""
+        return self.name in BESIDE_CONTROL
+
+    @property
+    def with_deviation(self) -> bool:
+        """Whether the deviation over seeds stands beside the mean in the audit table."""
+        return self.name in WITH_DEVIATION
+
+    @property
     def family(self) -> str:
         """What the names of its members begin with, `feature_drift/`; empty of a single quantity."""
         return self.name.removesuffix("*") if self.name.endswith(FAMILY) else ""
@@ -72,18 +94,17 @@ Known = Mapping[str, Quantity]
 DIAGNOSTICS = "diagnostics/"  # before the name of a diagnostic among the cards of a report
 
 NONE: Known = MappingProxyType({})
-AGGREGATES = (
-    "gamma_deep_mean",
-    "gamma_deep_mean_mean",
-    "gamma_deep_mean_median",
-    "gamma_deep_median_mean",
-    "gamma_deep_median_median",
-    "gamma_all_mean_mean",
-    "gamma_all_mean_median",
-    "gamma_all_median_mean",
-    "gamma_all_median_median",
-    "gamma_spread",
+HEADLINE_GAMMA = "gamma_deep_mean"
+# Γ by every way of taking one number over sites and samples → which way that is.
+AGGREGATES: Mapping[str, str] = MappingProxyType(
+    {
+        f"gamma_{scope}_{over_sites}_{over_samples}": f"{over_sites} over {sites} of the {over_samples} over samples"
+        for scope, sites in (("deep", "sites 1..L"), ("all", "sites 0..L"))
+        for over_sites in ("mean", "median")
+        for over_samples in ("mean", "median")
+    }
 )
+SPREAD = "gamma_spread"
 # By name. Where a unit is empty it is the card's; what stands last no diagnostic measures: no card names it.
 DECLARED: Known = MappingProxyType(
     {
@@ -133,6 +154,8 @@ DECLARED: Known = MappingProxyType(
                 mean=GEOMETRIC,
                 where="epoch",
                 about="g_norm",
+                under="per sample",
+                alone="‖g_L‖ per sample",
             ),
             Quantity("gain", "gain", "‖g_l‖ / ‖e‖: how much of the output error arrives", mean=GEOMETRIC, where="site"),
             Quantity(
@@ -182,16 +205,26 @@ DECLARED: Known = MappingProxyType(
             ),
             Quantity("growth", "growth", "‖h_l‖ / ‖h_l−1‖", always=True, mean=GEOMETRIC, unit="ratio", where="site"),
             Quantity(
-                "h_L", "‖h_L‖₂", "median over samples at the last site", mean=GEOMETRIC, where="epoch", about="h_norm"
+                "h_L",
+                "‖h_L‖₂",
+                "median over samples at the last site",
+                always=True,
+                mean=GEOMETRIC,
+                where="epoch",
+                about="h_norm",
+                head="‖h_L‖",
             ),
             Quantity(
                 "growth_max",
                 "growth",
                 "largest of a block",
+                always=True,
                 mean=GEOMETRIC,
                 unit="ratio",
                 where="epoch",
                 about="growth",
+                head="Growth",
+                alone="largest growth",
             ),
             Quantity(
                 "blocks_trained",
@@ -236,34 +269,80 @@ DECLARED: Known = MappingProxyType(
             Quantity("rho_random", "ρ(random)", "control: of a random credit, must be near 0", "cos", where="site"),
             Quantity("rho_random_samples", "ρ(random) per sample", "control: must be near 0", "cos", where="site"),
             Quantity("stability", "stability", "mean pairwise cosine of batch gradients", "cos", where="site"),
-            Quantity("stability_mid", "stability", "at the middle site L/2", "cos", where="run", about="stability"),
-            *(
-                Quantity(name, "Γ", "over sites (deep: 1..L) and samples", "cos", where="epoch", about="gamma")
-                for name in AGGREGATES
+            Quantity(
+                "stability_mid",
+                "stability",
+                "at the middle site L/2",
+                "cos",
+                unit="cosine",
+                where="run",
+                about="stability",
+                head="Stability",
             ),
-            Quantity("accuracy", "accuracy", "whole test set", "pct", where="epoch"),
-            Quantity("accuracy_train", "training accuracy", "over the epoch's batches", "pct", where="epoch"),
+            Quantity(
+                HEADLINE_GAMMA,
+                "Γ",
+                AGGREGATES["gamma_deep_mean_mean"],
+                "cos",
+                always=True,
+                unit="cosine",
+                where="epoch",
+                about="gamma",
+                alone=f"Γ, {HEADLINE_GAMMA}",
+            ),
+            *(
+                Quantity(name, "Γ", words, "cos", unit="cosine", where="epoch", about="gamma", alone=f"Γ, {words}")
+                for name, words in {**AGGREGATES, SPREAD: "largest minus smallest aggregate"}.items()
+            ),
+            Quantity(
+                "accuracy",
+                "accuracy",
+                "whole test set",
+                "pct",
+                always=True,
+                unit="fraction",
+                where="epoch",
+                head="Accuracy",
+                alone="test accuracy",
+            ),
+            Quantity(
+                "accuracy_train", "training accuracy", "over the epoch's batches", "pct", unit="fraction", where="epoch"
+            ),
             Quantity("loss_train", "training loss", "mean over the epoch's batches", where="epoch"),
             Quantity("penalty", "penalty", "the residual penalty, mean over the epoch's batches", where="epoch"),
             Quantity(
-                "frozen_accuracy", "frozen", "accuracy of the frozen controls, paired by seed", "pct", where="run"
+                "frozen_accuracy",
+                "frozen",
+                "accuracy of the frozen controls, paired by seed",
+                "pct",
+                always=True,
+                unit="fraction",
+                where="run",
+                head="Frozen",
+                alone="frozen accuracy",
             ),
             Quantity(
                 "margin_pp",
                 "margin",
                 "accuracy − frozen accuracy, paired by seed",
                 "pp",
+                always=True,
                 unit="percentage points",
                 where="run",
+                head="Margin",
+                alone="margin over frozen",
             ),
             Quantity(
                 "g_norm_mean_ce_L",
                 "‖g_L‖",
                 "of the mean cross entropy at the last site",
                 "sci",
+                always=True,
                 mean=GEOMETRIC,
                 where="run",
-                about="g_norm_mean_ce",
+                about="g_norm",
+                under="mean CE",
+                alone="‖g_L‖ of the mean CE",
             ),
             Quantity(
                 "fall",
@@ -277,6 +356,26 @@ DECLARED: Known = MappingProxyType(
     }
 )
 
+# Tables of one number a run, by the names of their columns in order. `NAME_L` is what NAME is at the last site.
+AUDIT_TABLE = (
+    "accuracy",
+    "frozen_accuracy",
+    "margin_pp",
+    "h_L",
+    "growth_max",
+    "g_norm_mean_ce_L",
+    "stability_mid",
+    HEADLINE_GAMMA,
+)
+PAPER_TABLE = ("accuracy", "h_L", "g_norm_mean_ce_L", "growth_max", "stability_mid", "frozen_accuracy")
+TERMINAL_TABLE = ("accuracy", "growth_max")
+NOTE_TABLE = ("accuracy", "h_L", "g_norm_mean_ce_L", "growth_max", "frozen_accuracy", "margin_pp", HEADLINE_GAMMA)
+PAIRED = ("accuracy", HEADLINE_GAMMA, "h_L", "growth_max", "g_norm_mean_ce_L", "stability_mid")
+WITH_DEVIATION = ("accuracy", HEADLINE_GAMMA)  # the audit table has room for that of these
+BESIDE_CONTROL = ("frozen_accuracy", "margin_pp")  # a control is not compared with itself
+LAST_SITE = "_L"
+# What a comparison shows of every site, besides what no table names.
+COMPARED_SITES = ("gamma", "h_norm", "g_norm_mean_ce")
 # The form's tables of what is measured by site. What is a control of what stands under it.
 SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Scale and reference", ("h_norm", "growth", "g_norm", "g_norm_mean_ce", "gain", "fidelity", "stability")),
@@ -314,14 +413,8 @@ FURTHER = "Further quantities"  # the table of what has no place in those above
 RUN_SCALARS = ("stability_mid", "gamma_block_input_mean", "blocks_trained", "feature_drift_blocks")
 DEVIATIONS: Mapping[str, str] = MappingProxyType({"gamma_null_mean": "gamma_null_std"})  # printed beside its mean
 SHOWN_MEMBERS = 5  # of a family, the largest
-HEADLINES = (
-    "accuracy",
-    "accuracy_train",
-    "loss_train",
-    "penalty",
-    "frozen_accuracy",
-    "margin_pp",
-)  # in no table of a form
+# In no table of a form.
+HEADLINES = ("accuracy", "accuracy_train", "loss_train", "penalty", "frozen_accuracy", "margin_pp")
 PLACED = frozenset({*HEADLINES, *RUN_SCALARS, *(name for _, names in SITE_TABLES for name in names)})
 
 
@@ -341,6 +434,8 @@ def _read(entry: Any) -> Quantity:
     if isinstance(entry, Mapping):
         names = {field.name for field in fields(Quantity)}
         entry = {name: value for name, value in entry.items() if name in names and value in CHOICES.get(name, (value,))}
+        declared = DECLARED.get(str(entry.get("name")))  # says what the card of an older release does not
+        entry = {**(jsonio.encode(declared) if declared else {}), **entry}
     return jsonio.decode(Quantity, entry, "a quantity of a diagnostic's card")
 
 
@@ -354,7 +449,27 @@ def quantity_of(name: str, known: Known = NONE) -> Quantity:
     family = next((one for one in families(known) if name.startswith(one.family)), None)
     if family:
         return replace(family, name=name, symbol=name.removeprefix(family.family))
+    if base := at_last_site(name, known):
+        by_site = quantity_of(base, known)
+        return replace(by_site, name=name, words=f"{by_site.words}, at the last site", where="run", about=base)
     return Quantity(name, name, kind="cos" if name.startswith("gamma_") else "num")
+
+
+def at_last_site(name: str, known: Known = NONE) -> str:
+    """`gain` of `gain_L`: the site quantity of which this is the last entry; empty where there is none."""
+    base = name.removesuffix(LAST_SITE)
+    by_site = known.get(base) or DECLARED.get(base) if base != name else None
+    return base if by_site and by_site.where == "site" else ""
+
+
+def symbol_of(name: str) -> str:
+    """The symbol of a quantity of ours, for a sentence that speaks of it."""
+    return DECLARED[name].symbol
+
+
+def label_of(name: str) -> str:
+    """What names a quantity of ours where nothing stands beside it, `largest growth`."""
+    return DECLARED[name].label
 
 
 def families(known: Known = NONE) -> tuple[Quantity, ...]:
@@ -400,106 +515,18 @@ def subject_of(quantity: str) -> str:
     return next((subject for subject, names in SUBJECTS.items() if quantity in names), quantity)
 
 
-LARGEST_DECADES = 308.0  # where doubles end
-
-
-@dataclass(frozen=True)
-class OverSeeds:
-    """A quantity over seeds. average: which mean; mean: it, or why there is none; n: the seeds behind it, of all there are.
-
-    terms: what was added up, one number a seed: decimal logarithms where the mean is geometric, none where 0 has none.
-    """
-
-    average: str
-    mean: Reading
-    n: int
-    of: int
-    terms: tuple[float, ...] = ()
-
-    @property
-    def std(self) -> Reading:
-        """ddof 1; of a geometric mean the factor that one standard deviation of the logarithms is."""
-        return self._figure("std")
-
-    @property
-    def low(self) -> Reading:
-        """The lower end of the 95 % t interval of the mean, of a geometric one through the logarithms."""
-        return self._figure("low")
-
-    @property
-    def high(self) -> Reading:
-        """The upper end of that interval."""
-        return self._figure("high")
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """Both ends; None where there are none."""
-        ends = self.low.value, self.high.value
-        return None if None in ends else ends
-
-    @cached_property  # most of what this costs: figures of many sites and epochs show the mean alone
-    def _summary(self) -> Summary:
-        return summary(self.terms)
-
-    def _figure(self, name: str) -> Reading:
-        if self.mean.value is None:
-            return self.mean
-        if self.n == 1:
-            return Reading(None, "one seed: no interval")
-        if not self.terms:
-            return Reading(None, "no interval: 0 has no logarithm")
-        found = self._summary
-        if self.average == ARITHMETIC:
-            return Reading(getattr(found, name))
-        if max(abs(found.low), abs(found.high), found.std) > LARGEST_DECADES:
-            return Reading(None, "no interval: it is wider than the range of numbers")
-        return Reading(10.0 ** getattr(found, name))
-
-
 def over_seeds(
     readings: Iterable[tuple[int, Reading]], quantity: str, average: str = "", known: Known = NONE
 ) -> OverSeeds:
-    """The mean over seeds of a quantity's (seed, reading): the one function that takes it.
+    """The mean over seeds of a quantity's (seed, reading), by its own mean: see mean_over.
 
-    Runs of one seed count as one. A seed without a value is left out of n; one that is not finite leaves no mean.
     average: where another is asked for than the quantity's own, as by a published figure that was tested on its own scale.
     """
-    given = tuple(readings)
-    average = average or quantity_of(quantity, known).mean
-    of = len({seed for seed, _ in given})
-    broken = [reading for _, reading in given if reading.not_finite]
-    known = [reading.value for _, reading in given if reading.value is not None]
-    if broken or not known:
-        return OverSeeds(average, next(iter((*broken, *(one for _, one in given))), Reading(None, "no run")), 0, of)
-    low, high = min(known), max(known)
-    if (average == GEOMETRIC and low <= 0 < high - low) or (average == ARITHMETIC and max(-low, high) > LARGEST):
-        return OverSeeds(average, Reading(None, f"no {average} mean of {low:.3g} to {high:.3g}"), 0, of)
-    values = tuple(seed_values(given, average).values())
-    terms = values if average == ARITHMETIC else tuple(map(math.log10, values)) if low > 0 else ()
-    return OverSeeds(average, Reading(_mean(values, average)), len(values), of, terms)
+    return mean_over(readings, average or quantity_of(quantity, known).mean)
 
 
-def seed_values(readings: Iterable[tuple[int, Reading]], average: str) -> dict[int, float]:
-    """seed → its value, where it has one; several runs of one seed are their mean, by `average`."""
-    several: dict[int, list[float]] = {}
-    for seed, reading in readings:
-        if reading.value is not None:
-            several.setdefault(seed, []).append(reading.value)
-    return {seed: _mean(values, average) for seed, values in several.items()}
-
-
-def _mean(values: Sequence[float], average: str) -> float:
-    """Clipped into the values: equal ones have their own mean, not one beside it."""
-    low, high = min(values), max(values)
-    if low == high:
-        return low
-    logarithms = average == GEOMETRIC
-    mean = math.fsum(map(math.log10, values) if logarithms else values) / len(values)
-    return min(max(10.0**mean if logarithms else mean, low), high)
-
-
-def means_in_words(names: Iterable[str]) -> str:
+def means_in_words(columns: Iterable[Quantity]) -> str:
     """Which mean the columns of a table are, to be said once: `arithmetic means over seeds, geometric means of …`."""
-    symbols = list(dict.fromkeys(quantity_of(name).symbol for name in names if is_scale(name)))
+    symbols = list(dict.fromkeys(column.symbol for column in columns if column.mean == GEOMETRIC))
     named = " and ".join(part for part in (", ".join(symbols[:-1]), *symbols[-1:]) if part)
     return f"arithmetic means over seeds, geometric means of {named}" if named else "arithmetic means over seeds"

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from fa_registry.analyses.base import Cell, Column
 from fa_registry.protocol.grouping import Group, groups, seeds_key
 from fa_registry.protocol.takes import take
-from fa_registry.quantities import LARGEST_DECADES, is_scale, over_seeds, quantity_of, seed_values
+from fa_registry.quantities import is_scale, over_seeds, quantity_of
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
+from fa_registry.statistics.over_seeds import LARGEST_DECADES, seed_values
 
 Pick = Callable[[RunRecord], Reading]
 
@@ -92,9 +93,15 @@ def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None)
     return Cell(found.mean, run_ids=ids, interval=found.interval, n=found.n, of=found.of)
 
 
-def in_words(quantity: str, words: str) -> str:
-    """The words of a column, with its mean where that is the geometric one."""
-    return f"{words}, geometric mean over seeds" if is_scale(quantity) else words
+def quantity_column(name: str, quantity: str, unit: str = "", where: str = "") -> Column:
+    """A column of a quantity over seeds, as the catalogue calls and writes it, with its mean where that is the geometric one.
+
+    unit: of its numbers, where the catalogue leaves it to a card. where: of which site it is, `at site 0`.
+    """
+    known = quantity_of(quantity)
+    words = " ".join(filter(None, (known.alone or f"{known.symbol}, {known.words}", where)))
+    mean = ", geometric mean over seeds" if is_scale(quantity) else ""
+    return Column(name, f"{words}{mean}", unit or known.unit, known.kind)
 
 
 def estimate(

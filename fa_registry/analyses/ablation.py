@@ -19,11 +19,13 @@ from typing import Any
 
 from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, trained
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
+from fa_registry.protocol.credit import is_exact
 from fa_registry.protocol.rules import Edition
 from fa_registry.protocol.takes import take
+from fa_registry.quantities import symbol_of
 from fa_registry.records import AuditReport, Reading, RunAudit, Verdict
 
-ACCURACY, GAMMA = "accuracy", "Γ"
+ACCURACY, GAMMA = symbol_of("accuracy"), symbol_of("gamma")  # the instruments that are no rules
 DECISIONS = ("rejects", "cannot judge", "warns", "accepts")  # the most severe first
 OF_PROTOCOL: Mapping[str, str] = MappingProxyType(
     {"fail": "rejects", "incomplete": "cannot judge", "warn": "warns", "pass": "accepts"}
@@ -68,7 +70,7 @@ def not_above_chance(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
 
 def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
     """Whether the headline Γ is zero or points the other way; credit that is the gradient itself cannot."""
-    if card.get("exact_sites") == "all":
+    if is_exact(card):
         return False
     gamma = take("gamma_deep_mean", "scalar", run.record.measurements)[0].value
     return None if gamma is None else gamma <= 0
@@ -113,8 +115,8 @@ LADDER = (
     Column("rejected", "which methods"),
 )
 RULE_OF = (
-    "accuracy rejects a run that is not above chance, 1/classes of its data set; Γ rejects one whose mean over sites 1..L and "
-    "samples is not above 0, and accepts credit that is exact by construction.",
+    f"{ACCURACY} rejects a run that is not above chance, 1/classes of its data set; {GAMMA} rejects one whose mean over sites 1..L "
+    "and samples is not above 0, and accepts credit that is exact by construction.",
     "A rule warns where it fires and the edition does not fail a run for it alone, or where it decides nothing (noisy, "
     "undecided, provisional, waived). A method is rejected when any of its runs is, as seeds combine to a verdict.",
 )
@@ -228,7 +230,7 @@ def _remarks(report: AuditReport, edition: Edition, every: Sequence[Sequence[str
 PLUGIN = Analyser(
     name="ablation",
     title="Decision utility",
-    question="Which subset of accuracy, Γ and the protocol's rules rejects which runs?",
-    source="arXiv 2606.21126, ablation at seed 42: accuracy and Γ against the full protocol",
+    question=f"Which subset of {ACCURACY}, {GAMMA} and the protocol's rules rejects which runs?",
+    source=f"arXiv 2606.21126, ablation at seed 42: {ACCURACY} and {GAMMA} against the full protocol",
     answer=answer,
 )

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from fa_registry.analyses._methods import METHOD, RUNS, SEED, SETTING, Method, mean_cell, trained
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
+from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.rules import Edition
+from fa_registry.quantities import AGGREGATES, symbol_of
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
 
-SCOPES = {"deep": "sites 1..L", "all": "sites 0..L"}
-NAMES = {
-    f"{scope}_{sites}_{samples}": f"{sites} over {words} of the {samples} over samples"
-    for scope, words in SCOPES.items()
-    for sites in ("mean", "median")
-    for samples in ("mean", "median")
-}
+PREFIX = "gamma_"
+NAMES = {name.removeprefix(PREFIX): words for name, words in AGGREGATES.items()}
+GAMMA = symbol_of("gamma")
 EIGHT = tuple(Column(name, words, "cosine", "cos") for name, words in NAMES.items())
 SPREAD = Column("spread", "largest minus smallest of the eight", "cosine", "cos")
 RATIO = Column("ratio", "largest over smallest in size, where all have one sign", "ratio", "num")
@@ -26,15 +26,15 @@ COLUMNS = (
     *EIGHT,
     SPREAD,
     RATIO,
-    Column("carrier", "the site that holds more than half of Σ|Γ_l| over the sites that count"),
-    Column("share", "share of the largest site in Σ|Γ_l|", "fraction", "pct"),
+    Column("carrier", f"the site that holds more than half of Σ|{GAMMA}| over the sites that count"),
+    Column("share", f"share of the largest site in Σ|{GAMMA}|", "fraction", "pct"),
 )
 BY_RUN = (METHOD, SETTING, SEED, *EIGHT, SPREAD, RATIO)
 BY_SITE = (
     METHOD,
     SETTING,
     Column("site", "site l", kind="count"),
-    Column("gamma", "Γ_l, mean over seeds", "cosine", "cos"),
+    Column("gamma", f"{GAMMA}, mean over seeds", "cosine", "cos"),
     Column("counts", "whether it enters the aggregates"),
 )
 
@@ -43,24 +43,21 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
     """Γ of every method by the eight aggregates, with their spread, and the site that carries the mean."""
     rows, by_run, by_site = [], [], []
     for method in trained(report):
-        exact = str(report.cards.get(f"methods/{method.name}", {}).get("exact_sites", "none"))
-        sites = _sites(method, exact)
+        sites = _sites(method, report.cards.get(f"methods/{method.name}", {}))
         by_site += sites
         rows.append({**method.cells, **_aggregates(method.runs), **_carrier(sites)})
         by_run += [_by_run(method, run) for run in method.runs]
     tables = (
-        Table("aggregation", "One method's Γ by eight aggregations", COLUMNS, tuple(rows)),
+        Table("aggregation", f"One method's {GAMMA} by eight aggregations", COLUMNS, tuple(rows)),
         Table("runs", "The same, run by run", BY_RUN, tuple(by_run), detail=True),
-        Table("sites", "Γ site by site", BY_SITE, tuple(by_site), detail=True),
+        Table("sites", f"{GAMMA} site by site", BY_SITE, tuple(by_site), detail=True),
     )
-    remark = (
-        "Sites whose credit is exact by construction are in none of the aggregates: their Γ is 1 whatever is trained."
-    )
+    remark = f"Sites whose credit is exact by construction are in none of the aggregates: their {GAMMA} is 1 whatever is trained."
     return Answer(tables, (remark,))
 
 
 def _aggregates(runs: tuple[RunAudit, ...]) -> dict[str, Cell]:
-    cells = {name: mean_cell(runs, f"gamma_{name}") for name in NAMES}
+    cells = {name: mean_cell(runs, f"{PREFIX}{name}") for name in NAMES}
     return {**cells, "spread": _spread(cells), "ratio": _ratio(cells)}
 
 
@@ -94,11 +91,11 @@ def _by_run(method: Method, run: RunAudit) -> dict[str, Cell]:
     return {**named, SEED.name: seed, **_aggregates((run,))}
 
 
-def _sites(method: Method, exact: str) -> list[dict[str, Cell]]:
+def _sites(method: Method, card: Mapping[str, Any]) -> list[dict[str, Cell]]:
     count = max(len(run.record.measurements.sites.get("gamma", ())) for run in method.runs)
     rows = []
     for site in range(count):
-        counts = "exact by construction" if exact == "all" or (exact == "last" and site == count - 1) else "yes"
+        counts = "exact by construction" if site in exact_sites(card, count) else "yes"
         if counts == "yes" and site == 0:
             counts = "in `all` alone"
         rows.append(
@@ -126,13 +123,13 @@ def _carrier(sites: list[dict[str, Cell]]) -> dict[str, Cell]:
         absent = (
             missing[0].reading
             if missing
-            else Reading(None, "no site counts: Γ was not measured, or is exact everywhere")
+            else Reading(None, f"no site counts: {GAMMA} was not measured, or is exact everywhere")
         )
         return {"carrier": Cell(text="N/A"), "share": Cell(absent, run_ids=missing[0].run_ids if missing else ())}
     sizes = [abs(row["gamma"].reading.value) for row in counted]
     total, largest = math.fsum(sizes), max(sizes)
     if total == 0:
-        return {"carrier": Cell(text="none"), "share": Cell(Reading(None, "every Γ_l is 0"))}
+        return {"carrier": Cell(text="none"), "share": Cell(Reading(None, f"every {GAMMA} is 0"))}
     row = counted[sizes.index(largest)]
     site = f"site {row['site'].reading.value:.0f}"
     carries = largest / total > 0.5 and len(sizes) > 1
@@ -142,8 +139,8 @@ def _carrier(sites: list[dict[str, Cell]]) -> dict[str, Cell]:
 
 PLUGIN = Analyser(
     name="aggregation",
-    title="Aggregation of Γ",
-    question="By how much does the way of averaging over sites and samples move one method's Γ?",
+    title=f"Aggregation of {GAMMA}",
+    question=f"By how much does the way of averaging over sites and samples move one method's {GAMMA}?",
     source="arXiv 2606.21126, which finds a factor of 2.5 to 5 between four common aggregations",
     answer=answer,
 )

@@ -10,15 +10,16 @@ from fa_registry.analyses._methods import (
     SETTING,
     Method,
     Pick,
-    in_words,
     last_site,
     mean_cell,
+    quantity_column,
     scalar,
     trained,
 )
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.rules import Edition
+from fa_registry.quantities import HEADLINE_GAMMA
 from fa_registry.records import AuditReport, Reading, RunRecord
 
 NO_CONTROL = "no frozen control of the same setting and seed"
@@ -29,12 +30,12 @@ COLUMNS = (
     ARCHITECTURE,
     SETTING,
     RUNS,
-    Column("accuracy", "test accuracy", "fraction", "pct"),
-    Column("frozen", "accuracy of the frozen controls of the same seeds", "fraction", "pct"),
-    Column("margin", "accuracy above the frozen control of the same seed", "percentage points", "pp"),
-    Column("growth_max", in_words("growth_max", "largest growth of a block"), "ratio", "num"),
-    Column("g_L", in_words("g_norm_mean_ce_L", "‖g_L‖"), "of the mean cross entropy over the eval batch", "sci"),
-    Column("gamma", "Γ, mean over sites 1..L and samples", "cosine", "cos"),
+    quantity_column("accuracy", "accuracy"),
+    quantity_column("frozen", "frozen_accuracy"),
+    quantity_column("margin", "margin_pp"),
+    quantity_column("growth_max", "growth_max"),
+    quantity_column("g_L", "g_norm_mean_ce_L", "loss per unit of state"),
+    quantity_column("gamma", HEADLINE_GAMMA),
     VERDICT,
 )
 BY_METHOD = (
@@ -90,7 +91,7 @@ def _row(method: Method, beside: Mapping[str, RunRecord]) -> dict[str, Cell]:
         "margin": ("margin_pp", margin),
         "growth_max": ("growth_max", scalar("growth_max")),
         "g_L": ("g_norm_mean_ce_L", last_site("g_norm_mean_ce")),
-        "gamma": ("gamma_deep_mean", scalar("gamma_deep_mean")),
+        "gamma": (HEADLINE_GAMMA, scalar(HEADLINE_GAMMA)),
     }
     return {
         **method.cells,

@@ -10,7 +10,18 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
-from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, by_seed, estimate, mean_cell, scalar, trained
+from fa_registry.analyses._methods import (
+    METHOD,
+    RUNS,
+    SETTING,
+    Method,
+    by_seed,
+    estimate,
+    mean_cell,
+    quantity_column,
+    scalar,
+    trained,
+)
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
 from fa_registry.protocol.grouping import groups, seeds_key
 from fa_registry.protocol.rules import Edition
@@ -19,7 +30,7 @@ from fa_registry.statistics import paired_difference
 
 SHOWN = 5  # methods that a remark names
 RUNG = re.compile(r"ladder_(\d+)")
-ACCURACY = Column("accuracy", "test accuracy", "fraction", "pct")
+ACCURACY = quantity_column("accuracy", "accuracy")
 COLUMNS = (
     METHOD,
     SETTING,

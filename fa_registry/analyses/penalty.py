@@ -14,17 +14,17 @@ from fa_registry.analyses._methods import (
     Pick,
     by_seed,
     estimate,
-    in_words,
     last_site,
     mean_cell,
     mid_site,
+    quantity_column,
     scalar,
     trained,
 )
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.rules import Edition
-from fa_registry.quantities import is_scale
+from fa_registry.quantities import HEADLINE_GAMMA, is_scale
 from fa_registry.records import AuditReport, Reading
 from fa_registry.statistics import compare, paired_difference
 from fa_registry.statistics.samples import LARGEST
@@ -43,27 +43,19 @@ class Quantity:
         return is_scale(self.name)
 
 
-def _quantity(name: str, column: str, words: str, unit: str, kind: str, pick: Pick) -> Quantity:
-    return Quantity(name, Column(column, in_words(name, words), unit, kind), pick)
-
-
+MIDDLE = "at site ⌊L/2⌋"
 QUANTITIES = (
-    _quantity("accuracy", "accuracy", "test accuracy", "fraction", "pct", scalar("accuracy")),
-    _quantity("h_L", "h_L", "‖h_L‖", "median over samples", "num", scalar("h_L")),
-    _quantity("growth_max", "growth_max", "largest growth of a block", "ratio", "num", scalar("growth_max")),
-    _quantity(
+    Quantity("accuracy", quantity_column("accuracy", "accuracy"), scalar("accuracy")),
+    Quantity("h_L", quantity_column("h_L", "h_L", "length of the state"), scalar("h_L")),
+    Quantity("growth_max", quantity_column("growth_max", "growth_max"), scalar("growth_max")),
+    Quantity(
         "g_norm_mean_ce_L",
-        "g_L",
-        "‖g_L‖",
-        "of the mean cross entropy over the eval batch",
-        "sci",
+        quantity_column("g_L", "g_norm_mean_ce_L", "loss per unit of state"),
         last_site("g_norm_mean_ce"),
     ),
-    _quantity(
-        "gamma_deep_mean", "gamma", "Γ, mean over sites 1..L and samples", "cosine", "cos", scalar("gamma_deep_mean")
-    ),
-    _quantity("rho", "rho", "ρ at site ⌊L/2⌋", "correlation", "cos", mid_site("rho")),
-    _quantity("nudge", "nudge", "nudge at site ⌊L/2⌋, negative is good", "nats", "sci", mid_site("nudge")),
+    Quantity(HEADLINE_GAMMA, quantity_column("gamma", HEADLINE_GAMMA), scalar(HEADLINE_GAMMA)),
+    Quantity("rho", quantity_column("rho", "rho", "correlation", MIDDLE), mid_site("rho")),
+    Quantity("nudge", quantity_column("nudge", "nudge", "nats", f"{MIDDLE}, negative is good"), mid_site("nudge")),
 )
 PENALTY = Column("penalty", "λ of the residual penalty", kind="chosen")
 COLUMNS = (METHOD, SETTING, PENALTY, RUNS, *(quantity.column for quantity in QUANTITIES))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, Pick, in_words, mean_cell, trained
+from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, Pick, mean_cell, quantity_column, trained
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
+from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.rules import Edition
+from fa_registry.quantities import symbol_of
 from fa_registry.records import AuditReport, Reading, RunRecord
 
 
@@ -18,27 +20,25 @@ class Quantity:
     column: Column
 
 
-def _quantity(name: str, column: str, words: str, unit: str, kind: str) -> Quantity:
-    return Quantity(name, Column(column, in_words(name, words), unit, kind))
-
-
+GAMMA, GRADIENT = symbol_of("gamma"), symbol_of("g_norm_mean_ce")
+OF_MEAN_CE = "loss per unit of state, N = 128"
 SITE = Column("site", "site l, 0 is the embedding", kind="count")
 QUANTITIES = (
-    _quantity("h_norm", "h", "‖h_l‖", "median over samples", "num"),
-    _quantity("g_norm_mean_ce", "g", "‖g_l‖", "of the mean cross entropy, N = 128", "sci"),
-    _quantity("gain", "gain", "‖g_l‖ over the output error", "ratio", "sci"),
-    _quantity("gamma", "gamma", "Γ_l, where the credit acts", "cosine", "cos"),
-    _quantity("gamma_block_input", "gamma_input", "Γ_l as published, one site too early", "cosine", "cos"),
+    Quantity("h_norm", quantity_column("h", "h_norm", "length of the state")),
+    Quantity("g_norm_mean_ce", quantity_column("g", "g_norm_mean_ce", OF_MEAN_CE)),
+    Quantity("gain", quantity_column("gain", "gain", "ratio")),
+    Quantity("gamma", quantity_column("gamma", "gamma", "cosine")),
+    Quantity("gamma_block_input", quantity_column("gamma_input", "gamma_block_input", "cosine")),
 )
-COUNTS = Column("counts", "whether Γ_l says anything")
+COUNTS = Column("counts", f"whether {GAMMA} says anything there")
 SITES = (METHOD, SETTING, SITE, *(one.column for one in QUANTITIES), COUNTS)
 ENDS = (
     METHOD,
     SETTING,
     RUNS,
-    Column("g_first", in_words("g_norm_mean_ce", "‖g_0‖"), "of the mean cross entropy, N = 128", "sci"),
-    Column("g_last", in_words("g_norm_mean_ce", "‖g_L‖"), "of the mean cross entropy, N = 128", "sci"),
-    Column("fall", in_words("fall", "‖g_0‖/‖g_L‖: above 1 where blocks enlarge what they pass down"), "ratio", "num"),
+    quantity_column("g_first", "g_norm_mean_ce", OF_MEAN_CE, "at site 0"),
+    quantity_column("g_last", "g_norm_mean_ce_L", OF_MEAN_CE),
+    quantity_column("fall", "fall", "ratio", "(above 1 where they do)"),
 )
 
 
@@ -46,14 +46,17 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
     """Every site of every method, and how far the gradient moves between its two ends."""
     rows, ends = [], []
     for method in trained(report):
-        exact = str(report.cards.get(f"methods/{method.name}", {}).get("exact_sites", "none"))
-        rows += [_row(method, site, _sites(method), exact) for site in range(_sites(method))]
+        exact = exact_sites(report.cards.get(f"methods/{method.name}", {}), _sites(method))
+        rows += [_row(method, site, site in exact) for site in range(_sites(method))]
         ends.append({**method.cells, **_ends(method)})
     tables = (
-        Table("per-layer", "‖g_l‖ and Γ_l by site", SITES, tuple(rows)),
+        Table("per-layer", f"{GRADIENT} and {GAMMA} by site", SITES, tuple(rows)),
         Table("ends", "The gradient's two ends", ENDS, tuple(ends)),
     )
-    remark = "Γ_l by the published convention compares the credit of block l with the gradient at its input, one site too early."
+    remark = (
+        f"{GAMMA} by the published convention compares the credit of block l with the gradient at its input, one site "
+        "too early."
+    )
     return Answer(tables, (remark,))
 
 
@@ -63,14 +66,13 @@ def _sites(method: Method) -> int:
     return max((len(row) for sites in rows for row in sites.values()), default=0)
 
 
-def _row(method: Method, site: int, sites: int, exact: str) -> dict[str, Cell]:
-    known = exact == "all" or (exact == "last" and site == sites - 1)
+def _row(method: Method, site: int, exact: bool) -> dict[str, Cell]:
     return {
         METHOD.name: method.cells[METHOD.name],
         SETTING.name: method.cells[SETTING.name],
         SITE.name: Cell(Reading(float(site))),
         **{one.column.name: mean_cell(method.runs, one.name, _at(one.name, site)) for one in QUANTITIES},
-        COUNTS.name: Cell(text="exact by construction" if known else "yes"),
+        COUNTS.name: Cell(text="exact by construction" if exact else "yes"),
     }
 
 
@@ -93,7 +95,9 @@ def _ends(method: Method) -> dict[str, Cell]:
         for one in (first, end):
             if one.value is None:
                 return one
-        return Reading.of(first.value / end.value) if end.value else Reading(None, "‖g_L‖ is 0")
+        return (
+            Reading.of(first.value / end.value) if end.value else Reading(None, f"{symbol_of('g_norm_mean_ce_L')} is 0")
+        )
 
     picks = {"g_first": ("g_norm_mean_ce", g_first), "g_last": ("g_norm_mean_ce", g_last), "fall": ("fall", fall)}
     return {column: mean_cell(method.runs, name, pick) for column, (name, pick) in picks.items()}
@@ -103,6 +107,6 @@ PLUGIN = Analyser(
     name="per-layer",
     title="Layer by layer",
     question="At which site does the gradient vanish, and at which does the credit agree with it?",
-    source="arXiv 2606.21126, per-layer ‖g_l‖ and Γ_l of the main setting",
+    source=f"arXiv 2606.21126, per-layer {symbol_of('g_norm')} and {GAMMA} of the main setting",
     answer=answer,
 )

@@ -160,13 +160,14 @@ def audited(result: AuditResult, as_json: bool) -> None:
     from rich.markup import escape
 
     from fa_registry.protocol.shipped import edition_words
-    from fa_registry.quantities import quantity_of
+    from fa_registry.quantities import TERMINAL_TABLE, is_scale, quantity_of
 
     editions = [
         escape(edition_words(one.edition)) for one in report.opinions
     ]  # a user's edition may be called anything
-    growth = f"max growth, {quantity_of('growth_max').mean} mean"
-    header = ["method", "setting", "accuracy", growth, "verdict", *editions, "by seed"]
+    means = {name: ", geometric mean" if is_scale(name) else "" for name in TERMINAL_TABLE}
+    numbers = [f"{quantity_of(name).label}{mean}" for name, mean in means.items()]
+    header = ["method", "setting", *numbers, "verdict", *editions, "by seed"]
     title = f"{report.title} by edition {edition_words(report.edition)}"
     changed = ", ".join(f"{name} = {value}" for name, value in sorted(report.edition.overrides.items()))
     table(header, list(_rows(report)), escape(f"{title} (modified: {changed})" if changed else title))
@@ -203,17 +204,22 @@ def _rows(report: AuditReport) -> Iterator[list[str]]:
     """One row a method and setting: the leading edition's verdict, then every other edition's."""
     from fa_registry.protocol.grouping import groups
     from fa_registry.protocol.verdict import combined
-    from fa_registry.quantities import quantity_of
-    from fa_registry.reporting.lookups import scalar_estimate
+    from fa_registry.quantities import TERMINAL_TABLE, held, quantity_of
+    from fa_registry.reporting.lookups import Frozen, figure_estimate
     from fa_registry.reporting.text.filters import counted
+
+    frozen, known = Frozen.of(report), held(report.cards)
+    columns = [quantity_of(name, known) for name in TERMINAL_TABLE]
 
     opinions = [{one.run_id: one.verdict for one in opinion.judgements} for opinion in report.opinions]
     for group in groups(report):
         yield [
             group.runs[0].record.spec.label,
             group.setting,
-            counted(scalar_estimate(group.runs, quantity_of("accuracy"))),
-            counted(scalar_estimate(group.runs, quantity_of("growth_max")), deviation=False),
+            *(
+                counted(figure_estimate(group.runs, column, frozen, known), deviation=column.with_deviation)
+                for column in columns
+            ),
             group.verdict.label,
             *(combined(said[run.record.run_id] for run in group.runs).label for said in opinions),
             " ".join(f"s{run.record.spec.seed}:{run.verdict.label}" for run in group.runs),

@@ -77,7 +77,7 @@ def compared(result: CompareResult, as_json: bool) -> None:
 def _part(part: SideBySide, edition: str, means: str) -> None:
     from rich.markup import escape
 
-    from fa_registry.quantities import means_in_words
+    from fa_registry.quantities import means_in_words, quantity_of, symbol_of
 
     labels = [column.label for column in part.columns]
     several = len({column.setting for column in part.columns}) > 1
@@ -86,8 +86,9 @@ def _part(part: SideBySide, edition: str, means: str) -> None:
     rows = [[f"{one.symbol} site {site}", *_marked(one, site, shown)] for one in part.sites for site, shown in one.rows]
     if rows:
         marked = any(sites for one in part.sites for sites in one.exact)
-        exact = f"; {EXACT}: by construction, Γ = 1 says nothing" if marked else ""
-        table([*map(escape, header)], rows, f"Site by site, {means_in_words(one.name for one in part.sites)}{exact}")
+        exact = f"; {EXACT}: by construction, {symbol_of('gamma')} = 1 says nothing" if marked else ""
+        by_site = means_in_words(quantity_of(one.name) for one in part.sites)
+        table([*map(escape, header)], rows, f"Site by site, {by_site}{exact}")
     if part.why_not:
         click.echo(part.why_not)
     if part.fields:
@@ -111,8 +112,7 @@ def _rows(part: SideBySide) -> Iterator[list[str]]:
     for rule in part.rules:
         yield from _rule(rule)
     for quantity in (*part.quantities, *part.aggregates):
-        words = f"{quantity.symbol} {quantity.words}" if quantity.symbol == "Γ" else quantity.symbol
-        yield [words, *map(estimate_text, quantity.estimates)]
+        yield [quantity.label, *map(estimate_text, quantity.estimates)]
     yield ["runs", *(", ".join(run_id[:8] for _, run_id, _ in column.seeds) for column in part.columns)]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fa_registry.protocol.cases import Case, SeedGroup
 from fa_registry.protocol.judges import compare, finding, limit, skipped_control
@@ -13,6 +14,19 @@ from fa_registry.records import Finding, GuardReading, Measurements, Reading
 
 RANK, GAMMA = "gamma_null_p", "gamma"  # what the shipped rule on credit and its guard look at
 NOT_COUNTED = Reading(None, "not counted")
+
+
+def exact_sites(card: Mapping[str, Any], sites: int) -> range:
+    """The sites (of 0..sites−1) whose credit is the gradient by construction, so that Γ = 1 there says nothing.
+
+    card: the method's, as a report holds it; a method without one counts at every site.
+    """
+    return {"all": range(sites), "last": range(sites)[-1:]}.get(str(card.get("exact_sites")), range(0))
+
+
+def is_exact(card: Mapping[str, Any]) -> bool:
+    """Whether the credit is the gradient at every site by construction."""
+    return card.get("exact_sites") == "all"
 
 
 def judge_credit(rule: Rule, case: Case, group: SeedGroup) -> Finding:

@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from fa_registry.protocol.credit import carried_words, guard_of
 from fa_registry.protocol.evidence import CODE, METHOD, SEAL, speaks_for_nothing
 from fa_registry.protocol.verdict import stands
-from fa_registry.quantities import SUBJECTS, subject_of
+from fa_registry.quantities import HEADLINE_GAMMA, SUBJECTS, subject_of, symbol_of
 from fa_registry.records import Exclusion, Finding, Reading, RunAudit
 from fa_registry.reporting.claims_depth import depth_claims, is_above_frozen, sampled
 from fa_registry.reporting.claims_measured import (
     AT_FLOOR,
     EXPLODED,
+    GAIN,
+    GAMMA,
     GRADIENTS,
-    HEADLINE_GAMMA,
+    GROWTH,
     HIGH,
     KEYS,
     NOISY,
@@ -231,7 +233,7 @@ def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple
     growth = extent(runs, lambda run: scalar(run.record, "growth_max"), "num")
     limit = findings[0].threshold
     within = f" within the limit of {compact(limit)}" if limit is not None else ""
-    seen = f"; the largest growth in one block is {growth}" if growth else ""
+    seen = f"; the largest {GROWTH} in one block is {growth}" if growth else ""
     return "keeps scale", (
         f"The stream keeps its scale{within}, so that norms and gradients of the blocks may be compared{seen}"
     )
@@ -241,13 +243,13 @@ def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
     gradient = extent(runs, lambda run: last_site(run.record, "g_norm"), "sci")
     gain = extent(runs, lambda run: last_site(run.record, "gain"), "sci")
     times = [found for one in findings if (found := _times_floor(one)) is not None]
-    size = f", ‖g_L‖ {gradient} for one sample" if gradient else ""
+    size = f", {symbol_of('g_L')} {gradient} for one sample" if gradient else ""
     factor = f", {_range(times)} times its floor" if times else ""
-    share = f"; its gain is {gain}" if gain else "; its gain is not known"
+    share = f"; its {GAIN} is {gain}" if gain else f"; its {GAIN} is not known"
     if _is_clear(runs[0], findings[0]):
-        scale = ", so that Γ compares with something of scale" if _compares(runs[0]) else ""
+        scale = f", so that {GAMMA} compares with something of scale" if _compares(runs[0]) else ""
         return "reference clear", f"The reference gradient stands clear of its floor{scale}{size}{factor}{share}"
-    read = "; a Γ here compares with a gradient that is nearly gone" if _compares(runs[0]) else ""
+    read = f"; a {GAMMA} here compares with a gradient that is nearly gone" if _compares(runs[0]) else ""
     return "reference near its floor", (
         f"The reference gradient is above its floor, and no more than that{size}{factor}{share}"
         f"{_missing_gain(runs[0], findings[0])}{read}"
@@ -304,7 +306,7 @@ def _high_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tu
     if not any(has_gamma(run) for run in runs):
         return "stability high", f"The gradients may not be read as following what each batch holds: those of {seen}"
     return "stability high", (
-        f"Γ may not be read as following what each batch holds: gradients of {seen}, and credit may align with that shared "
+        f"{GAMMA} may not be read as following what each batch holds: gradients of {seen}, and credit may align with that shared "
         "direction alone"
     )
 
@@ -313,7 +315,7 @@ def _low_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
     limit = findings[0].threshold
     value = extent(runs, lambda run: scalar(run.record, "stability_mid"), "cos")
     seen = f" (mean cosine {value})" if value else ""
-    gamma = " that Γ compares with" if any(has_gamma(run) for run in runs) else ""
+    gamma = f" that {GAMMA} compares with" if any(has_gamma(run) for run in runs) else ""
     elsewhere = _sites_above(runs, limit)
     return "stability low", (
         f"At the middle site, where this is judged, no direction shared by all batches{seen} stands behind the gradients{gamma}"
@@ -351,7 +353,9 @@ def _collapse_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             if guard and guard.mean is not None:
                 said.setdefault(carried_words(guard), []).append(run)
     for words, touched in said.items():
-        yield claim("carried by one end", f"The mean Γ may not stand for the whole network: {words}", runs, touched)
+        yield claim(
+            "carried by one end", f"The mean {GAMMA} may not stand for the whole network: {words}", runs, touched
+        )
 
 
 WORDS: dict[tuple[str, str], Callable[[Sequence[RunAudit], Sequence[Finding]], tuple[str, str]]] = {

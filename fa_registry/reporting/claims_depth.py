@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fa_registry.quantities import SUBJECTS, over_seeds
+from fa_registry.quantities import SUBJECTS, label_of, over_seeds, symbol_of
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.claims_measured import UNDERCUT, by_author, claim, finding_with, with_state
 from fa_registry.reporting.lookups import scalar
@@ -17,6 +17,8 @@ from fa_registry.statistics.intervals import MOST_SEEDS, POWER
 from fa_registry.statistics.samples import quantile
 
 DEPTH = SUBJECTS["depth"]
+# As the catalogue calls what sentences speak of.
+ACCURACY, MARGIN = symbol_of("accuracy"), symbol_of("margin_pp")
 
 
 def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -104,7 +106,7 @@ def _interval(finding: Finding) -> str:
     if not finding.interval:
         return ""
     return (
-        f"; the margin is {pp(finding.observed.value)}, {_level(finding)} {between(finding.interval, 'pp')} over "
+        f"; the {MARGIN} is {pp(finding.observed.value)}, {_level(finding)} {between(finding.interval, 'pp')} over "
         f"{finding.seeds} seeds, the limit {compact(finding.threshold)} pp{_why_level(finding)}"
     )
 
@@ -139,9 +141,9 @@ def _undecided(finding: Finding) -> str:
         else "are worse than frozen random ones by no more than the limit allows"
     )
     return (
-        f"Whether the trained blocks {asked} is undecided: the margin is {pp(finding.observed.value)}, and its {_level(finding)}, "
-        f"{between(finding.interval, 'pp')} over {finding.seeds} seeds, holds the limit of {compact(finding.threshold)} pp"
-        f"{_why_level(finding)}. {how}"
+        f"Whether the trained blocks {asked} is undecided: the {MARGIN} is {pp(finding.observed.value)}, and its "
+        f"{_level(finding)}, {between(finding.interval, 'pp')} over {finding.seeds} seeds, holds the limit of "
+        f"{compact(finding.threshold)} pp{_why_level(finding)}. {how}"
     )
 
 
@@ -154,14 +156,14 @@ def _stated(finding: Finding) -> str:
         else f"by what {finding.rule} asks for, each seed judged by itself"
     )
     return (
-        f"The trained blocks stand above a frozen accuracy stated by the author, {seen}: that they beat frozen random ones is "
-        "not shown. A frozen control of the same setting, trained here for each seed, would decide it"
+        f"The trained blocks stand above a {label_of('frozen_accuracy')} stated by the author, {seen}: that they beat frozen "
+        "random ones is not shown. A frozen control of the same setting, trained here for each seed, would decide it"
     )
 
 
 def _provisional(finding: Finding) -> str:
     return (
-        f"Whether the trained blocks beat frozen random ones is provisional: the margin of one seed, "
+        f"Whether the trained blocks beat frozen random ones is provisional: the {MARGIN} of one seed, "
         f"{pp(finding.observed.value)} where {compact(finding.threshold)} pp are asked for, has no interval. More seeds with their "
         "frozen controls give one, their number fixed before the first of them is audited; three are customary"
     )
@@ -213,7 +215,7 @@ def sampled(runs: Sequence[RunAudit]) -> str:
         f"95 % interval {ci(known.over_seeds)} over {known.seeds} seeds, and " if known.over_seeds else "at one seed, "
     )
     return (
-        f". The accuracy is {pct(known.accuracy)}, {over_seeds}{ci(known.over_samples)} by the sampling of the test set's "
+        f". The {ACCURACY} is {pct(known.accuracy)}, {over_seeds}{ci(known.over_samples)} by the sampling of the test set's "
         f"{known.samples:,} samples alone (Wilson)"
     )
 
@@ -227,6 +229,6 @@ def beside_limit(runs: Sequence[RunAudit], finding: Finding) -> str:
     if distance >= known.half:
         return ""
     return (
-        f". The margin lies {distance:.1f} pp from the limit, and the sampling of {known.samples:,} test samples alone leaves "
-        f"± {known.half:.1f} pp of the accuracy open (Wilson, 95 %): another test set of this size might fall on the other side"
+        f". The {MARGIN} lies {distance:.1f} pp from the limit, and the sampling of {known.samples:,} test samples alone leaves "
+        f"± {known.half:.1f} pp of the {ACCURACY} open (Wilson, 95 %): another test set of this size might fall on the other side"
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from fa_registry.quantities import SUBJECTS
+from fa_registry.quantities import HEADLINE_GAMMA, SUBJECTS, label_of, symbol_of
 from fa_registry.records import Finding, Reading, RunAudit
 from fa_registry.reporting.lookups import last_site, scalar, site_row
 from fa_registry.reporting.text.filters import KINDS, at_least, compact
@@ -32,7 +32,8 @@ CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
         ("gamma_null_p", "above"): NOT_SPECIFIC,
     }
 )
-HEADLINE_GAMMA = "gamma_deep_mean"
+# As the catalogue calls what sentences speak of.
+GAMMA, GROWTH, GAIN, FIDELITY = map(symbol_of, ("gamma", "growth", "gain", "fidelity"))
 GRADIENT = 1 - 1e-6  # Γ from here on is that of the gradient itself: an angle below 0.1°
 
 
@@ -109,7 +110,7 @@ def passes(run: RunAudit) -> bool:
 def by_author(runs: Iterable[RunAudit], quantities: Sequence[str]) -> str:
     """How a claim ends that rests on a figure which nobody here measured; empty where none does."""
     stated = any(one.stated and one.quantity in quantities for run in runs for one in run.findings)
-    return "; the frozen accuracy is stated by the author, not measured here" if stated else ""
+    return f"; the {label_of('frozen_accuracy')} is stated by the author, not measured here" if stated else ""
 
 
 def seen(finding: Finding) -> str:
@@ -172,11 +173,11 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], why: str) -> Iterator[Claim]:
-    tiny = f"; it is tiny but exact, fidelity at least {at_least(_fidelity(touched))}" if _is_exact(touched) else ""
+    tiny = f"; it is tiny but exact, {FIDELITY} at least {at_least(_fidelity(touched))}" if _is_exact(touched) else ""
     read = [run for run in touched if has_gamma(run)]
     if read:
-        gamma = extent(read, lambda run: scalar(run.record, "gamma_deep_mean"), "cos")
-        yield claim("at floor", f"Γ = {gamma} may not be read as credit alignment: {why}{tiny}", runs, read)
+        gamma = extent(read, lambda run: scalar(run.record, HEADLINE_GAMMA), "cos")
+        yield claim("at floor", f"{GAMMA} = {gamma} may not be read as credit alignment: {why}{tiny}", runs, read)
     bare = [run for run in touched if run not in read]
     if bare:
         yield claim("at floor", f"No credit may be judged by this reference: {why}{tiny}", runs, bare)
@@ -189,10 +190,10 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
     first, last = (extent(touched, lambda run, end=end: _length(run, end), "num") for end in (0, -1))
     growth = extent(touched, lambda run: scalar(run.record, "growth_max"), "num")
     gradient = extent(touched, lambda run: last_site(run.record, "g_norm"), "sci")
-    by = f"; the largest growth in one block is {growth}" if growth else ""
+    by = f"; the largest {GROWTH} in one block is {growth}" if growth else ""
     small = f"small, {gradient} for one sample," if gradient else "small"
     here = (
-        " The Γ here is computed in float64 without that constant: a true direction, but of a reference without scale."
+        f" The {GAMMA} here is computed in float64 without that constant: a true direction, but of a reference without scale."
         if any(has_gamma(run) for run in touched)
         else ""
     )
@@ -202,10 +203,10 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
         f"vector: it is {first} after the embedding and {last} after the last block{by}. What follows divides the stream by "
         "its own length again, and the gradient that comes back is divided by the same factor. So the reference is "
         f"{small} because the scale of the stream divides it, not because nothing is left to learn. Nor is it rounding noise: "
-        "single precision still computes it exactly, in the direction that double precision finds (fidelity, their cosine, at "
+        f"single precision still computes it exactly, in the direction that double precision finds ({FIDELITY}, their cosine, at "
         f"least {at_least(_fidelity(touched))}). What breaks a "
-        "published Γ at this size is the usual library cosine, which puts its safety constant of 1e-8 in the place of any norm "
-        "below it and so shrinks the result; and the lost scale, since such a gradient no longer tells how far to go."
+        f"published {GAMMA} at this size is the usual library cosine, which puts its safety constant of 1e-8 in the place of any "
+        "norm below it and so shrinks the result; and the lost scale, since such a gradient no longer tells how far to go."
         f"{here} This refines the published reading, which takes such a reference for numerical noise",
         runs,
         touched,
@@ -215,14 +216,14 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
 def _converged(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     converged = [run for run in with_state(runs, CONVERGED) if run.record.status == "complete"]
     for touched, read in (
-        ([run for run in converged if has_gamma(run)], "; its size is no reason against reading Γ"),
+        ([run for run in converged if has_gamma(run)], f"; its size is no reason against reading {GAMMA}"),
         ([run for run in converged if not has_gamma(run)], ""),
     ):
         if touched:
             gain = extent(touched, lambda run: last_site(run.record, "gain"), "num")
             share = f" ({gain} of the output error arrives at the last site)" if gain else ""
-            text = "The reference gradient is small because the network has fitted its task, not because it collapsed: its gain "
-            yield claim("converged", f"{text}is healthy{share}{read}", runs, touched)
+            text = "The reference gradient is small because the network has fitted its task, not because it collapsed: its "
+            yield claim("converged", f"{text}{GAIN} is healthy{share}{read}", runs, touched)
 
 
 def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -267,9 +268,9 @@ def _length(run: RunAudit, end: int) -> Reading:
 
 
 SPECIFIC = "SPECIFIC"
-ALIGNED = "Γ may be read as alignment with the gradient, site by site"
+ALIGNED = f"{GAMMA} may be read as alignment with the gradient, site by site"
 NOT_SHOWN = "that it comes from the training feedback is not shown"
-THE_GRADIENT = "the credit is the gradient itself at every site, and Γ = 1 there is no alignment"
+THE_GRADIENT = f"the credit is the gradient itself at every site, and {GAMMA} = 1 there is no alignment"
 
 
 @dataclass(frozen=True)
@@ -291,7 +292,9 @@ def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     yield from _alignment(runs, [run for run in runs if passes(run) and has_gamma(run)])
     own = [run for run in with_state(runs, SPECIFIC) if run.record.status == "complete" and has_gamma(run)]
     for sites, touched in _grouped(own, _sites).items():
-        text = "Γ is specific to the training feedback: at every site that counts it lies above that of fresh draws"
+        text = (
+            f"{GAMMA} is specific to the training feedback: at every site that counts it lies above that of fresh draws"
+        )
         yield claim("specific", f"{text}{_multiplicity(sites, touched[0])}", runs, touched)
     for sites, touched in _grouped(with_state(runs, NOT_SPECIFIC), _sites).items():
         yield claim("not specific", _not_everywhere(sites, touched), runs, touched)
@@ -306,7 +309,7 @@ def _alignment(runs: Sequence[RunAudit], clear: Sequence[RunAudit]) -> Iterator[
         where = f" at {listed('site', sites.reached)}" if sites.reached else ""
         yield claim(
             "aligned in part",
-            f"Γ tells how the credit lies to the gradient, site by site; {NOT_SHOWN}{where}",
+            f"{GAMMA} tells how the credit lies to the gradient, site by site; {NOT_SHOWN}{where}",
             runs,
             touched,
         )
@@ -355,8 +358,8 @@ def _sites(run: RunAudit) -> Sites:
 def _not_everywhere(sites: Sites, runs: Sequence[RunAudit]) -> str:
     """Which sites lie above their null and which do not: a failure at one is no failure at the others, nor a success there."""
     if not sites.reached:
-        return f"Γ may not be credited to the training feedback at every site: at one at least, {_reached(runs, sites)}"
-    back = f"Γ may not be credited to the training feedback at {listed('site', sites.reached)}: there {_reached(runs, sites)}"
+        return f"{GAMMA} may not be credited to the training feedback at every site: at one at least, {_reached(runs, sites)}"
+    back = f"{GAMMA} may not be credited to the training feedback at {listed('site', sites.reached)}: there {_reached(runs, sites)}"
     if not sites.above:
         return f"{back}. It lies above its null at no site{_multiplicity(sites, runs[0])}"
     return f"{back}. At {listed('site', sites.above)} it lies above that of fresh draws{_multiplicity(sites, runs[0])}"

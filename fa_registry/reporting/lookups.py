@@ -5,11 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
 
 from fa_registry.protocol.operators import margin_pp
-from fa_registry.quantities import Known, Quantity, kind_of, over_seeds, quantity_of
+from fa_registry.quantities import (
+    AUDIT_TABLE,
+    BESIDE_CONTROL,
+    LAST_SITE,
+    NONE,
+    Known,
+    Quantity,
+    at_last_site,
+    kind_of,
+    over_seeds,
+    quantity_of,
+)
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord
 from fa_registry.reporting.values import Estimate, FindingRow, IntegrityRow, Number, Said, SeedRow, SeedValue
 from fa_registry.statistics import CONFIDENCE, level_words
@@ -17,18 +26,7 @@ from fa_registry.statistics import CONFIDENCE, level_words
 GIVEN = "frozen_accuracy"  # of a run that was adopted together with the accuracy of its owner's own control
 BY_AUTHOR = "the frozen accuracy is stated by the author: not paired by seed"
 NO_CONTROL = "no frozen control of the same setting and seed"
-COLUMNS: Mapping[str, str] = MappingProxyType(  # of a SeedRow → the quantity that stands there
-    {
-        "accuracy": "accuracy",
-        "frozen": "frozen_accuracy",
-        "margin": "margin_pp",
-        "h_norm": "h_L",
-        "g_norm": "g_norm_mean_ce_L",
-        "growth": "growth_max",
-        "stability": "stability_mid",
-        "gamma": "gamma_deep_mean",
-    }
-)
+Columns = tuple[Quantity, ...]  # of a table of one number a run
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,11 @@ class Frozen:
             scalar(control, "accuracy") if control else Reading(None, "the frozen control is not part of this report")
         )
         return Number(reading, "pct", (run.frozen_run_id,))
+
+    def stated(self, run: RunAudit) -> bool:
+        """Whether that accuracy is a figure of the run itself: no control gave it."""
+        number = self.accuracy(run)
+        return number.reading.value is not None and number.run_ids == (run.record.run_id,)
 
     def margin(self, run: RunAudit) -> Number:
         """accuracy − frozen accuracy in percentage points, as the rules compute it."""
@@ -79,21 +82,34 @@ def last_site(record: RunRecord, name: str) -> Reading:
     return row[-1] if row else Reading(None, f"{name} was not measured")
 
 
-def exact_sites(card: Mapping[str, Any], sites: int) -> range:
-    """The sites (of 0..sites−1) whose credit is the gradient by construction, so that Γ = 1 there says nothing.
+def figure(run: RunAudit, quantity: Quantity, frozen: Frozen, known: Known = NONE) -> Number:
+    """One number of a run, as a column of one number a run shows it: a scalar, or a site quantity at its last site.
 
-    card: the method's, as the report holds it; a method without one counts at every site.
+    What is beside a control comes from that control.
     """
-    return {"all": range(sites), "last": range(sites)[-1:]}.get(str(card.get("exact_sites")), range(0))
-
-
-def seed_row(run: RunAudit, frozen: Frozen) -> SeedRow:
-    """One run's headline numbers."""
     record = run.record
+    if quantity.name in BESIDE_CONTROL:
+        return frozen.accuracy(run) if quantity.name == "frozen_accuracy" else frozen.margin(run)
+    if quantity.name in record.measurements.sites:
+        by_site = Reading(None, f"{quantity.name} is measured by site: {quantity.name}{LAST_SITE} is that of the last")
+        return Number(by_site, quantity.kind, (record.run_id,))
+    base = "" if quantity.name in record.measurements.scalars else at_last_site(quantity.name, known)
+    reading = last_site(record, base) if base else scalar(record, quantity.name)
+    return Number(reading, quantity.kind, (record.run_id,))
 
-    def own(reading: Reading, kind: str) -> Number:
-        return Number(reading, kind, (record.run_id,))
 
+def audit_columns(runs: Iterable[RunAudit], names: Sequence[str] = AUDIT_TABLE, known: Known = NONE) -> Columns:
+    """The quantities of a table of one number a run, in its order. One that need not be there is, where a run measured it."""
+    measured = {name for run in runs for name in (*run.record.measurements.scalars, *run.record.measurements.sites)}
+    quantities = (quantity_of(name, known) for name in names)
+    return tuple(
+        one for one in quantities if one.always or one.name in measured or at_last_site(one.name, known) in measured
+    )
+
+
+def seed_row(run: RunAudit, frozen: Frozen, columns: Columns, known: Known = NONE) -> SeedRow:
+    """One run with its number in each column."""
+    record = run.record
     return SeedRow(
         method=record.spec.label,
         seed=record.spec.seed,
@@ -102,14 +118,7 @@ def seed_row(run: RunAudit, frozen: Frozen) -> SeedRow:
         status=record.status,
         verdict=run.verdict,
         integrity=record.integrity.state,
-        accuracy=own(scalar(record, "accuracy"), "pct"),
-        frozen=frozen.accuracy(run),
-        margin=frozen.margin(run),
-        h_norm=own(scalar(record, "h_L"), "num"),
-        g_norm=own(last_site(record, "g_norm_mean_ce"), "sci"),
-        growth=own(scalar(record, "growth_max"), "num"),
-        stability=own(scalar(record, "stability_mid"), "cos"),
-        gamma=own(scalar(record, "gamma_deep_mean"), "cos"),
+        numbers={column.name: figure(run, column, frozen, known) for column in columns},
     )
 
 
@@ -133,20 +142,17 @@ def scalar_estimate(runs: Iterable[RunAudit], quantity: Quantity) -> Estimate:
     return estimate(quantity, values)
 
 
-def column_estimate(rows: Sequence[SeedRow], column: str) -> Estimate:
-    """One of COLUMNS over seeds; without an interval where it rests on a stated frozen accuracy.
+def figure_estimate(runs: Sequence[RunAudit], quantity: Quantity, frozen: Frozen, known: Known = NONE) -> Estimate:
+    """`figure` over seeds; without an interval where it rests on a stated frozen accuracy.
 
     What somebody stated is no control of a seed: the interval of the margin is that of the rule that judges it.
     """
-    found = estimate(quantity_of(COLUMNS[column]), [SeedValue(row.seed, getattr(row, column)) for row in rows])
-    if found.low.value is None or column not in ("frozen", "margin") or not any(map(_stated, rows)):
+    values = [SeedValue(run.record.spec.seed, figure(run, quantity, frozen, known)) for run in runs]
+    found = estimate(quantity, values)
+    stated = quantity.name in BESIDE_CONTROL and any(frozen.stated(run) for run in runs)
+    if found.low.value is None or not stated:
         return found
     return dataclasses.replace(found, low=Reading(None, BY_AUTHOR), high=Reading(None, BY_AUTHOR))
-
-
-def _stated(row: SeedRow) -> bool:
-    """Whether its frozen accuracy is a figure of the run itself: no control gave it."""
-    return row.frozen.reading.value is not None and row.frozen.run_ids == (row.run_id,)
 
 
 def integrity_row(record: RunRecord) -> IntegrityRow:

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fa_registry.protocol.cases import whole
+from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.integrity import difference_words
 from fa_registry.protocol.verdict import stands
+from fa_registry.quantities import AGGREGATES
 from fa_registry.records import AuditReport, Choice, OtherRun, Reading, RunAudit, RunRecord, RunSpec
 from fa_registry.reporting.claims_measured import reaching
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.lookups import GIVEN, NO_CONTROL, scalar, site_row
-from fa_registry.reporting.pages.form_tables import is_exact
 from fa_registry.reporting.sources import Sources
 from fa_registry.reporting.text.filters import at_least, compact, cos, num, pct, sci
 
@@ -31,12 +32,6 @@ UNDERFLOW = 6e-8  # smallest positive number of fp16 (subnormal: 2⁻²⁴)
 LEVEL = 0.05  # of the rank p-value, as rule D4 of edition 2026-11 asks for
 HALF = 0.5  # of the mean: what carries more than this dominates, as the guard of that rule has it
 SHOWN = 5  # methods that an answer names
-AGGREGATES = tuple(
-    f"gamma_{scope}_{sites}_{samples}"
-    for scope in ("deep", "all")
-    for sites in ("mean", "median")
-    for samples in ("mean", "median")
-)
 Answered = tuple[str, str]  # one of the outcomes, and the evidence or why there is none
 
 
@@ -258,7 +253,7 @@ def _gammas(asked: Asked) -> list[tuple[int, float]]:
 
 
 def _exact_at(asked: Asked, site: int) -> bool:
-    return asked.card.get("exact_sites") == "last" and site == len(asked.row("gamma")) - 1
+    return site in exact_sites(asked.card, len(asked.row("gamma")))
 
 
 def saved_feedback(asked: Asked) -> Answered:

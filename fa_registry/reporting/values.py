@@ -197,7 +197,7 @@ class Blank:
 
 @dataclass(frozen=True)
 class SeedRow:
-    """One run in the headline quantities. h_norm, g_norm: at the last site; g_norm: of the mean cross entropy."""
+    """One run. numbers: column, by the name of its quantity → the run's number there."""
 
     method: str
     seed: int
@@ -206,14 +206,7 @@ class SeedRow:
     status: str
     verdict: Verdict
     integrity: str
-    accuracy: Number
-    frozen: Number
-    margin: Number
-    h_norm: Number
-    g_norm: Number
-    growth: Number
-    stability: Number
-    gamma: Number
+    numbers: Mapping[str, Number]
 
 
 @dataclass(frozen=True)
@@ -229,21 +222,14 @@ class Judged:
 class AuditRow:
     """One line of the audit table: a method in a setting. href: its form, empty for a control.
 
-    judged: column → what does not pass there.
+    estimates: column, by the name of its quantity → the mean over seeds; judged: column → what does not pass there.
     """
 
     method: str
     control: bool
     verdict: Verdict
     seeds: tuple[SeedRow, ...]
-    accuracy: Estimate
-    frozen: Estimate
-    margin: Estimate
-    h_norm: Estimate
-    g_norm: Estimate
-    growth: Estimate
-    stability: Estimate
-    gamma: Estimate
+    estimates: Mapping[str, Estimate]
     href: str
     judged: Mapping[str, Judged] = field(default_factory=dict)
 

@@ -209,7 +209,7 @@ def test_exact_credit_has_no_aggregates():
     [
         ((9.0, 0.1, -0.3), "site 2", 0.75),  # site 0 is no deep site
         ((0.0, 0.2, 0.2), "none", 0.5),
-        ((0.0, 0.0, 0.0), "none", "every Γ_l is 0"),
+        ((0.0, 0.0, 0.0), "none", "every Γ is 0"),
         ((0.1, 0.2, "noise"), "N/A", "noise"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from fa_registry.errors import UsageError
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Recipe
+from fa_registry.reporting.lookups import Frozen
 from fa_registry.reporting.pages import comparison
 from fa_registry.reporting.pages.comparison import (
     compare_context,
@@ -51,7 +52,8 @@ def test_the_figures_are_those_of_the_form(report):
     assert [column.label for column in part.columns] == ["dfa", "bp"]
     for place, form in enumerate((forms["dfa"], forms["bp"])):
         shown = {quantity.name: quantity.estimates[place] for quantity in (*part.quantities, *part.aggregates)}
-        assert (shown["accuracy"], shown["margin"], shown["frozen"]) == (form.accuracy, form.margin, form.frozen)
+        assert (shown["accuracy"], shown["margin_pp"]) == (form.accuracy, form.margin)
+        assert (shown["frozen_accuracy"], shown["gamma_deep_mean"]) == (form.frozen, form.gamma)
         assert [shown[metric.name] for metric in form.aggregates] == [metric.estimate for metric in form.aggregates]
         assert part.columns[place].verdict == form.verdict
         assert [row for rule in part.rules for row in rule.columns[place]] == list(form.findings)
@@ -159,7 +161,7 @@ def test_runs_that_measured_no_site_have_no_figure(report, judged):
 
 def rows_of(report, first, second):
     by_method = {one.method: one for one in groups(report)}
-    return {row.words: row for row in paired_rows(by_method[first], by_method[second])}
+    return {row.words: row for row in paired_rows(by_method[first], by_method[second], Frozen.of(report))}
 
 
 @pytest.fixture

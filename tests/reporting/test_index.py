@@ -8,11 +8,11 @@ import re
 import pytest
 
 from fa_registry.protocol.grouping import groups
+from fa_registry.quantities import AUDIT_TABLE, quantity_of
 from fa_registry.records import Reading, Verdict, Waiver
 from fa_registry.reporting.lookups import SEVERITY
 from fa_registry.reporting.pages import index as build_index
 from fa_registry.reporting.pages.index import (
-    SHOWN,
     audit_table_context,
     headline,
     index_context,
@@ -52,12 +52,13 @@ def test_footnotes_name_the_reason_once_with_all_its_runs(report):
     context = index(report)
     dfa = context.settings[0].rows[1]
     notes = {note.mark: note for note in context.footnotes}
-    assert [notes[mark].reason for mark in dfa.gamma.marks] == [
+    shown = dfa.estimates
+    assert [notes[mark].reason for mark in shown["gamma_deep_mean"].marks] == [
         "the feedback file is missing: credit cannot be recomputed"
     ]
-    assert [notes[mark].reason for mark in dfa.h_norm.marks] == ["not finite (inf)"]
-    assert dfa.h_norm.marks == dfa.growth.marks
-    assert notes[dfa.gamma.marks[0]].run_ids.shown == (report.runs[2].record.run_id,)
+    assert [notes[mark].reason for mark in shown["h_L"].marks] == ["not finite (inf)"]
+    assert shown["h_L"].marks == shown["growth_max"].marks
+    assert notes[shown["gamma_deep_mean"].marks[0]].run_ids.shown == (report.runs[2].record.run_id,)
     assert not any("control" in note.reason for note in context.footnotes)
 
 
@@ -103,9 +104,10 @@ def test_several_editions_are_compared_where_they_differ_first(rich, report):
 
 
 def test_stability_has_its_column_where_any_run_measured_it(rich, report):
-    assert index(rich).shows_stability and not index(report).shows_stability
+    with_it, without = ([column.name for column in index(one).columns] for one in (rich, report))
+    assert with_it == list(AUDIT_TABLE) and set(with_it) - set(without) == {"stability_mid"}
     (part,) = index(rich).settings
-    assert part.rows[0].stability.mean.reading.value == 0.1
+    assert part.rows[0].estimates["stability_mid"].mean.reading.value == 0.1
 
 
 def test_a_large_registry_is_cut_and_counted(report, monkeypatch):
@@ -140,7 +142,7 @@ def test_what_is_missing_has_its_reason_below_the_table_and_no_other(table, repo
     context = audit_table_context(Sources.of(report))
     (part,) = context.tables
     assert [note.mark for note in part.footnotes] == list(range(1, len(part.footnotes) + 1))
-    used = {mark for row in part.rows for column in SHOWN for mark in getattr(row, column).marks}
+    used = {mark for row in part.rows for shown in row.estimates.values() for mark in shown.marks}
     assert used == {note.mark for note in part.footnotes} and used
     assert "not finite (inf)" in {note.reason for note in part.footnotes}
     assert "feedback file" not in table(report)  # that reason is of Γ, which this table does not show
@@ -189,7 +191,7 @@ def test_a_setting_is_a_table_of_its_own_with_footnotes_from_one(judged, record)
     )
     context = audit_table_context(Sources.of(judged([first, other])))
     assert [(table.number, table.setting) for table in context.tables] == [(1, first.setting), (2, "another")]
-    assert [note.mark for table in context.tables for note in table.footnotes] == [1, 2, 1, 2, 3]
+    assert [note.mark for table in context.tables for note in table.footnotes] == [1, 1, 2]
 
 
 PASS = Verdict("PASS", "pass")
@@ -243,8 +245,9 @@ def test_a_name_is_shortened_only_where_it_still_says_which_variant():
 
 
 def test_a_column_has_its_worst_judgement_with_the_seeds_it_is_about(rich):
-    found = {one.method: judged_columns(one) for one in groups(rich) if not one.control}
-    assert found["fa"]["growth"] == Judged("D1", "fail", (42, 123))
+    columns = tuple(map(quantity_of, AUDIT_TABLE))
+    found = {one.method: judged_columns(one, columns) for one in groups(rich) if not one.control}
+    assert found["fa"]["growth_max"] == Judged("D1", "fail", (42, 123))
     assert found["bp"] == {}
 
 

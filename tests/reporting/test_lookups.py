@@ -13,8 +13,10 @@ from fa_registry.reporting.lookups import (
     BY_AUTHOR,
     SEVERITY,
     Frozen,
-    column_estimate,
+    audit_columns,
     estimate,
+    figure,
+    figure_estimate,
     finding_rows,
     last_site,
     most_severe_first,
@@ -105,12 +107,12 @@ def values(*readings):
 
 def test_a_seed_row_holds_the_runs_own_numbers(report):
     run = report.runs[2]
-    row = seed_row(run, Frozen.of(report))
-    assert row.accuracy.reading == run.record.measurements.scalars["accuracy"] == Reading(0.81)
-    assert row.g_norm.reading == run.record.measurements.sites["g_norm_mean_ce"][-1]
-    assert row.accuracy.run_ids == (run.record.run_id,)
-    assert row.frozen.run_ids == (run.frozen_run_id,)
-    assert row.margin == Number(Reading(0.0), "pp", (run.record.run_id, run.frozen_run_id))
+    numbers = seed_row(run, Frozen.of(report), audit_columns(report.runs)).numbers
+    assert numbers["accuracy"].reading == run.record.measurements.scalars["accuracy"] == Reading(0.81)
+    assert numbers["g_norm_mean_ce_L"].reading == run.record.measurements.sites["g_norm_mean_ce"][-1]
+    assert numbers["accuracy"].run_ids == (run.record.run_id,)
+    assert numbers["frozen_accuracy"].run_ids == (run.frozen_run_id,)
+    assert numbers["margin_pp"] == Number(Reading(0.0), "pp", (run.record.run_id, run.frozen_run_id))
 
 
 def test_a_control_is_not_compared_with_itself(report):
@@ -157,11 +159,19 @@ def test_without_an_interval_there_is_a_reason(readings, reason):
 
 def test_a_stated_frozen_accuracy_has_no_interval_that_is_paired_by_seed(report):
     runs = [run for run in report.runs if run.record.spec.method == "dfa" and run.record.spec.control == "none"][:2]
-    rows = [seed_row(run, Frozen.of(report)) for run in runs]
-    assert column_estimate(rows, "margin").low.value is not None
+    frozen, margin = Frozen.of(report), quantity_of("margin_pp")
+    assert figure_estimate(runs, margin, frozen).low.value is not None
     alone = [dataclasses.replace(changed(run, scalars={"frozen_accuracy": 0.3}), frozen_run_id="") for run in runs]
-    stated = [rows[0], seed_row(alone[1], Frozen.of(report))]
-    for column in ("margin", "frozen"):
-        found = column_estimate(stated, column)
+    stated = [runs[0], alone[1]]
+    for column in (margin, quantity_of("frozen_accuracy")):
+        found = figure_estimate(stated, column, frozen)
         assert found.mean.reading.value is not None and found.low.reason == BY_AUTHOR == found.high.reason
-    assert column_estimate(stated, "accuracy").low.value is not None
+    assert figure_estimate(stated, quantity_of("accuracy"), frozen).low.value is not None
+
+
+def test_a_column_may_be_a_site_quantity_at_the_last_site_and_never_one_by_site(rich):
+    (gain, by_site) = (quantity_of(name) for name in ("gain_L", "gain"))
+    run, frozen = rich.runs[0], Frozen.of(rich)
+    assert figure(run, gain, frozen).reading == run.record.measurements.sites["gain"][-1]
+    assert (gain.words, gain.about, gain.mean) == (f"{by_site.words}, at the last site", "gain", by_site.mean)
+    assert figure(run, by_site, frozen).reading.reason == "gain is measured by site: gain_L is that of the last"

@@ -8,6 +8,7 @@ import pytest
 
 from fa_registry.lint.rules import all_rules
 from fa_registry.protocol.integrity import compare
+from fa_registry.quantities import AGGREGATES
 from fa_registry.records import Choice, Exclusion, FigureDifference, Integrity, OtherRun, Reading
 from fa_registry.reporting import pitfalls as questions
 from fa_registry.reporting.pitfalls import WORST_FIRST, Asked, pitfalls
@@ -117,11 +118,11 @@ def test_a_credit_that_is_exact_has_no_such_pitfall(answer):
 
 def test_every_aggregation_or_one_number_alone(answer):
     assert answer(questions.every_aggregation)[0] == "avoided"
-    one = dict.fromkeys(questions.AGGREGATES[1:])
+    one = dict.fromkeys(list(AGGREGATES)[1:])
     assert answer(questions.every_aggregation, scalars=one)[0] == "violated"
-    none = {**dict.fromkeys(questions.AGGREGATES), "gamma_deep_mean": None}
+    none = {**dict.fromkeys(AGGREGATES), "gamma_deep_mean": None}
     assert answer(questions.every_aggregation, scalars=none) == ("unknown", "taken away")
-    spread = {name: 0.1 * place for place, name in enumerate(questions.AGGREGATES)}
+    spread = {name: 0.1 * place for place, name in enumerate(AGGREGATES)}
     assert "0.000 to 0.700, a spread of 0.700" in answer(questions.every_aggregation, scalars=spread)[1]
 
 

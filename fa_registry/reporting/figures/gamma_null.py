@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.patches import Polygon, Rectangle
 
+from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.quantities import over_seeds
 from fa_registry.records import Reading, RunRecord
@@ -25,7 +26,6 @@ from fa_registry.reporting.figures.plates import (
 )
 from fa_registry.reporting.figures.style import CONTROL, GRID, INK, PALETTE, TICK, ticks, whole_ticks
 from fa_registry.reporting.labels import group_label
-from fa_registry.reporting.lookups import exact_sites
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.values import Number, Plate, Row, RowGroup
 

@@ -13,6 +13,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Rectangle
 
+from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.quantities import over_seeds, quantity_of
 from fa_registry.records import Reading, RunAudit
@@ -29,7 +30,6 @@ from fa_registry.reporting.figures.plates import (
 from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK, whole_ticks
 from fa_registry.reporting.figures.trajectories import Panel, limit, table_epochs
 from fa_registry.reporting.labels import group_label
-from fa_registry.reporting.lookups import exact_sites
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.text.filters import compact
 from fa_registry.reporting.values import Number, Plate, Row, RowGroup

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fa_registry.protocol.shipped import edition_words
-from fa_registry.quantities import Quantity, further, held
+from fa_registry.quantities import AUDIT_TABLE, NONE, Known, Quantity, further, held, quantity_of, symbol_of
 from fa_registry.records import AuditReport, Exclusion, Finding, Reading, RunAudit, Verdict
 from fa_registry.records.runs import pairs
-from fa_registry.reporting.lookups import Frozen, scalar, seed_row
-from fa_registry.reporting.values import SeedRow
+from fa_registry.reporting.lookups import Frozen, audit_columns, figure, scalar
 
 REASONS = "reasons"
 EXCLUDED = "excluded"
@@ -83,7 +82,7 @@ class Row:
 
     report: AuditReport
     run: RunAudit
-    numbers: SeedRow
+    frozen: Frozen
     verdicts: tuple[Verdict, ...]
     findings: Mapping[str, Finding]
 
@@ -105,8 +104,13 @@ def _spec(name: str, words: str, kind: str = TEXT) -> Column:
     return Column(name, words, kind, lambda row: getattr(row.run.record.spec, name))
 
 
-def _number(name: str, words: str, field: str = "") -> Column:
-    return Column(name, words, NUMBER, lambda row: getattr(row.numbers, field or name).reading)
+def _number(name: str, quantity: Quantity, known: Known) -> Column:
+    unit = f", {'a fraction of 1' if quantity.unit == 'fraction' else quantity.unit}" if quantity.unit else ""
+
+    def read(row: Row) -> Cell:
+        return figure(row.run, quantity, row.frozen, known).reading
+
+    return Column(name, f"{quantity.symbol}: {quantity.words}{unit}", NUMBER, read)
 
 
 WHO = (
@@ -145,21 +149,16 @@ JUDGED = (
     ),
     Column("verdict", "by the leading edition, as people read it", TEXT, lambda row: row.run.verdict.label),
 )
-NUMBERS = (
-    _number("accuracy", "on the test set, a fraction of 1"),
-    _number("frozen_accuracy", "of the frozen control of the same setting and seed, a fraction of 1", "frozen"),
-    _number("margin_pp", "accuracy − frozen accuracy, percentage points", "margin"),
-    _number("h_L", "‖h_L‖₂ at the last site, median over samples", "h_norm"),
-    Column(
-        "g_L",
-        "‖g_L‖₂ at the last site, of each sample's own loss, median",
-        NUMBER,
-        lambda row: scalar(row.run.record, "g_L"),
-    ),
-    _number("g_L_mean_ce", "the same of the batch's mean cross entropy: the published figure", "g_norm"),
-    _number("growth_max", "largest ‖h_l‖ / ‖h_l−1‖ over sites", "growth"),
-    _number("stability_mid", "mean pairwise cosine of batch gradients at the middle site", "stability"),
-)
+NUMBERS = {  # column → its quantity
+    "accuracy": "accuracy",
+    "frozen_accuracy": "frozen_accuracy",
+    "margin_pp": "margin_pp",
+    "h_L": "h_L",
+    "g_L": "g_L",
+    "g_L_mean_ce": "g_norm_mean_ce_L",
+    "growth_max": "growth_max",
+    "stability_mid": "stability_mid",
+}
 
 
 def columns(report: AuditReport) -> tuple[Column, ...]:
@@ -168,20 +167,26 @@ def columns(report: AuditReport) -> tuple[Column, ...]:
     rules = dict.fromkeys(finding.rule for run in report.runs for finding in run.findings)
     scalars = sorted({name for run in report.runs for name in run.record.measurements.scalars})
     gammas = [name for name in scalars if name.startswith("gamma_")]
-    others = [one for one in further(scalars, held(report.cards)) if one.name not in gammas]
-    return columns_of(editions, tuple(rules), gammas, others)
+    known = held(report.cards)
+    shown = audit_columns(report.runs, [name for name in AUDIT_TABLE if name not in NUMBERS.values()], known)
+    others = {one.name: one for one in (*further(scalars, known), *shown) if not one.name.startswith("gamma_")}
+    return columns_of(editions, tuple(rules), gammas, tuple(others.values()), known)
 
 
 def columns_of(
-    editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str], others: Sequence[Quantity]
+    editions: Sequence[str],
+    rules: Sequence[str],
+    gammas: Sequence[str],
+    others: Sequence[Quantity],
+    known: Known = NONE,
 ) -> tuple[Column, ...]:
     """The columns for these editions (the leading one first), rules of the leading edition, and aggregates of Γ.
 
-    others: what a run has one number of and no table names. One of the name of a column that is there has a `_2` behind it.
+    others: what a run has one number of and no column here. One of the name of a column that is there has a `_2` behind it.
     """
     ours = _ours(editions, rules, gammas)
     taken = {column.name for column in ours}
-    return (*ours, *(_other(one, f"{one.name}_2" if one.name in taken else one.name) for one in others))
+    return (*ours, *(_number(f"{one.name}_2" if one.name in taken else one.name, one, known) for one in others))
 
 
 def _ours(editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str]) -> tuple[Column, ...]:
@@ -189,7 +194,7 @@ def _ours(editions: Sequence[str], rules: Sequence[str], gammas: Sequence[str]) 
         *WHO,
         *JUDGED,
         *(_verdict(name, place, editions) for place, name in enumerate(editions)),
-        *NUMBERS,
+        *(_number(name, quantity_of(quantity), NONE) for name, quantity in NUMBERS.items()),
         *(_gamma(name) for name in gammas),
         *(column for rule in rules for column in _rule(rule)),
     )
@@ -201,7 +206,7 @@ def rows(report: AuditReport) -> Iterator[Row]:
     opinions = [{one.run_id: one.verdict for one in opinion.judgements} for opinion in report.opinions]
     for run in report.runs:
         said = tuple(opinion[run.record.run_id] for opinion in opinions)
-        yield Row(report, run, seed_row(run, frozen), (run.verdict, *said), {one.rule: one for one in run.findings})
+        yield Row(report, run, frozen, (run.verdict, *said), {one.rule: one for one in run.findings})
 
 
 def _verdict(edition: str, place: int, editions: Sequence[str]) -> Column:
@@ -211,12 +216,8 @@ def _verdict(edition: str, place: int, editions: Sequence[str]) -> Column:
 
 
 def _gamma(name: str) -> Column:
-    words = "of Γ over sites (deep: 1..L) and samples: `gamma_SITES_OVER-SITES_OVER-SAMPLES`"
+    words = f"of {symbol_of('gamma')} over sites (deep: 1..L) and samples: `gamma_SITES_OVER-SITES_OVER-SAMPLES`"
     return Column(name, words, NUMBER, lambda row: scalar(row.run.record, name))
-
-
-def _other(quantity: Quantity, name: str) -> Column:
-    return Column(name, quantity.words, NUMBER, lambda row: scalar(row.run.record, quantity.name))
 
 
 def _rule(rule: str) -> Iterator[Column]:

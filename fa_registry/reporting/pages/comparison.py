@@ -11,26 +11,37 @@ from typing import Any
 import pandas as pd
 
 from fa_registry import jsonio
+from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group, groups
-from fa_registry.quantities import Known, Quantity, further, held, is_scale, means_in_words, quantity_of
+from fa_registry.quantities import (
+    AGGREGATES,
+    COMPARED_SITES,
+    GEOMETRIC,
+    PAIRED,
+    SPREAD,
+    Known,
+    Quantity,
+    further,
+    held,
+    means_in_words,
+    quantity_of,
+)
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec, Verdict
 from fa_registry.reporting.figures.analyses import DRAWINGS, png
 from fa_registry.reporting.figures.page import setting_figures
 from fa_registry.reporting.labels import command, group_label
 from fa_registry.reporting.lookups import (
-    COLUMNS,
+    Columns,
     Frozen,
-    column_estimate,
+    audit_columns,
     estimate,
-    exact_sites,
+    figure,
+    figure_estimate,
     finding_rows,
-    last_site,
-    scalar,
     scalar_estimate,
-    seed_row,
     site_row,
 )
-from fa_registry.reporting.pages.form_tables import aggregates, entry, first_fires
+from fa_registry.reporting.pages.form_tables import entry, first_fires
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.values import (
     Count,
@@ -47,16 +58,6 @@ from fa_registry.statistics import PairedDifference, excludes, paired_difference
 
 MOST = 200
 ROOM = 550_000  # bytes of the page for figures and their numbers, shared by its parts
-QUANTITIES = (  # column of a seed's row, symbol, words
-    ("accuracy", "accuracy", "whole test set"),
-    ("frozen", "frozen", "accuracy of the frozen controls, paired by seed"),
-    ("margin", "margin", "accuracy − frozen accuracy, paired by seed"),
-    ("h_norm", "‖h_L‖₂", "median over samples at the last site"),
-    ("g_norm", "‖g_L‖", "of the mean cross entropy at the last site"),
-    ("growth", "growth", "largest of a block"),
-    ("stability", "stability", "mean pairwise cosine of batch gradients at the middle site"),
-    ("gamma", "Γ", "gamma_deep_mean"),
-)
 NOT_COMPARABLE = "These settings are not comparable, so that there is no paired difference: they differ in {fields}."
 
 
@@ -67,7 +68,10 @@ def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareCont
     """
     parts, left_out = settings_shared(chosen)
     frozen = Frozen.of(report)
-    followed = tuple((_side(part, frozen, report.cards), _figures(part, report, ROOM // len(parts))) for part in parts)
+    columns = audit_columns(_runs(chosen), known=held(report.cards))
+    followed = tuple(
+        (_side(part, columns, frozen, report.cards), _figures(part, report, ROOM // len(parts))) for part in parts
+    )
     states = [run.record.integrity.state for run in _runs(chosen)]
     return CompareContext(
         title=" against ".join(dict.fromkeys(map(group_label, chosen))),
@@ -75,7 +79,7 @@ def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareCont
         edition=report.edition,
         overrides=tuple(entry(name, str(value)) for name, value in sorted(report.edition.overrides.items())),
         integrity=tuple(Count(state, states.count(state)) for state in dict.fromkeys(states)),
-        means=means_in_words(COLUMNS.values()),
+        means=means_in_words(columns),
         parts=followed,
         excluded=Listed.first(MOST, report.excluded),
         remarks=(*left_out, *(remark for part in parts for remark in _unpaired(part)), *report.remarks),
@@ -100,7 +104,9 @@ def settings_shared(chosen: Sequence[Group]) -> tuple[list[list[Group]], list[st
     return [members for name, members in by_setting.items() if name in whole], left_out
 
 
-def _side(columns: Sequence[Group], frozen: Frozen, cards: Mapping[str, Mapping[str, Any]]) -> SideBySide:
+def _side(
+    columns: Sequence[Group], quantities: Columns, frozen: Frozen, cards: Mapping[str, Mapping[str, Any]]
+) -> SideBySide:
     fields, known = differing_fields(columns), held(cards)
     settings = dict.fromkeys(column.setting for column in columns)
     comparable = len({_setting(column).identity for column in columns}) == 1
@@ -110,10 +116,10 @@ def _side(columns: Sequence[Group], frozen: Frozen, cards: Mapping[str, Mapping[
         comparable=comparable,
         why_not="" if comparable else NOT_COMPARABLE.format(fields=apart),
         columns=tuple(_contender(column) for column in columns),
-        quantities=(*_quantities(columns, frozen), *_further(columns, known)),
+        quantities=(*_quantities(columns, quantities, frozen, known), *_further(columns, quantities, known)),
         aggregates=tuple(_aggregates(columns)),
         rules=tuple(_rules(columns, known)),
-        paired=tuple(_paired(columns)) if comparable else (),
+        paired=tuple(_paired(columns, frozen)) if comparable else (),
         fields=fields,
         sites=compared_sites(columns, cards),
     )
@@ -124,29 +130,29 @@ def _contender(column: Group) -> Contender:
     return Contender(group_label(column), column.setting, column.verdict, seeds)
 
 
-def _quantities(columns: Sequence[Group], frozen: Frozen) -> Iterator[ComparedQuantity]:
-    rows = [[seed_row(run, frozen) for run in column.runs] for column in columns]
-    for name, symbol, words in QUANTITIES:
-        estimates = tuple(column_estimate(seeds, name) for seeds in rows)
-        yield ComparedQuantity(name, symbol, words, estimates)
+def _quantities(
+    columns: Sequence[Group], quantities: Columns, frozen: Frozen, known: Known
+) -> Iterator[ComparedQuantity]:
+    for quantity in quantities:
+        yield _compared(quantity, (figure_estimate(column.runs, quantity, frozen, known) for column in columns))
 
 
-def _further(columns: Sequence[Group], known: Known) -> Iterator[ComparedQuantity]:
+def _further(columns: Sequence[Group], quantities: Columns, known: Known) -> Iterator[ComparedQuantity]:
     """What a run has one number of and no table names: of a diagnostic that another package brings."""
     measured = (name for run in _runs(columns) for name in run.record.measurements.scalars)
     for quantity in further(measured, known):
-        yield ComparedQuantity(
-            quantity.name,
-            quantity.symbol,
-            quantity.words,
-            tuple(scalar_estimate(column.runs, quantity) for column in columns),
-        )
+        if quantity.name not in (column.name for column in quantities):
+            yield _compared(quantity, (scalar_estimate(column.runs, quantity) for column in columns))
 
 
 def _aggregates(columns: Sequence[Group]) -> Iterator[ComparedQuantity]:
-    for several in zip(*(aggregates(column.runs) for column in columns), strict=True):
-        first = several[0]
-        yield ComparedQuantity(first.name, "Γ", first.words, tuple(metric.estimate for metric in several))
+    for name in (*AGGREGATES, SPREAD):
+        quantity = quantity_of(name)
+        yield _compared(quantity, (scalar_estimate(column.runs, quantity) for column in columns))
+
+
+def _compared(quantity: Quantity, estimates: Iterable[Estimate]) -> ComparedQuantity:
+    return ComparedQuantity(quantity.name, quantity.symbol, quantity.words, quantity.label, tuple(estimates))
 
 
 def _rules(columns: Sequence[Group], known: Known) -> Iterator[ComparedRule]:
@@ -159,11 +165,11 @@ def _rules(columns: Sequence[Group], known: Known) -> Iterator[ComparedRule]:
         yield ComparedRule(rule, title, required, cells, tuple(fire.get(rule, "never") for fire in fires))
 
 
-def _paired(columns: Sequence[Group]) -> Iterator[PairedRow]:
+def _paired(columns: Sequence[Group], frozen: Frozen) -> Iterator[PairedRow]:
     """The first column minus each of the others."""
     for other in columns[1:]:
         if seeds_of(columns[0]) & seeds_of(other):
-            yield from paired_rows(columns[0], other)
+            yield from paired_rows(columns[0], other, frozen)
 
 
 def _unpaired(columns: Sequence[Group]) -> Iterator[str]:
@@ -213,11 +219,12 @@ class Contender:
 
 @dataclass(frozen=True)
 class ComparedQuantity:
-    """One quantity, an estimate a column."""
+    """One quantity, an estimate a column. label: what names it where its words do not stand beside it."""
 
     name: str
     symbol: str
     words: str
+    label: str
     estimates: tuple[Estimate, ...]
 
 
@@ -348,7 +355,6 @@ def _flat(fields: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, st
 # The quantities by site of a comparison, as tables and as one figure: every column in one panel.
 
 
-SHOWN = ("gamma", "h_norm", "g_norm_mean_ce")
 PANELS = {"g": "g_norm_mean_ce", "gamma": "gamma"}  # of the figure by site
 DRAWN = DRAWINGS["per-layer"]
 SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "counts", "reason")
@@ -369,7 +375,7 @@ def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any
             rows,
             tuple(_exact(quantity.name, len(rows), one, cards) for one in groups),
         )
-        for quantity in (*map(quantity_of, SHOWN), *further(measured, known))
+        for quantity in (*map(quantity_of, COMPARED_SITES), *further(measured, known))
         if (rows := tuple(_rows(quantity, groups)))
     )
 
@@ -418,7 +424,7 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
     if frame["value"].isna().all():
         return ()
     words = []
-    for quantity in (one for one in sites if one.name in SHOWN):
+    for quantity in (one for one in sites if one.name in COMPARED_SITES):
         for place, group in enumerate(groups):
             ends = (quantity.rows[index][1][place].mean for index in (0, -1))
             words.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")
@@ -429,59 +435,44 @@ def layer_figure(groups: Sequence[Group], sites: Sequence[ComparedSites]) -> tup
 # Paired differences of two columns of a comparison: over the seeds both have, with an interval, or with why not.
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A quantity whose difference says something; on a ratio scale it is the difference of the logarithms."""
-
-    name: str
-    words: str
-    unit: str
-    kind: str
-    factor: float = 1.0
-    of_site: bool = False
-
-
-SUBJECTS = (
-    Subject("accuracy", "test accuracy", "percentage points", "pp", factor=100.0),
-    Subject("gamma_deep_mean", "Γ, gamma_deep_mean", "cosine", "cos"),
-    Subject("h_L", "‖h_L‖₂", "decades", "num"),
-    Subject("growth_max", "largest growth", "decades", "num"),
-    Subject("g_norm_mean_ce", "‖g_L‖ of the mean CE", "decades", "num", of_site=True),
-    Subject("stability_mid", "stability", "cosine", "cos"),
-)
-
-
-def paired_rows(first: Group, second: Group) -> Iterator[PairedRow]:
-    """first − second of every subject that both have measured."""
-    for subject in SUBJECTS:
-        a, b = _readings(first, subject), _readings(second, subject)
+def paired_rows(first: Group, second: Group, frozen: Frozen) -> Iterator[PairedRow]:
+    """first − second of every quantity of PAIRED that both have measured."""
+    for quantity in map(quantity_of, PAIRED):
+        a, b = _readings(first, quantity, frozen), _readings(second, quantity, frozen)
         if any(reading.value is not None for reading in a.values()) and any(
             one.value is not None for one in b.values()
         ):
-            yield _row(subject, first, second, a, b)
+            yield _row(quantity, first, second, a, b)
 
 
 def seeds_of(group: Group) -> set[int]:
     return {run.record.spec.seed for run in group.runs}
 
 
-def _readings(group: Group, subject: Subject) -> dict[tuple[int, str], Reading]:
+def _readings(group: Group, quantity: Quantity, frozen: Frozen) -> dict[tuple[int, str], Reading]:
     """(seed, run id) → the reading as it is subtracted."""
-    look = last_site if subject.of_site else scalar
-    found = {(run.record.spec.seed, run.record.run_id): look(run.record, subject.name) for run in group.runs}
-    return {key: _subtracted(reading, subject) for key, reading in found.items()}
+    found = {(run.record.spec.seed, run.record.run_id): figure(run, quantity, frozen).reading for run in group.runs}
+    return {key: _subtracted(reading, quantity) for key, reading in found.items()}
 
 
-def _subtracted(reading: Reading, subject: Subject) -> Reading:
+def _subtracted(reading: Reading, quantity: Quantity) -> Reading:
+    """Fractions in percentage points, and what lives on a ratio scale by its logarithm."""
     if reading.value is None:
         return reading
-    if not is_scale(subject.name):
-        return Reading(reading.value * subject.factor)
+    if quantity.mean != GEOMETRIC:
+        return Reading(reading.value * (100.0 if quantity.kind == "pct" else 1.0))
     return Reading(math.log10(reading.value)) if reading.value > 0 else Reading(None, "not positive: has no logarithm")
 
 
+def _difference(quantity: Quantity) -> tuple[str, str]:
+    """Unit and kind of a difference of what `_subtracted` gives."""
+    if quantity.mean == GEOMETRIC:
+        return "decades", "num"
+    return ("percentage points", "pp") if quantity.kind == "pct" else (quantity.unit, quantity.kind)
+
+
 def _row(
-    subject: Subject,
+    quantity: Quantity,
     first: Group,
     second: Group,
     a: Mapping[tuple[int, str], Reading],
@@ -491,18 +482,19 @@ def _row(
     known = [{key[0]: one.value for key, one in side.items() if one.value is not None} for side in (a, b)]
     shared = known[0].keys() & known[1].keys()
     if hindrance or not shared:
-        return _without(subject, first, second, hindrance or "no seed has a value on both sides")
+        return _without(quantity, first, second, hindrance or "no seed has a value on both sides")
     found = paired_difference(*({seed: side[seed] for seed in shared} for side in known))
     missing = sorted({key[0] for key in (*a, *b)} - shared)
     remarks = [found.remark.removeprefix("provisional: ")] if found.remark else []
     remarks += [f"without seed {', '.join(map(str, missing))}: no value on both sides"] if missing else []
     ids = tuple(run_id for seed, run_id in (*a, *b) if seed in shared)
+    unit, kind = _difference(quantity)
     return PairedRow(
         first=group_label(first),
         second=group_label(second),
-        words=subject.words,
-        unit=subject.unit,
-        difference=Number(Reading(found.mean), subject.kind, ids),
+        words=quantity.label,
+        unit=unit,
+        difference=Number(Reading(found.mean), kind, ids),
         low=_end(found, "low"),
         high=_end(found, "high"),
         seeds=found.seeds,
@@ -521,12 +513,11 @@ def _hindrance(*sides: Mapping[tuple[int, str], Reading]) -> str:
     return ""
 
 
-def _without(subject: Subject, first: Group, second: Group, reason: str) -> PairedRow:
+def _without(quantity: Quantity, first: Group, second: Group, reason: str) -> PairedRow:
     none = Reading(None, reason)
     labels = group_label(first), group_label(second)
-    return PairedRow(
-        *labels, subject.words, subject.unit, Number(none, subject.kind, ()), none, none, (), "none", reason
-    )
+    unit, kind = _difference(quantity)
+    return PairedRow(*labels, quantity.label, unit, Number(none, kind, ()), none, none, (), "none", reason)
 
 
 def _end(found: PairedDifference, end: str) -> Reading:

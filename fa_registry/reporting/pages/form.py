@@ -10,16 +10,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fa_registry.errors import UsageError
+from fa_registry.protocol.credit import is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.verdict import combined
 from fa_registry.provenance import NOT_A_CHECKOUT
-from fa_registry.quantities import SUBJECTS, Known
+from fa_registry.quantities import (
+    AUDIT_TABLE,
+    BESIDE_CONTROL,
+    HEADLINE_GAMMA,
+    RUN_SCALARS,
+    SUBJECTS,
+    Known,
+    Quantity,
+    quantity_of,
+)
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, RunRecord, Verdict
 from fa_registry.reporting.citations import Bibliography, bibliography
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import Sampling, sampling
 from fa_registry.reporting.labels import command, group_label
-from fa_registry.reporting.lookups import Frozen, column_estimate, finding_rows, seed_row
+from fa_registry.reporting.lookups import (
+    Frozen,
+    audit_columns,
+    figure_estimate,
+    finding_rows,
+    seed_row,
+)
 from fa_registry.reporting.pages import published_figures
 from fa_registry.reporting.pages.form_tables import (
     NOT_RECORDED,
@@ -29,7 +45,6 @@ from fa_registry.reporting.pages.form_tables import (
     first_fires,
     gamma_table,
     identification,
-    is_exact,
     scalar_table,
     sealed_code,
     site_tables,
@@ -63,7 +78,13 @@ EXACT = {"all": "every site", "last": "the last site L", "none": "none"}
 def form_context(group: Group, link: Link, sources: Sources, written: Mapping[str, str]) -> FormContext:
     """The form of one group. written: what people filled into its blanks before."""
     report = sources.report
-    rows = tuple(seed_row(run, sources.frozen) for run in group.runs)
+    # what has a line of its own further down, over the seeds, needs no column
+    columns = audit_columns(report.runs, [name for name in AUDIT_TABLE if name not in RUN_SCALARS], sources.known)
+    rows = tuple(seed_row(run, sources.frozen, columns, sources.known) for run in group.runs)
+    headline = {
+        name: figure_estimate(group.runs, quantity_of(name), sources.frozen)
+        for name in ("accuracy", *BESIDE_CONTROL, HEADLINE_GAMMA)
+    }
     method = card(report, "methods", group.runs[0].record.spec.method)
     findings = finding_rows(group.runs, group_label(group), group.setting, sources.known)
     compared = sources.opinions.compared(group, link.href)
@@ -78,17 +99,18 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         verdict=group.verdict,
         opinions=tuple(zip(sources.opinions.editions, compared.verdicts, strict=True)),
         differences=compared.why,
+        columns=columns,
         seeds=rows,
         identification=identification(group, report),
         evidence=evidence(group.runs, excluded),
         equations=words(method.get("equations")),
         deviations=tuple(method.get("deviations", ())),
-        accuracy=column_estimate(rows, "accuracy"),
+        accuracy=headline["accuracy"],
         sampling=sampling(group.runs),
-        frozen=column_estimate(rows, "frozen"),
-        margin=column_estimate(rows, "margin"),
+        frozen=headline["frozen_accuracy"],
+        margin=headline["margin_pp"],
         depth=tuple(_depth(findings, group.runs)),
-        gamma=column_estimate(rows, "gamma"),
+        gamma=headline[HEADLINE_GAMMA],
         aggregates=tuple(aggregates(group.runs)),
         gamma_sites=gamma_table(group.runs),
         exact_sites=EXACT.get(str(method.get("exact_sites")), NOT_RECORDED),
@@ -150,6 +172,7 @@ class FormContext:
         "every edition with its verdict of all seeds together, the leading one first", "record"
     )
     differences: tuple[Difference, ...] = documented("where the editions differ, and by which findings", "text")
+    columns: tuple[Quantity, ...] = documented("the columns of numbers of the table of every seed", "see each quantity")
     seeds: tuple[SeedRow, ...] = documented(
         "one row a seed: run, status, verdict and headline numbers", "see each column"
     )

@@ -8,18 +8,21 @@ from typing import Any
 from fa_registry.protocol.grouping import Group
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.quantities import (
+    AGGREGATES,
     DEVIATIONS,
     DIAGNOSTICS,
     FURTHER,
     RUN_SCALARS,
     SHOWN_MEMBERS,
     SITE_TABLES,
+    SPREAD,
     Known,
     Quantity,
     families,
     further,
     held,
     quantity_of,
+    symbol_of,
 )
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord, RunSpec
 from fa_registry.records.runs import pairs
@@ -71,7 +74,7 @@ def gamma_table(runs: Sequence[RunAudit]) -> Table[Row[Cell]]:
     height = max(map(len, lines), default=0)
     rows = tuple(Row(str(site), tuple(_cell(run, "gamma", "cos", site) for run in runs)) for site in range(height))
     notes = _notes((name, row.cells[index]) for index, (name, _) in enumerate(columns) for row in rows)
-    return Table("Γ per site and seed", columns, rows, notes)
+    return Table(f"{symbol_of('gamma')} per site and seed", columns, rows, notes)
 
 
 def _seeds(runs: Sequence[RunAudit]) -> tuple[tuple[str, str], ...]:
@@ -202,22 +205,11 @@ def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-SCOPES = (("deep", "sites 1..L"), ("all", "sites 0..L"))
-REDUCTIONS = ("mean", "median")
-
-
 def aggregates(runs: Sequence[RunAudit]) -> Iterator[Metric]:
     """Γ by every aggregation over sites and samples, and how far they lie apart."""
-    for scope, sites in SCOPES:
-        for over_sites in REDUCTIONS:
-            for over_samples in REDUCTIONS:
-                name = f"gamma_{scope}_{over_sites}_{over_samples}"
-                yield _metric(name, f"{over_sites} over {sites} of the {over_samples} over samples", runs)
-    yield _metric("gamma_spread", "largest minus smallest aggregate", runs)
-
-
-def _metric(name: str, label: str, runs: Sequence[RunAudit]) -> Metric:
-    return Metric(name, label, scalar_estimate(runs, quantity_of(name)))
+    for name in (*AGGREGATES, SPREAD):
+        quantity = quantity_of(name)
+        yield Metric(name, quantity.words, scalar_estimate(runs, quantity))
 
 
 # What was run: the identification part of a form, from the specs, the cards and the runs' provenance.
@@ -279,11 +271,6 @@ def _data(records: Sequence[RunRecord], report: AuditReport) -> Iterator[Entry]:
 def card(report: AuditReport, family: str, name: str) -> Mapping[str, Any]:
     """The card of a plugin as the report carries it; empty where it carries none."""
     return report.cards.get(f"{family}/{name}", {})
-
-
-def is_exact(method: Mapping[str, Any]) -> bool:
-    """Whether the credit is the gradient at every site by construction, by the card of the method."""
-    return method.get("exact_sites") == "all"
 
 
 def entry(term: str, text: str) -> Entry:

@@ -6,11 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fa_registry.protocol.grouping import Group
-from fa_registry.quantities import means_in_words
+from fa_registry.quantities import BESIDE_CONTROL, PAPER_TABLE, WITH_DEVIATION, Quantity, means_in_words
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
 from fa_registry.reporting.figures.page import room_beside, setting_figures
 from fa_registry.reporting.labels import command, group_label
-from fa_registry.reporting.lookups import COLUMNS, SEVERITY, column_estimate, finding_rows, most_severe_first, seed_row
+from fa_registry.reporting.lookups import (
+    SEVERITY,
+    Columns,
+    audit_columns,
+    figure_estimate,
+    finding_rows,
+    most_severe_first,
+    seed_row,
+)
 from fa_registry.reporting.pages import published_figures
 from fa_registry.reporting.pages.analyses import PageAnalyses, page_analyses
 from fa_registry.reporting.pages.form_tables import entry
@@ -51,7 +59,8 @@ def figures_beside(page: str, sources: Sources) -> Listed[SettingFigures]:
 def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES) -> IndexContext:
     """The whole audit, ready to print. figures: see figures_beside; until the rest is written nobody knows their room."""
     report = sources.report
-    settings, footnotes = number_footnotes(setting_rows(sources))
+    columns = audit_columns(report.runs, known=sources.known)
+    settings, footnotes = number_footnotes(setting_rows(sources, columns), columns)
     findings = [
         row
         for group in sources.groups
@@ -71,9 +80,10 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
         counts=tuple(_verdict_counts(short_names(links))),
         waivers=waiver_rows(report, sources.groups),
         run_count=len(report.runs),
+        columns=columns,
+        spread=_spread(columns),
         settings=settings,
-        means=means_in_words(COLUMNS.values()),
-        shows_stability=any("stability_mid" in run.record.measurements.scalars for run in report.runs),
+        means=means_in_words(columns),
         details=len(report.runs) <= MOST,
         footnotes=footnotes,
         figures=figures,
@@ -121,54 +131,71 @@ def _comparison(sources: Sources) -> Comparison | None:
     return Comparison(sources.opinions.editions, Listed.first(MOST, sorted(rows, key=lambda row: not row.why)))
 
 
-def number_footnotes(settings: Iterable[SettingTable]) -> tuple[tuple[SettingTable, ...], tuple[Footnote, ...]]:
+def number_footnotes(
+    settings: Iterable[SettingTable], columns: Columns
+) -> tuple[tuple[SettingTable, ...], tuple[Footnote, ...]]:
     """Give every missing number of the audit table its footnote: one a reason, with all the runs it holds for."""
     reasons: dict[str, dict[str, None]] = {}
     marks: dict[str, int] = {}
     numbered = []
     for part in settings:
-        rows = tuple(replace(row, **_marked(row, reasons, marks)) for row in part.rows)
+        rows = tuple(replace(row, estimates=_marked(row, columns, reasons, marks)) for row in part.rows)
         numbered.append(replace(part, rows=rows))
     notes = (Footnote(marks[reason], reason, Listed.first(MOST_NAMES, tuple(ids))) for reason, ids in reasons.items())
     return tuple(numbered), tuple(notes)
 
 
-def _marked(row: AuditRow, reasons: dict[str, dict[str, None]], marks: dict[str, int]) -> Mapping[str, Estimate]:
-    """The row's columns with their footnotes; adds to `reasons` (reason → its runs) and `marks` what is new."""
-    marked = {}
-    for column in COLUMNS:
-        if row.control and column in ("frozen", "margin"):
-            continue  # a control is not compared with itself: the table shows a dash
-        missing = [(seed.run_id, getattr(seed, column).reading.reason) for seed in row.seeds]
+def _marked(
+    row: AuditRow, columns: Columns, reasons: dict[str, dict[str, None]], marks: dict[str, int]
+) -> Mapping[str, Estimate]:
+    """The row's estimates with their footnotes; adds to `reasons` (reason → its runs) and `marks` what is new."""
+    marked = dict(row.estimates)
+    for name in (column.name for column in columns):
+        if row.control and name in BESIDE_CONTROL:
+            continue  # the table shows a dash
+        missing = [(seed.run_id, seed.numbers[name].reading.reason) for seed in row.seeds]
         missing = [(run_id, reason) for run_id, reason in missing if reason]
-        mean = getattr(row, column).mean
+        mean = row.estimates[name].mean
         if mean.reading.reason and not missing:  # every seed has a number, and they have no mean
             missing = [(run_id, mean.reading.reason) for run_id in mean.run_ids]
         for run_id, reason in missing:
             marks.setdefault(reason, len(marks) + 1)
             reasons.setdefault(reason, {})[run_id] = None
         found = dict.fromkeys(marks[reason] for _, reason in missing)
-        marked[column] = replace(getattr(row, column), marks=tuple(found))
+        marked[name] = replace(row.estimates[name], marks=tuple(found))
     return marked
 
 
-def setting_rows(sources: Sources) -> Iterator[SettingTable]:
+def _spread(columns: Columns) -> str:
+    """The heads of the columns beside whose mean stands a deviation: `accuracy and Γ`."""
+    return " and ".join(column.symbol for column in columns if column.name in WITH_DEVIATION)
+
+
+def setting_rows(sources: Sources, columns: Columns) -> Iterator[SettingTable]:
     """The audit table, one part a setting, its missing numbers without footnotes yet."""
     parts: dict[str, list[AuditRow]] = {}
     names: dict[str, str] = {}
     for group, link in zip(sources.groups, sources.links, strict=True):
         identity = group.runs[0].record.spec.setting.identity
         names.setdefault(identity, group.setting)
-        parts.setdefault(identity, []).append(_audit_row(group, link, sources))
+        parts.setdefault(identity, []).append(_audit_row(group, link, sources, columns))
     for number, (identity, rows) in enumerate(parts.items(), 1):
         yield SettingTable(number, names[identity], tuple(rows))
 
 
-def _audit_row(group: Group, link: Link | None, sources: Sources) -> AuditRow:
-    seeds = tuple(seed_row(run, sources.frozen) for run in group.runs)
-    columns = {name: column_estimate(seeds, name) for name in COLUMNS}
-    href, judged = link.href if link else "", judged_columns(group)
-    return AuditRow(group_label(group), group.control, group.verdict, seeds, href=href, judged=judged, **columns)
+def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Columns) -> AuditRow:
+    seeds = tuple(seed_row(run, sources.frozen, columns, sources.known) for run in group.runs)
+    return AuditRow(
+        method=group_label(group),
+        control=group.control,
+        verdict=group.verdict,
+        seeds=seeds,
+        estimates={
+            column.name: figure_estimate(group.runs, column, sources.frozen, sources.known) for column in columns
+        },
+        href=link.href if link else "",
+        judged=judged_columns(group, columns),
+    )
 
 
 def _verdict_counts(links: Sequence[Link]) -> Iterator[Count]:
@@ -263,9 +290,12 @@ class IndexContext:
         "who lets which finding pass, why, until when; expired ones too", "text"
     )
     run_count: int = documented("runs that were judged, controls included", "runs")
+    columns: tuple[Quantity, ...] = documented(
+        "the columns of numbers of the audit table; what older runs did not measure has none", "see each quantity"
+    )
+    spread: str = documented("the columns beside whose mean the standard deviation stands", "text")
     settings: tuple[SettingTable, ...] = documented("the audit table, one part a setting", "see each column")
     means: str = documented("which mean over seeds each column is", "text")
-    shows_stability: bool = documented("whether any run measured it: older ones did not", "yes or no")
     details: bool = documented(
         "whether every seed's numbers stand below the table; else they are in the forms", "yes or no"
     )
@@ -313,18 +343,10 @@ class AuditTableContext:
     selection: str = documented("how the runs were chosen", "text")
     edition: EditionReference = documented("which rules judged, by name and digest", "record")
     tables: tuple[SettingTable, ...] = documented("method by column, one table a setting", "see each column")
+    columns: tuple[Quantity, ...] = documented(
+        "the columns of numbers; what older runs did not measure has none", "see each quantity"
+    )
     means: str = documented("which mean over seeds each column is", "text")
-    shows_stability: bool = documented("whether any run measured it: older ones did not", "yes or no")
-
-
-# The column of the audit table in which the quantity that a rule judges is read.
-COLUMN_OF = {
-    "growth": "growth",
-    "h_norm": "h_norm",
-    "g_norm": "g_norm",
-    "margin_pp": "margin",
-    "stability_mid": "stability",
-}
 
 
 def short_names(links: Sequence[Link]) -> list[Link]:
@@ -335,13 +357,19 @@ def short_names(links: Sequence[Link]) -> list[Link]:
     return [link if len(variants[link.name]) > 1 else replace(link, text=link.name) for link in links]
 
 
-def judged_columns(group: Group) -> Mapping[str, Judged]:
+def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
     """Column → the most severe of the judgements of it that did not pass, with the seeds it was said of."""
+    column_of = {
+        quantity: column.name
+        for column in columns
+        if column.name not in WITH_DEVIATION  # there the cell is full
+        for quantity in (column.name, column.about)
+    }
     found: dict[tuple[str, str, str], list[int]] = {}
     for run in group.runs:
         for one in run.findings:
-            if one.outcome in ("fail", "warn", "waived") and one.quantity in COLUMN_OF:
-                found.setdefault((COLUMN_OF[one.quantity], one.rule, one.outcome), []).append(run.record.spec.seed)
+            if one.outcome in ("fail", "warn", "waived") and one.quantity in column_of:
+                found.setdefault((column_of[one.quantity], one.rule, one.outcome), []).append(run.record.spec.seed)
     worst: dict[str, Judged] = {}
     for column, rule, outcome in sorted(found, key=lambda key: SEVERITY.index(key[2])):
         worst.setdefault(column, Judged(rule, outcome, tuple(found[column, rule, outcome])))
@@ -381,32 +409,19 @@ def _applied(waiver: Waiver, waived: Mapping[str, Sequence[tuple[str, RunAudit]]
 # From an audit report to what audit_table.tex.j2 shows.
 
 
-SHOWN = ("accuracy", "h_norm", "g_norm", "growth", "stability", "frozen")  # the columns of the paper's audit table
-
-
 def audit_table_context(sources: Sources) -> AuditTableContext:
     """The audit table, every setting with footnotes of its own: a paper may take one and leave another."""
     report = sources.report
+    columns = audit_columns(report.runs, PAPER_TABLE, sources.known)
     return AuditTableContext(
         selection=report.selection,
         edition=report.edition,
-        tables=tuple(map(_table, setting_rows(sources))),
-        means=means_in_words(COLUMNS[name] for name in SHOWN),
-        shows_stability=any("stability_mid" in run.record.measurements.scalars for run in report.runs),
+        tables=tuple(_table(part, columns) for part in setting_rows(sources, columns)),
+        columns=columns,
+        means=means_in_words(columns),
     )
 
 
-def _table(part: SettingTable) -> SettingTable:
-    (marked,), footnotes = number_footnotes([part])
-    used = dict.fromkeys(mark for row in marked.rows for column in SHOWN for mark in getattr(row, column).marks)
-    places = {mark: place for place, mark in enumerate(used, 1)}
-    rows = tuple(replace(row, **_numbered(row, places)) for row in marked.rows)
-    notes = {note.mark: note for note in footnotes}
-    own = tuple(replace(notes[mark], mark=place) for mark, place in places.items())
-    return replace(part, rows=rows, footnotes=own)
-
-
-def _numbered(row: AuditRow, places: Mapping[int, int]) -> dict[str, Estimate]:
-    """The shown columns with the marks that their footnotes have in this table."""
-    columns = {column: getattr(row, column) for column in SHOWN}
-    return {name: replace(shown, marks=tuple(places[mark] for mark in shown.marks)) for name, shown in columns.items()}
+def _table(part: SettingTable, columns: Columns) -> SettingTable:
+    (marked,), footnotes = number_footnotes([part], columns)
+    return replace(marked, footnotes=footnotes)

@@ -6,11 +6,18 @@ import dataclasses
 from collections import Counter
 from dataclasses import dataclass
 
-from fa_registry.quantities import held
+from fa_registry.protocol.credit import is_exact
+from fa_registry.quantities import NOTE_TABLE, held
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, Verdict
 from fa_registry.reporting.claims import claims
-from fa_registry.reporting.lookups import Frozen, column_estimate, finding_rows, integrity_row, seed_row
-from fa_registry.reporting.pages.form_tables import card, is_exact
+from fa_registry.reporting.lookups import (
+    Frozen,
+    audit_columns,
+    figure_estimate,
+    finding_rows,
+    integrity_row,
+)
+from fa_registry.reporting.pages.form_tables import card
 from fa_registry.reporting.sources import Sources
 from fa_registry.reporting.text.environment import Pages, variables
 from fa_registry.reporting.values import Claim, Count, FindingRow, IntegrityRow, Link, Listed, Metric, documented
@@ -136,25 +143,17 @@ class AuditNoteContext:
     )
 
 
-HEADLINE = (  # of a note: column of the seed's row, words
-    ("accuracy", "test accuracy"),
-    ("h_norm", "‖h_L‖₂"),
-    ("g_norm", "‖g_L‖ of the mean CE"),
-    ("growth", "largest growth"),
-    ("frozen", "frozen accuracy"),
-    ("margin", "margin over frozen"),
-    ("gamma", "Γ (gamma_deep_mean)"),
-)
-
-
 def note_context(
     run: RunAudit, report: AuditReport, frozen: Frozen, form: str = "", audit: str = "", alone: bool = True
 ) -> NoteContext:
     """The short form of one run, judged alone. form, audit: addresses of these pages in MLflow. alone: without other seeds."""
     record = run.record
-    row = seed_row(run, frozen)
+    known = held(report.cards)
+    columns = audit_columns([run], NOTE_TABLE, known)
     told = claims([run], alone=alone, exact=is_exact(card(report, "methods", record.spec.method)))
-    headline = tuple(Metric(name, label, column_estimate([row], name)) for name, label in HEADLINE)
+    headline = tuple(
+        Metric(column.name, column.label, figure_estimate([run], column, frozen, known)) for column in columns
+    )
     return NoteContext(
         method=record.spec.label,
         setting=record.setting,
@@ -164,7 +163,7 @@ def note_context(
         edition=report.edition,
         verdict=run.verdict,
         headline=headline,
-        findings=finding_rows([run], record.spec.label, record.setting, held(report.cards)),
+        findings=finding_rows([run], record.spec.label, record.setting, known),
         claims=tuple(claim for claim in told if claim.kind != "note"),  # explained in the form
         integrity=integrity_row(record),
         form=form,

@@ -150,6 +150,7 @@ FILTERS = (
     "brief",
     "short",
     "edition_words",
+    "quantity",
 )
 # `default` hides a name that does not exist; `format` prints nan; the others switch escaping off or double it.
 FORBIDDEN_FILTERS = ("default", "d", "format", "safe", "forceescape")

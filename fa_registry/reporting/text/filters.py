@@ -11,9 +11,11 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+from jinja2 import pass_context
 from markupsafe import Markup
 
 from fa_registry.protocol.shipped import edition_words as edition_words
+from fa_registry.quantities import Quantity, quantity_of
 from fa_registry.records import Reading
 from fa_registry.reporting.values import Estimate, Number
 
@@ -183,6 +185,12 @@ def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[t
     exponent = math.floor(math.log10(max(map(abs, values))))
     scaled = (f"{value / 10.0**exponent:.2f}".replace("-", MINUS) for value in values)
     return tuple(scaled), f"×10{str(exponent).translate(SUPERSCRIPTS)}"
+
+
+@pass_context  # else Jinja2 would put the text in when it compiles, before it can be escaped as the page asks for
+def quantity(context: Any, name: str) -> Quantity:
+    """The catalogue's entry of a quantity: its symbol and words, its `heading`, and its `label` where it stands alone."""
+    return quantity_of(name)
 
 
 def short(run_id: str) -> str:
