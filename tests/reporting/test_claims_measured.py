@@ -11,7 +11,7 @@ import pytest
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Verdict
 from fa_registry.reporting.claims import claims
-from fa_registry.reporting.claims_depth import MOST_SEEDS, depth_claims, seeds_needed
+from fa_registry.reporting.claims_depth import MOST_SEEDS, depth_claims, is_above_frozen, seeds_needed
 from fa_registry.reporting.claims_measured import gamma_claims, reaching
 from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.pages.notes import note_context
@@ -261,3 +261,9 @@ def test_every_claim_about_a_stated_figure_says_so_and_no_other_does(claims_of_d
     assert "the frozen accuracy is stated by the author, not measured here" in stated
     assert "stated" not in measured
     assert "More seeds would decide it" not in stated
+
+
+@pytest.mark.parametrize(("threshold", "above"), [(None, False), (0.0, False), (2.0, True)])
+def test_a_rule_without_an_interval_asks_for_more_than_frozen_blocks_by_a_limit_above_0_alone(rich, threshold, above):
+    judged = a_finding("D3", "pass", quantity="margin_pp", state="CLEARS", threshold=threshold)
+    assert is_above_frozen(dataclasses.replace(run_of(rich), findings=(judged,))) == above

@@ -99,7 +99,13 @@ def answer(rich):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "outcome"), [([0.048] * 5, "avoided"), ([0.048, 0.048, 0.6, 0.048, 0.048], "violated"), (None, "unknown")]
+    ("ranks", "outcome"),
+    [
+        ([0.048] * 5, "avoided"),
+        ([0.05] * 5, "avoided"),
+        ([0.048, 0.048, 0.6, 0.048, 0.048], "violated"),
+        (None, "unknown"),
+    ],
 )
 def test_whether_fresh_feedback_gives_as_much(answer, ranks, outcome):
     found, evidence = answer(questions.own_feedback, sites={"gamma_null_p": ranks})
@@ -133,6 +139,7 @@ def test_every_aggregation_or_one_number_alone(answer):
         ([0.01, 0.01, 0.9, 0.01, 0.01], "violated"),
         ([0.1, None, None, None, None], "unknown"),
         ([0.1, -0.1, 0.0, 0.0, 0.0], "violated"),
+        ([0.1, 0.0, 0.0, 0.0, 0.0], "avoided"),  # the headline is exactly 0, and no site changes that
     ],
 )
 def test_no_one_site_carries_the_mean(answer, gamma, outcome):
@@ -246,6 +253,7 @@ def test_seeds_that_were_picked_or_runs_left_out_are_no_whole_study(report, choi
         ({"seed": 7, "epochs": 999}, {}, "avoided", "none is left out"),
         ({"seed": 7, "method": "drtp"}, {}, "avoided", "none is left out"),
         ({"seed": 7, "control": "frozen"}, {}, "unknown", "seed 7 of frozen"),
+        ({"control": "frozen"}, {}, "unknown", "an older run of seed 42 of frozen"),
     ],
 )
 def test_what_the_store_holds_besides_decides(report, change, facts, outcome, words):
@@ -254,6 +262,15 @@ def test_what_the_store_holds_besides_decides(report, change, facts, outcome, wo
     other = OtherRun("f" * 32, dataclasses.replace(known, **{"seed": 42, **change}), "a setting", **held)
     found, evidence = seeds(dataclasses.replace(report, excluded=(), choice=Choice("", unaudited=(other,))), "dfa")
     assert found == outcome and words in evidence
+
+
+def test_a_control_that_was_left_out_is_passed_over_though_its_seed_was_judged(report):
+    known = next(run.record.spec for run in report.runs if run.record.spec.method_label == "dfa")
+    control = OtherRun("f" * 32, dataclasses.replace(known, control="frozen"), "a setting", "complete", True)
+    trained = tuple(run for run in report.runs if run.record.spec.control == "none")
+    bare = dataclasses.replace(report, runs=trained, excluded=(), choice=Choice("", unaudited=(control,)))
+    found, evidence = seeds(bare, "dfa")
+    assert found == "violated" and f"not in this report: seed {known.seed} of frozen" in evidence
 
 
 def test_what_was_left_out_makes_it_unknown(report):
@@ -298,7 +315,8 @@ def test_norms_without_such_a_step_or_measured_again(answer):
 
 
 @pytest.mark.parametrize(
-    ("gradient", "ratio", "outcome"), [(1e-3, 1, "avoided"), (1e-7, 1, "unknown"), (1e-3, 1e-5, "unknown")]
+    ("gradient", "ratio", "outcome"),
+    [(1e-3, 1, "avoided"), (1e-6, 1, "avoided"), (1e-7, 1, "unknown"), (1e-3, 1e-5, "unknown")],
 )
 def test_a_clamp_tells_only_where_a_norm_is_near_it(answer, gradient, ratio, outcome):
     found, evidence = answer(questions.unclamped_cosine, sites={"g_norm": gradient, "norm_ratio": ratio}, **TRUSTED)
