@@ -374,6 +374,12 @@ PAIRED = ("accuracy", HEADLINE_GAMMA, "h_L", "growth_max", "g_norm_mean_ce_L", "
 WITH_DEVIATION = ("accuracy", HEADLINE_GAMMA)  # the audit table has room for that of these
 BESIDE_CONTROL = ("frozen_accuracy", "margin_pp")  # a control is not compared with itself
 LAST_SITE = "_L"
+# What a report holds of every epoch, and of every site and some epochs.
+TRAJECTORY = (
+    *("h_L", "g_L", "growth_max", "accuracy", "loss_train", HEADLINE_GAMMA, "fidelity_min"),
+    *("g_norm_L", "g_norm_mean_ce_L", "gain_L", "fidelity_L"),
+)
+TRAJECTORY_BY_SITE = ("growth", "gamma")
 # What a comparison shows of every site, besides what no table names.
 COMPARED_SITES = ("gamma", "h_norm", "g_norm_mean_ce")
 # The form's tables of what is measured by site. What is a control of what stands under it.

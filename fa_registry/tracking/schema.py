@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from fa_registry.quantities import DECLARED, Quantity
 from fa_registry.records import SCHEMA, EditionReference, Measurements, Reading, RunSpec
 
 EXPERIMENT = "fa_registry"
@@ -59,7 +60,6 @@ STOPPED_EARLY = "stopped_early"  # all its files are there, but it is not the ru
 ENDED_STATUSES = (*FINISHED_STATUSES, STOPPED_EARLY, "failed")  # nobody writes to such a run any more
 SITE_METRICS = ("h_norm", "g_norm", "growth", "gain", "gamma")
 MAX_METRICS = 100  # keys a run: MLflow draws a chart of each, and its pages slow down beyond
-MAX_SITES = 17  # of each site quantity, which leaves room for the scalars below and the audit's margin
 MARGIN = "margin_pp"  # accuracy − frozen accuracy, written by an audit: no run knows its control
 SCALAR_METRICS = {
     "loss_train": "loss/train",
@@ -73,8 +73,9 @@ SCALAR_METRICS = {
     "gamma_deep_mean": "gamma_deep_mean",
     "costate_cosine_mean": "costate_cosine/mean",
 }
-# Scalars that are kept by epoch for the pages; series.LAST_SITE adds the last entries of site quantities.
-TRAJECTORY = ("h_L", "g_L", "growth_max", "accuracy", "loss_train", "gamma_deep_mean", "fidelity_min")
+CHARTS = "charts"  # in provenance.json: the names of those quantities of other packages that have charts too
+MOST_CHARTS = 20  # of them; more would leave no site of our own a chart
+CHARTABLE = re.compile(r"[\w.\- ]{1,200}")  # a name that is a metric's key as it stands
 
 
 def first_fire_tag(rule: str) -> str:
@@ -106,15 +107,29 @@ def epoch_checkpoint(epoch: int) -> str:
     return f"checkpoints/epoch_{epoch:04d}.safetensors"
 
 
-def metrics(measurements: Measurements) -> Iterator[tuple[str, Reading]]:
-    """(metric key, reading) of one epoch. Sites are zero-padded: charts sort keys as text. Deep networks show some of them."""
-    for name in SITE_METRICS:
+def charts(quantities: Iterable[Quantity]) -> tuple[str, ...]:
+    """The names of those that are not ours and have charts all the same; no family has, whose members are many."""
+    strangers = (one for one in quantities if one.name not in DECLARED and not one.family and not one.about)
+    return tuple(one.name for one in strangers if CHARTABLE.fullmatch(one.name))[:MOST_CHARTS]
+
+
+def metrics(measurements: Measurements, further: Sequence[str] = ()) -> Iterator[tuple[str, Reading]]:
+    """(metric key, reading) of one epoch. Sites are zero-padded: charts sort keys as text. Deep networks show some of them.
+
+    further: names that `charts` gave.
+    """
+    for name in (*SITE_METRICS, *further):
         readings = measurements.sites.get(name, ())
-        for site in shown_sites(len(readings)):
+        for site in shown_sites(len(readings), further):
             yield site_metric(name, site, len(readings)), readings[site]
-    for name, key in SCALAR_METRICS.items():
+    for name, key in scalar_metrics(further).items():
         if name in measurements.scalars:
             yield key, measurements.scalars[name]
+
+
+def scalar_metrics(further: Sequence[str] = ()) -> dict[str, str]:
+    """Scalar → the key of its metric; what is not ours goes by its own name."""
+    return {**SCALAR_METRICS, **{name: name for name in further}}
 
 
 def site_metric(name: str, site: int, count: int) -> str:
@@ -122,9 +137,15 @@ def site_metric(name: str, site: int, count: int) -> str:
     return f"{name}/site_{site:0{max(2, len(str(count - 1)))}d}"
 
 
-def shown_sites(count: int) -> tuple[int, ...]:
-    """Which of `count` sites have charts: all, or MAX_SITES of them. The series has all."""
-    return spread(count - 1, MAX_SITES)
+def shown_sites(count: int, further: Sequence[str] = ()) -> tuple[int, ...]:
+    """Which of `count` sites have charts: all, or as many as there is room for. The series has all."""
+    return spread(count - 1, most_sites(further))
+
+
+def most_sites(further: Sequence[str] = ()) -> int:
+    """Of each site quantity: so many that the scalars and the audit's margin have room too."""
+    room = MAX_METRICS - 1 - len(SCALAR_METRICS) - len(further)  # whether one of those is by site, nobody knows before
+    return room // (len(SITE_METRICS) + len(further))
 
 
 def spread(last: int, most: int) -> tuple[int, ...]:
@@ -133,12 +154,12 @@ def spread(last: int, most: int) -> tuple[int, ...]:
     return tuple(round(index * last / (count - 1)) for index in range(count)) if count > 1 else tuple(range(count))
 
 
-def sites_tag(measurements: Measurements) -> dict[str, str]:
+def sites_tag(measurements: Measurements, further: Sequence[str] = ()) -> dict[str, str]:
     """TAG_SITES where sites are left out of the charts; nothing where all are there."""
     count = max((len(measurements.sites.get(name, ())) for name in SITE_METRICS), default=0)
-    if count <= MAX_SITES:
+    if count <= most_sites(further):
         return {}
-    return {TAG_SITES: f"{', '.join(map(str, shown_sites(count)))} of 0..{count - 1}; all are in {SERIES}"}
+    return {TAG_SITES: f"{', '.join(map(str, shown_sites(count, further)))} of 0..{count - 1}; all are in {SERIES}"}
 
 
 def params(spec: RunSpec) -> dict[str, str]:

@@ -47,6 +47,11 @@ class Sealed:
         """Whether provenance.json says how the run ended; those of releases before 0.3 do not."""
         return "status" in self.provenance
 
+    @property
+    def charts(self) -> tuple[str, ...]:
+        """The quantities of other packages whose charts the run has: those of a release that wrote none, none."""
+        return tuple(self.provenance.get(schema.CHARTS, ()))
+
     @cached_property  # asked for of every row
     def epochs(self) -> int:
         """The last epoch that was measured; of an adopted run the one its owner stated."""
@@ -95,8 +100,8 @@ def check(subject: str, differences: Sequence[str], agrees: str) -> Check:
 
 def history_check(sealed: Sealed, tracker: Tracker, run: StoredRun) -> Check:
     """Every point of the run's metric tables, by key and step, against the series; costs the store one question a metric."""
-    expected = {(point.key, point.step): point.value for point in points(sealed.rows)}
-    keys = {key for key, _ in expected} | {key for key in run.metrics if _is_ours(key)}
+    expected = {(point.key, point.step): point.value for point in points(sealed.rows, sealed.charts)}
+    keys = {key for key, _ in expected} | {key for key in run.metrics if _is_ours(key, sealed.charts)}
     differences, seen = [], set()
     for point in tracker.history(run.run_id, sorted(keys)):
         place = point.key, point.step
@@ -177,16 +182,17 @@ def _names(source: Mapping[str, Any], path: str) -> bool:
 
 
 def _last_values(sealed: Sealed, metrics: Mapping[str, float]) -> Iterator[str]:
-    expected = {point.key: point.value for point in points(sealed.rows)}  # by epoch: the last one stays
-    for key in sorted(expected.keys() | {key for key in metrics if _is_ours(key)}):
+    expected = {point.key: point.value for point in points(sealed.rows, sealed.charts)}  # by epoch: the last one stays
+    for key in sorted(expected.keys() | {key for key in metrics if _is_ours(key, sealed.charts)}):
         known = key in metrics and key in expected
         if metrics.get(key) != expected.get(key) and (known or sealed.complete):  # older releases had other metrics
             yield _differs(f"metric {key}", metrics.get(key, "nothing"), expected.get(key))
 
 
-def _is_ours(key: str) -> bool:
+def _is_ours(key: str, further: Sequence[str]) -> bool:
     """Whether a metric is one that training writes: people and audits log others beside them."""
-    return key in schema.SCALAR_METRICS.values() or key.partition("/site_")[0] in schema.SITE_METRICS
+    by_site = (*schema.SITE_METRICS, *further)
+    return key in schema.scalar_metrics(further).values() or key.partition("/site_")[0] in by_site
 
 
 def _differs(what: str, stored: object, sealed: object) -> str:

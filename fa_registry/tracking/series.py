@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fa_registry.quantities import TRAJECTORY, TRAJECTORY_BY_SITE, at_last_site
 from fa_registry.records import Measurements, Reading, Series, SiteSeries
 from fa_registry.tracking.base import Point
-from fa_registry.tracking.schema import SCALAR_METRICS, SITE_METRICS, TRAJECTORY, shown_sites, site_metric, spread
+from fa_registry.tracking.schema import SITE_METRICS, scalar_metrics, shown_sites, site_metric, spread
 
-BY_SITE = ("growth", "gamma")  # what a report shows of every site by epoch
-MOST_EPOCHS = 25  # of them: all would make audit.json of a long run mostly these
+MOST_EPOCHS = 25  # of what a report shows of every site by epoch: all would make audit.json of a long run mostly these
 ABSENT = Reading(None, "not measured in this epoch")
 SCALAR_SITE = -1  # the site column of a quantity that has none
 SCHEMA = pa.schema(
@@ -26,12 +26,6 @@ SCHEMA = pa.schema(
     ]
 )
 Row = tuple[int, str, int, float | None, str]  # as in SCHEMA
-LAST_SITE = {
-    "g_norm_L": "g_norm",
-    "g_norm_mean_ce_L": "g_norm_mean_ce",
-    "gain_L": "gain",
-    "fidelity_L": "fidelity",
-}  # headlines that are a site quantity's last entry
 
 
 def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
@@ -65,15 +59,15 @@ def read_rows(path: Path) -> list[Row]:
     return list(zip(*(table[name].to_pylist() for name in SCHEMA.names), strict=True))
 
 
-def points(rows: Sequence[Row]) -> Iterator[Point]:
+def points(rows: Sequence[Row], further: Sequence[str] = ()) -> Iterator[Point]:
     """The metric points that training logged of these rows, epoch by epoch: see schema.metrics. Absent numbers have none."""
     last: dict[str, int] = {}
     for _, quantity, site, *_ in rows:
         last[quantity] = max(site, last.get(quantity, SCALAR_SITE))
-    keys = {(name, SCALAR_SITE): key for name, key in SCALAR_METRICS.items()}
-    for name in SITE_METRICS:
+    keys = {(name, SCALAR_SITE): key for name, key in scalar_metrics(further).items()}
+    for name in (*SITE_METRICS, *further):
         count = 1 + last.get(name, SCALAR_SITE)
-        keys |= {(name, site): site_metric(name, site, count) for site in shown_sites(count)}
+        keys |= {(name, site): site_metric(name, site, count) for site in shown_sites(count, further)}
     for epoch, quantity, site, value, _ in rows:
         key = keys.get((quantity, site))
         if key and value is not None:
@@ -84,8 +78,8 @@ def trajectory(rows: Sequence[Row]) -> Mapping[str, Series]:
     """The headlines by epoch, index = epoch; an epoch without the quantity is N/A and says so."""
     epochs = 1 + max((row[0] for row in rows), default=-1)
     last = max((row[2] for row in rows), default=SCALAR_SITE)
-    wanted = {(name, SCALAR_SITE): name for name in TRAJECTORY}
-    wanted |= {(quantity, last): name for name, quantity in LAST_SITE.items()}
+    by_site = {name: at_last_site(name) for name in TRAJECTORY}
+    wanted = {(base, last) if base else (name, SCALAR_SITE): name for name, base in by_site.items()}
     lines: dict[str, list[Reading]] = {name: [ABSENT] * epochs for name in wanted.values()}
     for epoch, quantity, site, value, reason in rows:
         name = wanted.get((quantity, site))
@@ -96,10 +90,10 @@ def trajectory(rows: Sequence[Row]) -> Mapping[str, Series]:
 
 def by_site(rows: Sequence[Row]) -> Mapping[str, SiteSeries]:
     """Growth and Γ of every site at no more than MOST_EPOCHS epochs, evenly spread, the first and the last included."""
-    own = [row for row in rows if row[1] in BY_SITE]
+    own = [row for row in rows if row[1] in TRAJECTORY_BY_SITE]
     epochs = spread(max((row[0] for row in own), default=-1), MOST_EPOCHS)
     place = {epoch: index for index, epoch in enumerate(epochs)}
-    lines: dict[str, dict[int, list[Reading]]] = {name: {} for name in BY_SITE}
+    lines: dict[str, dict[int, list[Reading]]] = {name: {} for name in TRAJECTORY_BY_SITE}
     for epoch, quantity, site, value, reason in own:
         if epoch in place:
             lines[quantity].setdefault(site, [ABSENT] * len(epochs))[place[epoch]] = Reading(value, reason)

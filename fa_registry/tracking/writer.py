@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import nn
 
-from fa_registry import jsonio, provenance
+from fa_registry import diagnostics, jsonio, provenance
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import DatasetReference, Point, Tracker
 from fa_registry.tracking.series import write_series
@@ -82,7 +82,10 @@ class RunWriter:
         self._task = task
         self._checkpoint_every = checkpoint_every
         self._origin = origin
+        cards = (diagnostics.CATALOG.get(name).card for name in diagnostics.CATALOG.names())
+        self._charts = schema.charts(quantity for card in cards for quantity in card.described)
         self._sealed = {"code": code_of(task.spec), **({"conformance": dict(conformance)} if conformance else {})}
+        self._sealed |= {schema.CHARTS: list(self._charts)} if self._charts else {}
         self._folder = Path(tempfile.mkdtemp(prefix="fa_registry-run-"))
         self._study = study
         self._stop_on = ""
@@ -130,7 +133,7 @@ class RunWriter:
     def write_down(self, row: EpochRow) -> None:
         """Buffer the epoch's metrics."""
         self.rows.append(row)
-        for key, reading in schema.metrics(row.measurements):
+        for key, reading in schema.metrics(row.measurements, self._charts):
             if reading.value is not None:
                 self._points.append(Point(key, reading.value, row.epoch))
             elif reading.not_finite:  # SQL stores clamp inf: such a value goes to the series and into a tag
@@ -163,7 +166,7 @@ class RunWriter:
         (folder / schema.PROVENANCE).write_text(jsonio.pretty(provenance), encoding="utf-8")
         sealed = {**digests, schema.PROVENANCE: jsonio.file_digest(folder / schema.PROVENANCE)}
         tags = {schema.TAG_STATUS: outcome.status, schema.TAG_ARTIFACTS: jsonio.digest_of(sealed)}
-        tags |= schema.sites_tag(outcome.final)
+        tags |= schema.sites_tag(outcome.final, self._charts)
         repeated = {schema.TAG_STOPPED_ON: ending["ended_by"], schema.TAG_WEIGHTS: ending["final_weights"]}
         tags |= {tag: value for tag, value in repeated.items() if value}
         if self._not_finite:

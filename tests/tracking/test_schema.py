@@ -35,18 +35,22 @@ def test_a_tag_is_there_while_the_run_is_written(tracker):
     assert tracker.get(writer.run_id).tags["fa.first_fire.D1"] == "8"
 
 
-def keys_at(sites):
-    """Metric keys of a run with that many sites and everything there is to measure."""
-    row = {name: tuple(Reading(float(site)) for site in range(sites)) for name in schema.SITE_METRICS}
-    return dict(schema.metrics(Measurements(row, dict.fromkeys(schema.SCALAR_METRICS, Reading(1.0)))))
+def keys_at(sites, *further):
+    """Metric keys of a run with that many sites and everything there is to measure. further: site quantities not ours."""
+    row = {name: tuple(map(Reading, map(float, range(sites)))) for name in (*schema.SITE_METRICS, *further)}
+    return dict(schema.metrics(Measurements(row, dict.fromkeys(schema.SCALAR_METRICS, Reading(1.0))), further))
 
 
+STRANGERS = [f"strange_{place}" for place in range(schema.MOST_CHARTS)]
+
+
+@pytest.mark.parametrize("further", [[], STRANGERS[:1], STRANGERS], ids=len)
 @pytest.mark.parametrize("sites", [1, 2, 17, 18, 25, 41, 100, 101, 1001])
-def test_a_run_of_any_depth_has_at_most_a_hundred_metrics_with_the_first_and_the_last_site(sites):
-    keys = keys_at(sites)
+def test_a_run_of_any_depth_has_at_most_a_hundred_metrics_with_the_first_and_the_last_site(sites, further):
+    keys = keys_at(sites, *further)
     assert len({*keys, schema.MARGIN}) <= schema.MAX_METRICS
     shown = [key for key in keys if key.startswith("gamma/")]
-    assert shown == sorted(shown) and len(shown) == min(sites, schema.MAX_SITES)
+    assert shown == sorted(shown) and len(shown) == min(sites, schema.most_sites(further)) > 0
     assert [keys[key].value for key in (shown[0], shown[-1])] == [0.0, float(sites - 1)]
     assert [int(key.removeprefix("gamma/site_")) for key in shown] == [keys[key].value for key in shown]
 

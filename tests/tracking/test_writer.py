@@ -10,13 +10,14 @@ import pytest
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError
+from fa_registry.quantities import at_last_site
 from fa_registry.records import Measurements, Reading, RunRecord, Series, SiteSeries
 from fa_registry.tracking import schema
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.schema import spread
-from fa_registry.tracking.series import LAST_SITE, MOST_EPOCHS, read_series, write_series
+from fa_registry.tracking.series import MOST_EPOCHS, read_series, write_series
 from fa_registry.tracking.writer import Origin, RunWriter
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.loop import EpochRow
@@ -52,10 +53,10 @@ def test_the_record_that_is_read_is_the_run_that_was_written(tracker):
     assert record.measurements == outcome.final
     assert jsonio.decode(RunRecord, json.loads(jsonio.canonical(record))) == record
     for name, line in record.trajectory.items():
-        if name not in LAST_SITE and name != "loss_train":
+        if quantity := at_last_site(name):
+            assert line == Series(row.measurements.sites[quantity][-1] for row in writer.rows)
+        elif name != "loss_train":
             assert line == Series(row.measurements.scalars[name] for row in writer.rows)
-    for headline, quantity in LAST_SITE.items():
-        assert record.trajectory[headline] == Series(row.measurements.sites[quantity][-1] for row in writer.rows)
     assert record.trajectory["loss_train"][0].reason and record.trajectory["loss_train"][1].value > 0
 
 
@@ -89,7 +90,7 @@ def test_a_deep_network_has_few_charts_and_a_whole_series(tmp_path):
     keys = {point.key for point in tracker.points[writer.run_id]}
     shown = sorted(key for key in keys if key.startswith("h_norm/"))
     assert len(keys) + 1 <= schema.MAX_METRICS  # an audit adds the margin
-    assert len(shown) == schema.MAX_SITES and (shown[0], shown[-1]) == ("h_norm/site_00", "h_norm/site_40")
+    assert len(shown) == schema.most_sites() and (shown[0], shown[-1]) == ("h_norm/site_00", "h_norm/site_40")
     tag = tracker.get(writer.run_id).tags[schema.TAG_SITES]
     assert tag.startswith("0, 2, 5,") and tag.endswith("40 of 0..40; all are in series.parquet")
     series = pq.read_table(tracker.artifact(writer.run_id, schema.SERIES)).to_pylist()

@@ -1,4 +1,7 @@
-"""A diagnostic that another package brings, in one file: what it measures is on every page, without a word about it here."""
+"""A diagnostic that another package brings, in one file: measured, stored, charted, verified and on every page.
+
+Nothing of ours knows a word about it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import json
 
 import pytest
 
+from fa_registry.tracking.base import Point
+from fa_registry.workflows.stores import open_tracker
 from tests.helpers.plugins import installed_diagnostic
 
 # ℓ_1 of a state by its ℓ_2, so that nobody has to compute what the pages must show: 1 + the site, and 7 at the end.
@@ -45,11 +50,11 @@ PLUGIN = Strange()
 
 @pytest.fixture
 def pages(workplace, tmp_path, registry):
-    """What an audit and a comparison write where the package is installed: name of the page → its text."""
+    """What an audit, which measures again, and a comparison write with the package installed: name of the page → its text."""
     with installed_diagnostic(tmp_path / "site-packages", "strange", SOURCE):
         for verb in (
             ("study", "tiny", "--jobs", "1", "--device", "cpu"),
-            ("audit", "--study", "tiny", "--trust-logged"),
+            ("audit", "--study", "tiny", "--jobs", "1"),
         ):
             result = registry(*verb)
             assert result.exit_code in (0, 1), result.output
@@ -84,3 +89,27 @@ def test_its_words_and_values_are_where_ours_are(pages, registry, workplace):
     assert forms and all(pages[name] == text for name, text in forms.items())
     card = json.loads(pages["audit.json"])["cards"]["diagnostics/strange"]
     assert card["quantities"] == ["strange", "strange_end", "strange_named", "strange_of/*"]
+
+
+def test_every_run_holds_it_verified_and_has_its_charts(pages):
+    judged = json.loads(pages["audit.json"])["runs"]
+    assert judged and {run["record"]["integrity"]["state"] for run in judged} == {"verified"}
+    tracker = open_tracker()
+    for run in judged:
+        record = run["record"]
+        sites = [1000.0 + site for site in range(3)]
+        assert record["measurements"]["sites"]["strange"] == sites
+        shown = tracker.get(record["run_id"]).metrics
+        charted = {key: value for key, value in shown.items() if key.startswith("strange")}
+        by_site = {f"strange/site_{site:02d}": value for site, value in enumerate(sites)}
+        assert charted == {**by_site, "strange_end": 0.0625, "strange_named": 4321.0}
+
+
+@pytest.mark.parametrize("key", ["strange/site_01", "strange_end"])
+def test_a_chart_that_is_not_what_was_sealed_is_a_mismatch_wherever_it_is_audited(pages, registry, key):
+    record = json.loads(pages["audit.json"])["runs"][0]["record"]
+    run_id, last = record["run_id"], record["spec"]["epochs"]
+    open_tracker().log(run_id, [Point(key, 5.0, last)])
+    found = registry("audit", "--study", "tiny", "--trust-logged", "--json")  # the package is gone
+    (left_out,) = json.loads(found.output)["report"]["excluded"]
+    assert left_out["run_id"] == run_id and f"metric {key}" in left_out["reason"]
