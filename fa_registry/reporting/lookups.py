@@ -16,6 +16,7 @@ from fa_registry.quantities import (
     Quantity,
     at_last_site,
     kind_of,
+    label_of,
     over_seeds,
     quantity_of,
 )
@@ -24,7 +25,7 @@ from fa_registry.reporting.values import Estimate, FindingRow, IntegrityRow, Num
 from fa_registry.statistics import CONFIDENCE, level_words
 
 GIVEN = "frozen_accuracy"  # of a run that was adopted together with the accuracy of its owner's own control
-BY_AUTHOR = "the frozen accuracy is stated by the author: not paired by seed"
+BY_AUTHOR = f"the {label_of('frozen_accuracy')} is stated by the author: not paired by seed"
 NO_CONTROL = "no frozen control of the same setting and seed"
 Columns = tuple[Quantity, ...]  # of a table of one number a run
 

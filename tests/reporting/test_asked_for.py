@@ -1,0 +1,238 @@
+"""Requests that are one line of quantities.py: other words for a quantity, and one more column.
+
+Each is made in a process of its own, before anything else has read the catalogue, as a change of the file would be.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fa_registry
+from fa_registry import resources
+from fa_registry.quantities import DECLARED
+from fa_registry.reporting.text import filters
+from tests.reporting.page import section, words_of
+
+WRITTEN = """
+import contextlib, dataclasses, io, json, sys
+from pathlib import Path
+from types import MappingProxyType
+
+from fa_registry import quantities
+
+asked = json.loads(sys.argv[1])
+changed = {}
+for name, quantity in quantities.DECLARED.items():
+    said = {field: getattr(quantity, field) for field in ("symbol", "words", "head", "under", "alone")}
+    for old, new in asked["letters"].items():
+        said = {field: text.replace(old, new) for field, text in said.items()}
+    changed[name] = dataclasses.replace(quantity, **{**said, **asked["words"].get(name, {})})
+quantities.DECLARED = MappingProxyType(changed)
+for table in ("AUDIT_TABLE", "PAPER_TABLE", "TERMINAL_TABLE"):
+    setattr(quantities, table, (*getattr(quantities, table), *asked["columns"]))
+
+from fa_registry import diagnostics, jsonio
+from fa_registry.analyses import CATALOG
+from fa_registry.cli.auditing import audited
+from fa_registry.cli.comparing import compared
+from fa_registry.protocol.grouping import groups
+from fa_registry.protocol.rules import load_edition
+from fa_registry.reporting.pages.comparison import compare_context
+from fa_registry.reporting.pages.notes import Notes
+from fa_registry.reporting.render import render_comparison
+from fa_registry.workflows.audit import AuditResult
+from fa_registry.workflows.compare import CompareResult
+from tests.reporting.page import written
+from tests.reporting.scenes import full_report
+
+report = full_report()
+cards = {f"diagnostics/{name}": diagnostics.CATALOG.get(name).card for name in diagnostics.CATALOG.names()}
+report = dataclasses.replace(report, cards={**report.cards, **jsonio.encode(cards)})
+folder = Path(sys.argv[2])
+pages = written(report, folder)
+context = compare_context(report, groups(report)[:2])
+pages["compare.html"] = render_comparison(context, folder).read_text("utf-8")
+pages["note"] = Notes(report).of_run(report.runs[0])
+out = io.StringIO()
+with contextlib.redirect_stdout(out):
+    audited(AuditResult(report, (folder / "index.html",), "", 0), False)
+    compared(CompareResult(context, folder / "compare.html", 0), False)
+pages["terminal"] = out.getvalue()
+edition = load_edition(report.edition.name)
+found = [CATALOG.get(name).run(report, edition) for name in CATALOG.names()]
+columns = [column.words for one in found for table in one.tables for column in table.columns]
+pages["analyses"] = "\\n".join([*columns, *(words for one in found for words in (one.title, one.question, *one.remarks))])
+print(json.dumps(pages))
+"""
+
+# What is said in other words than the catalogue's: figures write their axes in mathtext, a card and an edition's limits speak
+# for themselves, and pitfalls are sentences of the published protocol.
+ELSEWHERE = re.compile(
+    r"<style>.*?</style>|<figure.*?</figure>|[Rr]equired[^<\n|]*"
+    r"|test accuracy above the frozen controls?|<ul class=\"notes\">.*?</ul>"
+    r"|<section[^>]*aria-labelledby=\"(?:pitfalls|figures|identification|citations)\">.*?</section>"
+    r"|^## Pitfalls.*|^\\fasection{Pitfalls.*|^(?:- \*\*|\\item \\textbf)[^\n]*Cannot tell[^\n]*$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def asked(folder, words=None, letters=None, columns=()):
+    """Every page, the note of a run and what the terminal prints, with these words and these further columns.
+
+    letters: what is replaced in the words of every other quantity.
+    """
+    request = json.dumps({"words": words or {}, "letters": letters or {}, "columns": columns})
+    command = [sys.executable, "-c", WRITTEN, request, str(folder)]
+    made = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "500"})
+    assert made.returncode == 0, made.stderr
+    return json.loads(made.stdout)
+
+
+NEW = {
+    "accuracy": {"symbol": "hits", "head": "Hits", "alone": "hits in the test", "words": "of all test samples"},
+    "frozen_accuracy": {"symbol": "still", "head": "Still", "alone": "still hits", "words": "hits of still blocks"},
+    "margin_pp": {"symbol": "lead", "head": "Lead", "alone": "lead over still blocks", "words": "hits less still hits"},
+    "h_L": {"symbol": "‖x_L‖", "head": "‖x_L‖", "words": "length at the end"},
+    "h_norm": {"symbol": "‖x_l‖", "words": "length of a state"},
+    "growth": {"symbol": "swell", "words": "‖x_l‖ by ‖x_l−1‖"},
+    "growth_max": {"symbol": "swell", "head": "Swell", "alone": "largest swell", "words": "the largest there is"},
+    "g_norm_mean_ce_L": {"symbol": "‖s_L‖", "under": "CE mean", "alone": "‖s_L‖ of a batch", "words": "of a batch"},
+    "g_norm_mean_ce": {"symbol": "‖s_l‖ of a batch", "words": "as published"},
+    "g_L": {"symbol": "‖s_L‖ each", "words": "of each sample"},
+    "stability_mid": {"symbol": "rest", "head": "Rest", "words": "in the middle"},
+    "gain": {"symbol": "yield", "words": "how much arrives"},
+    "fidelity": {"symbol": "faith", "words": "float32 by float64"},
+    "gamma": {"symbol": "Δ", "words": "cosine of both"},
+    "gamma_deep_mean": {"symbol": "Δ", "alone": "Δ, deep", "words": "mean of all that is deep"},
+}
+
+LETTERS = {"Γ": "Δ", "‖h": "‖x", "‖g": "‖s", "g_l": "s_l"}
+
+
+@pytest.fixture(scope="module")
+def renamed(tmp_path_factory):
+    return asked(tmp_path_factory.mktemp("renamed"), NEW, LETTERS)
+
+
+def of(pages, *names):
+    """The pages by these names or ends of names as a reader gets them, but for what is said elsewhere."""
+    chosen = (text for name, text in pages.items() if name.endswith(names))
+    return "\n".join(ELSEWHERE.sub("", text) for text in chosen)
+
+
+@pytest.mark.parametrize(
+    ("pages", "words"),
+    [
+        (("index.html",), ("Hits", "Still", "Lead", "Swell", "CE mean", "Rest", "Δ", "the largest there is", "deep")),
+        (
+            ("analyses",),
+            ("hits in the test", "largest swell, geometric", "still hits", "lead over", "‖s_L‖ of a batch"),
+        ),
+        (
+            ("analyses",),
+            ("yield, how much arrives", "Δ, cosine of both", "Δ, deep", "Σ|Δ|", "‖x_l‖, length of a state"),
+        ),
+        (("compare.html",), ("hits <small>of all test samples", "lead", "swell", "‖s_L‖", "Δ, deep", "in the middle")),
+        (("compare.html",), ("‖x_l‖, length of a state", "‖s_l‖ of a batch", "Δ by every aggregation")),
+        (("note",), ("hits in the test", "largest swell", "‖s\\_L‖ of a batch", "Δ, deep", "‖x\\_L‖", "still hits")),
+        (("audit_table.tex",), ("Hits", "Swell", "Rest", "Still", "in the middle", r"x\textsubscript{L}")),
+        (("terminal",), ("hits in the test", "largest swell", "lead over still blocks", "Δ = 1 says nothing")),
+        ((".md",), ("Hits in the test", "lead", "Δ by gamma", "that is deep", "‖x\\_L‖", "Swell", "‖s\\_L‖ CE mean")),
+        ((".md",), ("its yield is", "faith at least", "the largest swell in one block", "Δ = between", "the lead is")),
+        ((".tex",), ("Hits in the test", "lead", r"\ensuremath{\Delta} by", "Swell", "CE mean")),
+    ],
+)
+def test_a_quantity_has_its_new_words_everywhere(renamed, pages, words):
+    text = of(renamed, *pages)
+    assert [word for word in words if word not in text] == []
+
+
+OLD = (
+    *("‖h_", "‖h\\_", "h<sub>L", "‖g_L", "‖g\\_L", "g<sub>L", "Γ", r"\Gamma", "mean CE"),
+    *("Accuracy", "est accuracy", "rozen accuracy", "Frozen<", "Frozen &", "| Frozen", "argin over", "the margin is"),
+    *("Growth", "argest growth", "**growth**", "Stability<", "Stability &", "its gain", "fidelity at least"),
+)
+
+
+def test_no_page_says_what_it_was_called(renamed):
+    said = {name: [word for word in OLD if word in of({name: text}, name)] for name, text in renamed.items()}
+    said = {name: words for name, words in said.items() if words and not name.endswith((".json", ".xml", ".csv"))}
+    assert said == {}
+
+
+def test_a_name_in_the_tuple_is_a_column_with_its_numbers(tmp_path):
+    """A scalar of a run, and what a site quantity is at the last site."""
+    pages = asked(tmp_path, columns=["norm_ratio_L", "feature_drift_blocks"])
+    report = json.loads(pages["audit.json"])
+    measured = report["runs"][0]["record"]["measurements"]
+    ratio = filters.num(measured["sites"]["norm_ratio"][-1])
+    drift = filters.num(measured["scalars"]["feature_drift_blocks"])
+    form = next(text for name, text in pages.items() if name.startswith("forms/bp") and name.endswith(".md"))
+    by_seed = next(line for line in form.split("\n") if line.startswith("| Method | Seed"))
+    assert "‖c\\_l‖/‖g\\_l‖ |" in by_seed and "drift of the blocks" not in by_seed, (
+        "that has a line of its own in a form"
+    )
+    for name in ("index.html", "compare.html", "terminal", "audit_table.tex"):
+        assert ratio in pages[name] and drift in pages[name], name
+    assert "credit by gradient, at the last site" in words_of(section(pages["index.html"], "verdicts"))
+    (row, *_) = csv.DictReader(pages["audit.csv"].splitlines())
+    assert list(row)[-1] == "reasons" and row["feature_drift_blocks"]
+    assert float(row["norm_ratio_L"]) == measured["sites"]["norm_ratio"][-1]
+
+
+# Where the catalogue's words may stand a second time, and why.
+EXCEPTIONS = {
+    "figures": "titles and axes of pictures, some in mathtext",
+    "pitfalls.py": "the checklist of the published protocol, in its own words",
+    "latex.py": "translates the signs themselves",
+    "models.py": "the help of an option",
+    "schemas.py": "writes docs/",
+}
+ROOMS = ("reporting", "analyses", "cli", "tracking")
+TYPED = {text for one in DECLARED.values() for text in (one.symbol, one.alone) if not text.isascii() or " " in text}
+COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)  # of a template
+SIGNS = {"Γ", "ρ", "‖h_l‖", "‖h_L‖", "‖g_l‖", "‖g_L‖"}
+
+
+def literals(source):
+    """The texts of a module that may be printed: neither docstrings nor what only documents a field."""
+    tree = ast.parse(source)
+    nodes = list(ast.walk(tree))
+    left_out = {id(node.value) for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
+    helps = [node for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "documented"]
+    left_out |= {id(inner) for call in helps for inner in ast.walk(call)}
+    return [
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left_out
+    ]
+
+
+def named(texts):
+    return sorted({word for word in TYPED | SIGNS for text in texts if word in text})
+
+
+def test_no_module_and_no_template_writes_what_the_catalogue_says():
+    package = Path(fa_registry.__file__).parent
+    modules = [path for room in ROOMS for path in (package / room).rglob("*.py")]
+    found = {path: named(literals(path.read_text("utf-8"))) for path in modules}
+    found |= {path: named([COMMENT.sub("", path.read_text("utf-8"))]) for path in resources.templates().glob("*.j2")}
+    assert {
+        path.name: words for path, words in found.items() if words and not EXCEPTIONS.keys() & {path.name, *path.parts}
+    } == {}
+
+
+def test_what_it_finds_is_what_would_be_printed():
+    source = (
+        '"""Γ of a docstring."""\nLINE = f"the largest growth is {value}"\nHELP = documented("Γ by name", "cosine")\n'
+    )
+    assert named(literals(source)) == ["largest growth"]
