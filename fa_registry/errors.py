@@ -72,9 +72,23 @@ class Interrupted(RegistryError):
     exit_code = 130
 
 
-def unknown_name_text(family: str, name: str, known: Iterable[str]) -> str:
+LONGEST_NAME = 200  # characters of a name that an error repeats; a path fits, a file in the place of a name does not
+
+
+def unknown_name_text(family: str, name: object, known: Iterable[str]) -> str:
     """One sentence for an unknown name: the nearest match if there is one, and the whole list."""
     names = sorted(known)
-    near = difflib.get_close_matches(str(name), names, n=1)
+    near = difflib.get_close_matches(shortened(name), names, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"unknown {family} {name!r}{hint}; known: {', '.join(names) or 'none'}"
+    return f"unknown {family} {shortened(name)!r}{hint}; known: {', '.join(map(shortened, names)) or 'none'}"
+
+
+def unknown_field_text(where: str, kind: str, name: str, known: Iterable[str]) -> str:
+    """The line of InvalidFields for a field that nobody declared. where: what stands before its name, `rule[0].`."""
+    return f"{where}{shortened(name)}: {unknown_name_text(kind, name, known)}"
+
+
+def shortened(name: object) -> str:
+    """A name as an error can repeat it, whatever somebody wrote in its place."""
+    text = str(name)
+    return text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}…"

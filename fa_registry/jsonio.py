@@ -19,10 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NewType
 
-from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
+from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_name_text
 
 LISTED = 100  # problems of one value; a file of another kind has thousands
-LONGEST_NAME = 60  # characters of a field's name in an error
 STRICT = ("str", "int", "float", "bool")  # pydantic's names of the types that it would make of one another
 EXPECTED = {  # what pydantic says is wrong with a value → what was expected
     "string": "text",
@@ -139,9 +138,9 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
         if kind == "missing":
             yield f"{path}: missing"
         elif kind == "unexpected_keyword_argument":
-            yield f"{path}: {unknown_name_text('field', shortened(steps[-1]), _names(hint, steps[:-1]))}"
+            yield f"{path}: {unknown_name_text('field', steps[-1], _names(hint, steps[:-1]))}"
         elif kind == "literal_error":
-            yield f"{path}: {unknown_name_text('word', shortened(error['input']), _names(hint, steps))}"
+            yield f"{path}: {unknown_name_text('word', error['input'], _names(hint, steps))}"
         elif kind == "value_error":
             yield f"{path or 'record'}: {error['ctx']['error']}"
         else:
@@ -186,31 +185,44 @@ def _without_none(hint: Any) -> Any:
     return kinds[0] if typing.get_origin(hint) in (typing.Union, types.UnionType) and len(kinds) == 1 else hint
 
 
-def shortened(value: Any) -> Any:
-    """A name as a line of words can hold it, whatever somebody wrote in its place."""
-    if not isinstance(value, str):
-        return found(value)
-    return value if len(value) <= LONGEST_NAME else f"{value[:LONGEST_NAME]}…"
+def is_finite(value: Any) -> bool:
+    """Whether it is a number that a float holds: no text that looks like one, not true, no number of hundreds of digits."""
+    try:
+        return isinstance(value, (float, int)) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def found(value: Any) -> str:
     """What stands in a file in the place of something else, in one short line: a list of a million entries too."""
-    try:
-        return reprlib.repr(value)
-    except ValueError:  # Python writes no number of thousands of digits, but reads one that is written in hexadecimal
-        return "a number of thousands of digits"
+    return reprlib.repr(value)
 
 
 def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
     """The table of a TOML file, and the SHA-256 of its bytes. Raises InvalidFields about `subject` where there is none."""
     try:
         data = path.read_bytes()
-        return tomllib.loads(data.decode("utf-8")), hashlib.sha256(data).hexdigest()
+        table = tomllib.loads(data.decode("utf-8"))
+        problems = list(_beyond_toml("", table))
     except OSError as error:
-        problem = f"file: {path}: {error.strerror or error}"
+        problems = [f"file: {error.strerror or error}"]
     except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, a number of thousands of digits
-        problem = f"file: not TOML: {error}"
-    raise InvalidFields(subject, [problem])
+        problems = [f"file: not TOML: {error}"]
+    if problems:
+        raise InvalidFields(subject, problems)
+    return table, hashlib.sha256(data).hexdigest()
+
+
+def _beyond_toml(where: str, value: Any) -> Iterator[str]:
+    """Whole numbers that TOML does not know. Python reads them, and then can neither write them nor make a float of them."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _beyond_toml(f"{where}.{shortened(name)}".lstrip("."), item)
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from _beyond_toml(f"{where}[{place}]", item)
+    elif isinstance(value, int) and value.bit_length() > 63:
+        yield f"{where}: expected a whole number of 64 bits, found one of {value.bit_length()}"
 
 
 def read_by(make: Callable[[Any], Any], name: str, written: Any = None) -> Any:

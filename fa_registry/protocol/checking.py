@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from fa_registry import jsonio
-from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
+from fa_registry.errors import InvalidFields, UnknownName, unknown_field_text, unknown_name_text
 from fa_registry.protocol import takes
 from fa_registry.protocol.operators import OPERATORS
 from fa_registry.protocol.shipped import digests, impersonation
@@ -133,7 +132,7 @@ def checked_overrides(
             problems.append(f"{key}: {unknown_name_text('rule', code, places)}")
         elif place[1] and name not in further:
             problems.append(f"{key}: {unknown_name_text(f'limit of {code}', name, ['threshold', *further])}")
-        elif not _is_number(value):
+        elif not jsonio.is_finite(value):
             problems.append(f"{key}: expected a finite number, found {jsonio.found(value)}")
         elif place in thresholds:
             problems.append(f"{key}: the limit is given twice")
@@ -176,19 +175,21 @@ def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
         yield from _rule_problems(rule, f"rule[{index}].") if isinstance(rule, dict) else ()
     rules = _tables(rules)
     codes = [str(rule.get("code")) for rule in rules]
-    yield from (f"rule: code {code!r} is given twice" for code in dict.fromkeys(codes) if codes.count(code) > 1)
+    yield from (
+        f"rule: code {jsonio.found(code)} is given twice" for code in dict.fromkeys(codes) if codes.count(code) > 1
+    )
     gating = [str(rule.get("code")) for rule in rules if rule.get("gating", True)]
     for group in table.get("fail_if") if isinstance(table.get("fail_if"), list) else []:
         if group == []:
             yield "fail_if: expected lists of rules, found []"
         unknown = [code for code in group if code not in gating] if isinstance(group, list) else []
-        yield from (f"fail_if: {unknown_name_text('gating rule', jsonio.shortened(code), gating)}" for code in unknown)
+        yield from (f"fail_if: {unknown_name_text('gating rule', code, gating)}" for code in unknown)
     labels = table.get("labels") if isinstance(table.get("labels"), dict) else {}
     for name, word in labels.items():
         if name not in LABELS:
-            yield f"labels.{name}: {unknown_name_text('field', name, LABELS)}"
+            yield unknown_field_text("labels.", "field", name, LABELS)
         if "(" in str(word) or ":" in str(word)[:-1]:
-            yield f"labels.{name}: may hold no bracket, and a colon only at its end (its flags follow), found {word!r}"
+            yield f"labels.{name}: may hold no bracket, and a colon only at its end (its flags follow), found {jsonio.found(word)}"
 
 
 def _empty(table: Mapping[str, Any], names: Iterable[str], where: str) -> Iterator[str]:
@@ -212,7 +213,7 @@ def _standing_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
 def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
     yield from _empty(table, ("code", "title", *NEEDED, "source", "rationale"), where)
     if isinstance(table.get("code"), str) and not CODE.fullmatch(table["code"]):
-        yield f"{where}code: expected a letter, then letters, digits, - or _, found {table['code']!r}"
+        yield f"{where}code: expected a letter, then letters, digits, - or _, found {jsonio.found(table['code'])}"
     operator = OPERATORS.get(str(table.get("fires")))
     if operator and operator.needs_reference != bool(table.get("reference")):
         yield f"{where}reference: " + ("missing" if operator.needs_reference else f"{table['fires']} has none")
@@ -235,10 +236,3 @@ def _condition_problems(table: Any, word: str, where: str) -> Iterator[str]:
     operator = OPERATORS.get(str(table.get("fires")))
     if operator and operator.needs_reference:
         yield f"{where}fires: only a rule's leading condition is compared with a reference"
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:
-        return False

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import jsonio
-from fa_registry.errors import InvalidFields, unknown_name_text
+from fa_registry.errors import InvalidFields, unknown_field_text, unknown_name_text
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Finding, RunRecord, Waiver
 
@@ -27,7 +27,7 @@ def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
     every wrong field of every waiver.
     """
     raw, _ = jsonio.read_toml(Path(path), f"waivers {path}")
-    problems = [f"{name}: {unknown_name_text('field', name, ['waiver'])}" for name in raw if name != "waiver"]
+    problems = [unknown_field_text("", "field", name, ["waiver"]) for name in raw if name != "waiver"]
     tables = raw.get("waiver", [])
     if not isinstance(tables, list):
         tables, problems = [], [*problems, f"waiver: expected [[waiver]] tables, found {jsonio.found(tables)}"]
@@ -81,7 +81,7 @@ def _problems(table: Any, today: datetime.date) -> Iterator[str]:
         yield f"table: expected a table, found {jsonio.found(table)}"
         return
     known = (*TEXTS, *DATES, *WHERE)
-    yield from (f"{name}: {unknown_name_text('field', name, known)}" for name in table if name not in known)
+    yield from (unknown_field_text("", "field", name, known) for name in table if name not in known)
     for name in (*TEXTS, *WHERE):
         value = table.get(name)
         if name in TEXTS and (value is None or not str(value).strip()):

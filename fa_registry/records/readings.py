@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import reprlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,11 +48,11 @@ class Reading:
 
     @classmethod
     def __from_json__(cls, value: Any) -> Reading:
-        if _is_finite(value):
+        if jsonio.is_finite(value):
             return cls(float(value))
         if _is_reason(value):
             return cls(None, value["na"])
-        raise ValueError(f"expected {WRITTEN}, found {reprlib.repr(value)}")
+        raise ValueError(f"expected {WRITTEN}, found {jsonio.found(value)}")
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
@@ -64,14 +63,6 @@ class Reading:
         reason = {"type": "string", "minLength": 1, "description": "The reason."}
         missing = {"type": "object", "properties": {"na": reason}, "required": ["na"], "additionalProperties": False}
         return {"description": "One measured number, or why there is none.", "oneOf": [{"type": "number"}, missing]}
-
-
-def _is_finite(value: Any) -> bool:
-    """Whether it is a number that a float holds, and no text that happens to look like one."""
-    try:
-        return isinstance(value, (float, int)) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # a whole number of hundreds of digits
-        return False
 
 
 def _is_reason(value: Any) -> bool:
@@ -134,7 +125,7 @@ class Series(Sequence[Reading]):
     @classmethod
     def __from_json__(cls, values: Any) -> Series:
         if not isinstance(values, list):
-            raise ValueError(f"expected a list, found {reprlib.repr(values)}")
+            raise ValueError(f"expected a list, found {jsonio.found(values)}")
         series = cls()
         if {float}.issuperset(map(type, values)) and math.isfinite(sum(values)):
             series._values = array("d", values)  # nearly every one is such, and no Reading is made of a million numbers

@@ -6,15 +6,14 @@ Which fields a file may have, and the cells of a grid that its filters leave, st
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from fa_registry import resources
-from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
+from fa_registry import jsonio, resources
+from fa_registry.errors import InvalidFields, UnknownName, unknown_field_text
 from fa_registry.records import RunSpec
 from fa_registry.studies.twins import Twin, parse_twin
 from fa_registry.training.controls import ladder, rung
@@ -106,11 +105,11 @@ def _wrong_tables(where: str, owner: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _expected(where: str, what: str, given: Any) -> str:
-    return f"{where}: expected {what}, found {given!r}"
+    return f"{where}: expected {what}, found {jsonio.found(given)}"
 
 
 def _unknown(where: str, names: Mapping[str, Any], known: tuple[str, ...]) -> list[str]:
-    return [f"{where}{name}: {unknown_name_text('key', name, known)}" for name in names if name not in known]
+    return [unknown_field_text(where, "key", name, known) for name in names if name not in known]
 
 
 NO_FIELDS = ("seeds", "data", "scale")  # overrides that are no field of a spec
@@ -233,10 +232,7 @@ def load_study(name: str, overrides: Mapping[str, Any] | None = None) -> Study:
 def read_study(name: str) -> StudyFile:
     """The file of a study; UnknownName where there is none, InvalidFields where it is no TOML."""
     path = find(name)
-    try:
-        return StudyFile(path, tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidFields(f"study {path}", [f"file: not TOML: {error}"]) from error
+    return StudyFile(path, jsonio.read_toml(path, f"study {path}")[0])
 
 
 def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:

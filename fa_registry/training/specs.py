@@ -15,6 +15,7 @@ from typing import Any
 from fa_registry import architectures, datasets, methods
 from fa_registry.catalog import Catalog
 from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
+from fa_registry.jsonio import found
 from fa_registry.methods.base import ReplacesWeights
 from fa_registry.records import Option, Recipe, RunSpec, Scalar
 from fa_registry.training import controls, devices
@@ -75,21 +76,21 @@ def _parse(name: str, value: Any) -> Any:
         return controls.control_name(value)
     if name in CHOICES:
         if value not in CHOICES[name]:
-            raise ValueError(f"expected one of {', '.join(CHOICES[name])}, found {value!r}")
+            raise ValueError(f"expected one of {', '.join(CHOICES[name])}, found {found(value)}")
         return value
     if not isinstance(value, Mapping):
-        raise ValueError(f"expected name=value pairs, found {value!r}")
+        raise ValueError(f"expected name=value pairs, found {found(value)}")
     return dict(value)
 
 
 def whole_number(value: Any, least: float | None) -> int:
     """`value` as an integer of at least `least`; ValueError says what was found instead."""
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-        raise ValueError(f"expected a whole number, found {value!r}")
+        raise ValueError(f"expected a whole number, found {found(value)}")
     try:
         number = int(value)
     except (TypeError, ValueError):
-        raise ValueError(f"expected a whole number, found {value!r}") from None
+        raise ValueError(f"expected a whole number, found {found(value)}") from None
     if least is not None and number < least:
         raise ValueError(f"expected at least {least:g}, found {number}")
     return number
@@ -99,9 +100,9 @@ def _number(value: Any, least: float | None) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"expected a number, found {value!r}") from None
+        raise ValueError(f"expected a number, found {found(value)}") from None
     if not math.isfinite(number) or isinstance(value, bool):
-        raise ValueError(f"expected a finite number, found {value!r}")
+        raise ValueError(f"expected a finite number, found {found(value)}")
     if least is not None and number < least:
         raise ValueError(f"expected at least {least:g}, found {number:g}")
     return number + 0.0  # -0.0 is 0.0: one specification, one identity
@@ -110,7 +111,7 @@ def _number(value: Any, least: float | None) -> float:
 def _flag(value: Any, least: float | None = None) -> bool:
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     if str(value).lower() not in words:
-        raise ValueError(f"expected true or false, found {value!r}")
+        raise ValueError(f"expected true or false, found {found(value)}")
     return words[str(value).lower()]
 
 

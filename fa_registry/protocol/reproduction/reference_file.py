@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import math
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fa_registry.errors import InvalidFields, unknown_name_text
+from fa_registry import jsonio
+from fa_registry.errors import InvalidFields, unknown_field_text, unknown_name_text
 from fa_registry.records import Margin, Published, PublishedFigure, Reference, ReferenceSetting
 
 FILE = "reference.toml"
@@ -26,14 +25,14 @@ def load_reference(folder: Path) -> Reference:
     remarks: list[str] = []
     digests: list[str] = []
     title = ""
-    for path, data, raw in _files(folder, problems):
+    for path, digest, raw in _files(folder, problems):
         faults = [f"{path.parent.name}/{FILE} {problem}" for problem in problems_of(raw)]
         problems += faults
         title = title or str(raw.get("title", ""))
         if not faults:
             figures[path.parent.name] = list(_figures(raw))
             remarks += raw.get("remarks", [])
-        digests.append(hashlib.sha256(data).hexdigest())
+        digests.append(digest)
     if problems:
         raise InvalidFields(f"reference of study {folder.name}", problems)
     distinct: list[PublishedFigure] = []
@@ -44,7 +43,7 @@ def load_reference(folder: Path) -> Reference:
     return Reference(folder.name, title, digest, tuple(distinct), tuple(dict.fromkeys(remarks)))
 
 
-def _files(folder: Path, problems: list[str]) -> Iterator[tuple[Path, bytes, Mapping[str, Any]]]:
+def _files(folder: Path, problems: list[str]) -> Iterator[tuple[Path, str, Mapping[str, Any]]]:
     """The folder's own file, then those it names, each once, in order. What cannot be read is added to `problems`."""
     waiting, seen = [folder], set()
     while waiting:
@@ -53,18 +52,17 @@ def _files(folder: Path, problems: list[str]) -> Iterator[tuple[Path, bytes, Map
         if place.name in seen:
             continue
         seen.add(place.name)
-        try:
-            data = path.read_bytes()
-            raw = tomllib.loads(data.decode("utf-8"))
-        except FileNotFoundError:
-            problems.append(f"also: expected the name of a study with a {FILE}, found {place.name!r}")
+        if not path.is_file():
+            problems.append(f"also: expected the name of a study with a {FILE}, found {jsonio.found(place.name)}")
             continue
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            problems.append(f"{place.name}/{FILE}: not TOML: {error}")
+        try:
+            raw, digest = jsonio.read_toml(path, f"{place.name}/{FILE}")
+        except InvalidFields as error:
+            problems += [f"{place.name}/{FILE}: {problem}" for problem in error.problems]
             continue
         also = raw.get("also", [])
         waiting += [folder.parent / name for name in also if isinstance(name, str)] if isinstance(also, list) else []
-        yield path, data, raw
+        yield path, digest, raw
 
 
 def _figures(raw: Mapping[str, Any]) -> Iterator[PublishedFigure]:
@@ -171,7 +169,7 @@ def problems_of(raw: Mapping[str, Any]) -> list[str]:
     problems = list(fields("", raw, TOP, ("title", "source")))
     for name in ("remarks", "also"):
         if not all(isinstance(item, str) for item in _list(raw.get(name))):
-            problems.append(f"{name}: expected texts, found {raw[name]!r}")
+            problems.append(f"{name}: expected texts, found {jsonio.found(raw[name])}")
     for name, setting in _dict(raw.get("setting")).items():
         problems += fields(f"setting.{name}", setting, SETTING, ("architecture", "dataset", "epochs"))
     for name, margin in _dict(raw.get("margin")).items():
@@ -187,14 +185,14 @@ def problems_of(raw: Mapping[str, Any]) -> list[str]:
 def fields(where: str, table: Any, known: Mapping[str, type], needed: tuple[str, ...] = ()) -> Iterator[str]:
     """Unknown, missing and wrongly typed keys of one table."""
     if not isinstance(table, Mapping):
-        yield f"{where}: expected a table, found {table!r}"
+        yield f"{where}: expected a table, found {jsonio.found(table)}"
         return
     before = f"{where}." if where else ""
     for name, value in table.items():
         if name not in known:
-            yield f"{before}{name}: {unknown_name_text('key', name, known)}"
+            yield unknown_field_text(before, "key", name, known)
         elif not _is(value, known[name]) and not (name == "site" and _is(value, int) and value >= 0):
-            yield f"{before}{name}: expected {KINDS[known[name]]}, found {value!r}"
+            yield f"{before}{name}: expected {KINDS[known[name]]}, found {jsonio.found(value)}"
     yield from (f"{before}{name}: missing" for name in needed if table.get(name) in (None, "", []))
 
 
@@ -233,7 +231,8 @@ def _figure_problems(where: str, own: Any, table: Mapping[str, Any], raw: Mappin
     yield from _choice(where, "rule", figure, RULES)
     if figure.get("never") and "rule" not in figure:
         yield f"{where}.never: expected of a first fire only"
-    yield from _size(where, figure, _dict(_dict(raw.get("margin")).get(figure.get("margin"))))
+    margin = figure["margin"] if isinstance(figure.get("margin"), str) else ""
+    yield from _size(where, figure, _dict(_dict(raw.get("margin")).get(margin)))
 
 
 def _form(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
@@ -245,7 +244,7 @@ def _form(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
     if given == {"values"}:
         values = _list(figure["values"])
         if len(values) < 2 or not all(_is(value, float) for value in values):
-            yield f"{where}.values: expected two or more finite numbers, found {figure['values']!r}"
+            yield f"{where}.values: expected two or more finite numbers, found {jsonio.found(figure['values'])}"
     ends = [figure[name] for name in ("low", "high") if name in given and _is(figure[name], float)]
     if len(ends) == 2 and ends[0] >= ends[1]:
         yield f"{where}.low: expected less than high = {ends[1]:g}, found {ends[0]:g}"
@@ -254,7 +253,7 @@ def _form(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
     if "n" in given and _is(figure["n"], int) and figure["n"] < 2:
         yield f"{where}.n: expected at least 2, found {figure['n']}; a figure of one run is a value"
     if given == {"never"} and figure["never"] is not True:
-        yield f"{where}.never: expected true, found {figure['never']!r}"
+        yield f"{where}.never: expected true, found {jsonio.found(figure['never'])}"
 
 
 def _size(where: str, figure: Mapping[str, Any], margin: Mapping[str, Any]) -> Iterator[str]:
@@ -280,7 +279,7 @@ def _choice(where: str, name: str, table: Mapping[str, Any], known: tuple[str, .
 
 def _is(value: Any, kind: type) -> bool:
     if kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        return jsonio.is_finite(value)
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 

@@ -118,7 +118,7 @@ def test_what_cannot_be_taken_over_is_named(tmp_path):
     )
     write(tmp_path, "= broken", study="other")
     (found,) = problems(tmp_path, table("value = 1"), head='also = ["other"]\n' + HEAD)
-    assert found.startswith("other/reference.toml: not TOML")
+    assert found.startswith("other/reference.toml: file: not TOML")
 
 
 def test_the_files_own_fields_are_checked_together(tmp_path):

@@ -1,0 +1,154 @@
+"""Whatever stands in a file that a person or another release wrote is told in sentences: never a traceback, never a page of it."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import datetime
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fa_registry import jsonio, resources
+from fa_registry.errors import UsageError
+from fa_registry.protocol.reproduction import load_reference
+from fa_registry.protocol.rules import load_edition
+from fa_registry.protocol.waivers import load_waivers
+from fa_registry.studies.study import load_study
+from fa_registry.workflows.reports import load_report
+from tests.reporting import scenes
+from tests.studies.tiny import TINY
+
+HEXADECIMAL = "0x" + "f" * 5000  # a whole number that Python reads and refuses to write
+WAIVERS = """[[waiver]]
+rule = "D1"
+reason = "known"
+author = "somebody"
+date = 2026-01-01
+expiry = 2026-12-31
+run = "abcdef12"
+"""
+REFERENCE = """title = "t"
+source = "s"
+[setting.main]
+architecture = "resmlp"
+dataset = "digits"
+epochs = 3
+[margin.pp]
+value = 0.02
+why = "small"
+[[table]]
+quantity = "accuracy"
+method = "bp"
+setting = "main"
+margin = "pp"
+where = "table 1"
+figures = [{ value = 0.6 }]
+"""
+Reader = Callable[[Path], Any]
+KINDS: dict[str, tuple[str, Reader]] = {
+    "study": (TINY, lambda path: load_study(str(path))),
+    "edition": (
+        (resources.editions() / "2026-11.toml").read_text(encoding="utf-8").replace('"2026-11"', '"mine"'),
+        lambda path: load_edition(str(path)),
+    ),
+    "waivers": (WAIVERS, lambda path: load_waivers(path, datetime.date(2026, 6, 1))),
+    "reference": (REFERENCE, lambda path: load_reference(path.parent)),
+}
+VALUES = {
+    "huge": HEXADECIMAL,
+    "more digits than Python reads": "9" * 5000,
+    "beyond a float": "9" * 400,
+    "infinity": "-inf",
+    "no number": "nan",
+    "true": "true",
+    "text": '"x"',
+    "nothing": '""',
+    "long": f'"{"x" * 100_000}"',
+    "list": "[[], [1], {}]",
+    "table": "{ a = { b = 1 } }",
+    "date": "2026-01-01T00:00:00Z",
+    "deep": "[" * 2000 + "]" * 2000,
+    "deep enough to be read": "[" * 100 + "]" * 100,
+}
+
+
+def replaced(text: str, value: str) -> Iterator[str]:
+    """The text with `value` in the place of each of its values, one at a time, and once more with an unknown field of it."""
+    lines = text.splitlines()
+    for place, line in enumerate(lines):
+        name, equals, _ = line.partition(" = ")
+        if equals and not name.startswith("#"):
+            yield "\n".join([*lines[:place], f"{name} = {value}", *lines[place + 1 :]])
+    yield f"{'x' * 10_000} = {value}\n{text}"
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_value_in_the_place_of_any_other_is_read_or_told(tmp_path, kind, value):
+    text, read = KINDS[kind]
+    path = tmp_path / kind / ("study.toml" if kind == "study" else f"{kind}.toml")
+    path.parent.mkdir()
+    told = 0
+    for spoilt in replaced(text, VALUES[value]):
+        path.write_text(spoilt, encoding="utf-8")
+        try:
+            read(path)
+        except UsageError as error:
+            told += 1
+            assert str(path) in str(error) or kind in str(error)
+            assert len(str(error)) < 6000, str(error)[:500]
+    assert told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_files_that_are_spoilt_here_are_good_ones(tmp_path, kind):
+    path = tmp_path / f"{kind}.toml"
+    path.write_text(KINDS[kind][0], encoding="utf-8")
+    assert KINDS[kind][1](path)
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every owner and key inside a JSON value, the first of every list."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, item in inside:
+        yield value, key
+        yield from places(item)
+
+
+DEEP = json.loads("[" * 400 + "]" * 400)
+
+
+@pytest.fixture(scope="module")
+def of_one_run() -> dict[str, Any]:
+    full = scenes.full_report()
+    opinions = tuple(dataclasses.replace(opinion, judgements=opinion.judgements[:1]) for opinion in full.opinions[:1])
+    return jsonio.encode(dataclasses.replace(full, runs=full.runs[:1], opinions=opinions, cards={}))
+
+
+@pytest.mark.parametrize("value", [None, -1, 10**400, 1e400, "x", [1, None], {"x" * 10_000: 1}, DEEP], ids=jsonio.found)
+def test_any_value_in_the_place_of_any_other_of_an_audit_is_read_or_told(tmp_path, of_one_run, value):
+    written = copy.deepcopy(of_one_run)
+    path, told = tmp_path / "audit.json", 0
+    for owner, key in list(places(written)):
+        kept, owner[key] = owner[key], value
+        path.write_text(json.dumps(written), encoding="utf-8")
+        try:
+            load_report(path)
+        except UsageError as error:
+            told += 1
+            assert str(path) in str(error) and len(str(error)) < 6000
+        owner[key] = kept
+    assert told
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"schema": 2, "title": ' + "9" * 5000 + "}", '{"a": "\\ud800', "\x00"]
+)
+def test_what_cannot_be_parsed_is_told_of_the_file(tmp_path, text):
+    (tmp_path / "audit.json").write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match="audit.json: 1 problem\n  - file: cannot be read as JSON"):
+        load_report(tmp_path / "audit.json")
