@@ -19,7 +19,18 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows import evidence
 from tests.helpers.stores import Figures, remembering
 
-LONG = ("tests/end_to_end/", "tests/testing/test_conformance", "tests/methods/test_published")
+# By the seconds that they take, the longest first.
+LONG = (
+    "tests/end_to_end/",
+    "tests/testing/",
+    "tests/studies/test_executors",
+    "tests/red_team/",
+    "tests/workflows/",
+    "tests/docs/test_code",
+    "tests/methods/test_published",
+    "tests/reporting/test_analyses",
+    "tests/reporting/test_render",
+)
 
 # How fast an example is drawn or tried says how busy the machine is, nothing of the code.
 SLOW = (
@@ -35,9 +46,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """SIGTERM (`timeout`, a stopped job of CI) ends the suite as Ctrl-C does: fixtures take down what they started."""
 
     def end(number: int, frame: FrameType | None) -> None:
-        session.shouldstop = (
-            "SIGTERM"  # click makes an exit code of the interrupt: the test would fail and the next begin
-        )
+        session.shouldstop = "SIGTERM"  # click makes an exit code of the interrupt, and the next test would begin
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, end)
@@ -45,7 +54,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes minutes comes first: begun last by one worker, it would leave the others idle."""
-    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+    def place(item: pytest.Item) -> int:
+        return next((place for place, start in enumerate(LONG) if item.nodeid.startswith(start)), len(LONG))
+
+    items.sort(key=place)
 
 
 @pytest.fixture(autouse=True)
