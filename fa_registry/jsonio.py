@@ -137,7 +137,7 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
         kind = error["type"]
         if kind == "missing":
             yield f"{path}: missing"
-        elif kind == "unexpected_keyword_argument":
+        elif kind == "unexpected_keyword_argument" or error["loc"][-1:] == ("[key]",):
             yield f"{path}: {unknown_name_text('field', steps[-1], _names(hint, steps[:-1]))}"
         elif kind == "literal_error":
             yield f"{path}: {unknown_name_text('word', error['input'], _names(hint, steps))}"
@@ -164,7 +164,7 @@ def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
 
 
 def _names(hint: Any, steps: Iterable[str | int]) -> list[str]:
-    """What may stand where `steps` lead to, from a value of type `hint`: the fields of a record, or the words of a closed set."""
+    """What may stand where `steps` lead to, from a value of type `hint`: a record's fields, a closed set's words."""
     for step in steps:
         hint = _without_none(hint)
         arguments = typing.get_args(hint)
@@ -177,6 +177,8 @@ def _names(hint: Any, steps: Iterable[str | int]) -> list[str]:
     hint = _without_none(hint)
     if dataclasses.is_dataclass(hint):
         return [field.name for field in dataclasses.fields(hint)]
+    if typing.get_origin(hint) is Mapping:
+        hint = typing.get_args(hint)[0]
     return [str(word) for word in typing.get_args(hint)]
 
 

@@ -8,7 +8,7 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -31,6 +31,8 @@ class Outer:
     parts: tuple[Inner, ...] = ()
     table: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     scalar: str | int | float | bool = 0
+    word: Literal["left", "right"] = "left"
+    switches: Mapping[Literal["on", "off"], bool] = field(default_factory=dict)
 
 
 FULL = Outer("ü", 3, True, (Inner(0.1), Inner(2.0, "x")), {"b": (1.0, 2.5), "a": ()}, "text")
@@ -71,7 +73,7 @@ def test_unknown_and_missing_fields_are_named_together():
     assert caught.value.problems == (
         "count: missing",
         "flag: missing",
-        "flagg: unknown field 'flagg' (did you mean 'flag'?); known: count, flag, name, parts, scalar, table",
+        "flagg: unknown field 'flagg' (did you mean 'flag'?); known: count, flag, name, parts, scalar, switches, table, word",
     )
 
 
@@ -82,7 +84,7 @@ def test_what_is_wrong_deeper_down_is_named_with_it():
         "count: missing",
         "parts[2].number: missing",
         "parts[2].a: unknown field 'a'; known: note, number",
-        "flagg: unknown field 'flagg' (did you mean 'flag'?); known: count, flag, name, parts, scalar, table",
+        "flagg: unknown field 'flagg' (did you mean 'flag'?); known: count, flag, name, parts, scalar, switches, table, word",
         "name: expected text, found 3",
         "flag: expected true or false, found 1",
         "parts[0].number: expected a finite number, found 'x'",
@@ -109,6 +111,10 @@ def test_thousands_of_problems_are_counted_and_not_listed():
         ({"table": [1]}, r"table: expected a table, found \[1\]"),
         ({"table": {"a": [1, "2"]}}, r"table.a\[1\]: expected a finite number, found '2'"),
         ({"scalar": [1]}, r"scalar: expected text or a whole number or a finite number or true or false, found \[1\]"),
+        ({"word": "rigth"}, r"word: unknown word 'rigth' \(did you mean 'right'\?\); known: left, right"),
+        ({"word": [1]}, r"word: unknown word '\[1\]'; known: left, right"),
+        ({"switches": {"of": True}}, r"switches.of: unknown field 'of' \(did you mean 'off'\?\); known: off, on"),
+        ({"switches": {"on": "yes"}}, r"switches.on: expected true or false, found 'yes'"),
         ({"count": [3] * 1000}, r"count: expected a whole number, found \[3, 3, 3, 3, 3, 3, \.\.\.\]"),
     ],
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from fa_registry import jsonio
-from fa_registry.errors import InvalidFields, UnknownName, unknown_field_text, unknown_name_text
+from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
 from fa_registry.protocol import takes
 from fa_registry.protocol.operators import OPERATORS
 from fa_registry.protocol.shipped import digests, impersonation
@@ -18,7 +18,7 @@ Take = Literal[takes.NAMES]
 Fires = Literal[tuple(OPERATORS)]
 Judge = Literal["limit", "seeds_margin", "credit_distribution"]
 LIMIT, SEEDS, CREDIT = JUDGES = get_args(Judge)
-LABELS = ("pass", "warn", "fail", "incomplete", "diverged", "control")
+Label = Literal["pass", "warn", "fail", "incomplete", "diverged", "control"]
 NEEDED = ("quantity", "take", "fires", "unit")  # and so that they say something
 UNREAD = {SEEDS: ("also", "guard"), CREDIT: ("also", "reference")}  # what a judge would pass over in silence
 CODE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # labels and overrides put +, comma, bracket and dot between codes
@@ -89,7 +89,7 @@ class EditionFile:
     rule: tuple[Rule, ...]
     based_on: str = ""
     strict: bool = False
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[Label, str] = field(default_factory=dict)
 
 
 def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, digest: str = "") -> EditionFile:
@@ -186,8 +186,6 @@ def _edition_problems(table: dict[str, Any]) -> Iterator[str]:
         yield from (f"fail_if: {unknown_name_text('gating rule', code, gating)}" for code in unknown)
     labels = table.get("labels") if isinstance(table.get("labels"), dict) else {}
     for name, word in labels.items():
-        if name not in LABELS:
-            yield unknown_field_text("labels.", "field", name, LABELS)
         if "(" in str(word) or ":" in str(word)[:-1]:
             yield f"labels.{name}: may hold no bracket, and a colon only at its end (its flags follow), found {jsonio.found(word)}"
 

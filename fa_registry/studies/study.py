@@ -10,16 +10,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from fa_registry import jsonio, resources
-from fa_registry.errors import InvalidFields, UnknownName, unknown_field_text
+from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.records import RunSpec
 from fa_registry.studies.twins import Twin, parse_twin
 from fa_registry.training.controls import ladder, rung
 from fa_registry.training.specs import RECIPE_FIELDS, parse_spec
 
-TOP = ("name", "title", "edition", "cost", "recipe", "controls", "grid")
+Control = Literal["frozen", "shallow", "ladder"]
+CONTROLS = get_args(Control)
+RecipeField = Literal["epochs", "precision", *RECIPE_FIELDS]
+TABLES = {"recipe": get_args(RecipeField), "controls": CONTROLS}  # of the file, and of one grid, where they come first
 AXES = {
     "methods": "method",
     "architectures": "architecture",
@@ -29,87 +32,60 @@ AXES = {
     "epochs": "epochs",
 }
 FIXED = ("method_options", "architecture_options")
-RECIPE = ("epochs", "precision", *RECIPE_FIELDS)
-CONTROLS = ("frozen", "shallow", "ladder")
-TABLES = {"recipe": RECIPE, "controls": CONTROLS}  # of the file, and of one grid, where they come first
-REQUIRED = ("name", "title", "edition", "grid")
-TEXTS = ("name", "title", "edition", "cost")
-ENTRIES = {  # of the other axes: text
-    "seeds": ("a whole number", int),
-    "epochs": ("a whole number", int),
-    "penalties": ("a number", (int, float)),
-}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A [[grid]]: every combination of its lists is trained. What a spec's fields may hold is parse_spec's to judge."""
+
+    methods: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    penalties: tuple[float, ...] = ()
+    epochs: tuple[int, ...] = ()
+    method_options: Mapping[str, Any] = field(default_factory=dict)
+    architecture_options: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Mapping[RecipeField, Any] = field(default_factory=dict)
+    controls: Mapping[Control, bool] = field(default_factory=dict)
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """What a study.toml holds. recipe, controls: of every grid that does not say otherwise. See Study for the others."""
+
+    name: str
+    title: str
+    edition: str
+    grid: tuple[Grid, ...]
+    cost: str = ""
+    recipe: Mapping[RecipeField, Any] = field(default_factory=dict)
+    controls: Mapping[Control, bool] = field(default_factory=dict)
 
 
 def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
     """Every unknown, missing or wrongly typed key of the file; what a spec's fields hold is parse_spec's to judge."""
-    problems = _unknown("", raw, TOP)
-    problems += [f"{name}: missing" for name in REQUIRED if raw.get(name, "") in ("", [])]
-    problems += [_expected(name, "text", raw[name]) for name in TEXTS if not isinstance(raw.get(name, ""), str)]
-    problems += _wrong_tables("", raw)
-    if not isinstance(raw.get("grid", []), list) and raw["grid"] != "":
-        problems.append(_expected("grid", "[[grid]] tables", raw["grid"]))
-    for index, grid in enumerate(grids(raw)):
+    empty = [name for name in ("name", "title", "edition", "grid") if raw.get(name) in ("", [])]
+    stated = {name: value for name, value in raw.items() if name not in empty}
+    return jsonio.attempt(StudyTable, stated)[1]
+
+
+def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The [[grid]] tables that can be expanded, without what nobody declared; the others have been named."""
+    fields = [field.name for field in dataclasses.fields(Grid)]
+    for grid in raw["grid"] if isinstance(raw.get("grid"), list) else ():
         if isinstance(grid, Mapping):
-            problems += _unknown(f"grid[{index}].", grid, (*AXES, *FIXED, *TABLES, "name"))
-            problems += _wrong_tables(f"grid[{index}].", grid)
-        problems += wrong_types(index, grid)
-    return problems
-
-
-def wrong_types(index: int, grid: Any) -> list[str]:
-    """What keeps one [[grid]] from being expanded."""
-    where = f"grid[{index}]"
-    if not isinstance(grid, Mapping):
-        return [_expected(where, "a table", grid)]
-    problems = [_expected(f"{where}.name", "text", grid["name"])] if not isinstance(grid.get("name", ""), str) else []
-    for axis in (axis for axis in AXES if axis in grid):
-        words, kinds = ENTRIES.get(axis, ("text", str))
-        if not isinstance(grid[axis], list):
-            problems.append(_expected(f"{where}.{axis}", "a list", grid[axis]))
-            continue
-        problems += [
-            _expected(f"{where}.{axis}[{place}]", words, value)
-            for place, value in enumerate(grid[axis])
-            if isinstance(value, bool) or not isinstance(value, kinds)
-        ]
-    problems += [
-        _expected(f"{where}.{name}", "a table", grid[name])
-        for name in FIXED
-        if not isinstance(grid.get(name, {}), Mapping)
-    ]
-    return problems
-
-
-def grids(raw: Mapping[str, Any]) -> list[Any]:
-    """The [[grid]] tables; none where there is something else in their place."""
-    return raw["grid"] if isinstance(raw.get("grid"), list) else []
+            known = {name: grid[name] for name in fields if name in grid}
+            tables = {name: table(known, name) for name in TABLES if isinstance(known.get(name), Mapping)}
+            if jsonio.attempt(Grid, known | tables)[0]:
+                yield known
 
 
 def table(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """The known entries of the table `recipe` or `controls`; none where it is no table."""
     written = raw[name] if isinstance(raw.get(name), Mapping) else {}
     return {key: value for key, value in written.items() if key in TABLES[name]}
-
-
-def _wrong_tables(where: str, owner: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with the recipe and the controls of the file or of one grid."""
-    for name, known in TABLES.items():
-        if not isinstance(owner.get(name, {}), Mapping):
-            yield _expected(f"{where}{name}", "a table", owner[name])
-        else:
-            yield from _unknown(f"{where}{name}.", owner.get(name, {}), known)
-    for control, value in table(owner, "controls").items():
-        if not isinstance(value, bool):
-            yield _expected(f"{where}controls.{control}", "true or false", value)
-
-
-def _expected(where: str, what: str, given: Any) -> str:
-    return f"{where}: expected {what}, found {jsonio.found(given)}"
-
-
-def _unknown(where: str, names: Mapping[str, Any], known: tuple[str, ...]) -> list[str]:
-    return [unknown_field_text(where, "key", name, known) for name in names if name not in known]
 
 
 NO_FIELDS = ("seeds", "data", "scale")  # overrides that are no field of a spec
@@ -130,9 +106,7 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], twin: Twin) -> I
     if not isinstance(raw.get("recipe", {}), Mapping):
         recipe["epochs"] = 0  # stands in for the unreadable one: nothing of this file is run
     replaced = {name: value for name, value in overrides.items() if name not in NO_FIELDS}
-    for index, grid in enumerate(grids(raw)):
-        if wrong_types(index, grid):
-            continue
+    for grid in grids(raw):
         axes = {field: grid[axis] for axis, field in AXES.items() if axis in grid}
         if "seeds" in overrides:
             axes["seed"] = overrides["seeds"]

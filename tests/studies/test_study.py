@@ -170,9 +170,9 @@ def test_grids_of_one_setting_add_their_controls(tmp_path):
         (
             'title = "Two methods"',
             'titel = "Two"',
-            ["titel: unknown key 'titel' (did you mean 'title'?)", "title: missing"],
+            ["titel: unknown field 'titel' (did you mean 'title'?)", "title: missing"],
         ),
-        ("epochs = 1", "epochs = -1\nspeed = 2", ["recipe.speed: unknown key"]),
+        ("epochs = 1", "epochs = -1\nspeed = 2", ["recipe.speed: unknown field"]),
         ("epochs = 1", "epochs = -1", ["epochs: expected at least 0, found -1"]),
         ('methods = ["bp", "dfa"]', 'methods = ["dfaa"]', ["method: unknown method 'dfaa' (did you mean 'dfa'?)"]),
         ("seeds = [1, 2]", "seeds = 1", ["grid[0].seeds: expected a list, found 1"]),
@@ -180,8 +180,8 @@ def test_grids_of_one_setting_add_their_controls(tmp_path):
             "seeds = [1, 2]",
             "seeds = [1]\nrecipe = { speed = 2 }\ncontrols = { frosen = true }",
             [
-                "grid[0].recipe.speed: unknown key",
-                "grid[0].controls.frosen: unknown key 'frosen' (did you mean 'frozen'?)",
+                "grid[0].recipe.speed: unknown field",
+                "grid[0].controls.frosen: unknown field 'frosen' (did you mean 'frozen'?)",
             ],
         ),
         ("seeds = [1, 2]", "", ["seed: missing"]),
@@ -189,7 +189,7 @@ def test_grids_of_one_setting_add_their_controls(tmp_path):
         (
             "seeds = [1, 2]",
             "seeds = [1]\npenalties = [-1.0]\nsedes = [1]",
-            ["grid[0].sedes: unknown key 'sedes' (did you mean 'seeds'?)"],
+            ["grid[0].sedes: unknown field 'sedes' (did you mean 'seeds'?)"],
         ),
     ],
 )
@@ -224,7 +224,7 @@ def test_a_wrong_study_is_told_what_is_wrong(tmp_path, old, new, messages):
         ('["digits"]', '[["digits"]]', "grid[0].datasets[0]: expected text, found ['digits']"),
         ("[1, 2]", '[1, "2"]', "grid[0].seeds[1]: expected a whole number, found '2'"),
         ("[1, 2]", "[true]", "grid[0].seeds[0]: expected a whole number, found True"),
-        ("[1, 2]", "[1]\npenalties = [[0.1]]", "grid[0].penalties[0]: expected a number, found [0.1]"),
+        ("[1, 2]", "[1]\npenalties = [[0.1]]", "grid[0].penalties[0]: expected a finite number, found [0.1]"),
         ("[1, 2]", "[1]\nmethod_options = 3", "grid[0].method_options: expected a table, found 3"),
         ("[1, 2]", "[1]\nmethod_options = []", "grid[0].method_options: expected a table, found []"),
         ("[1, 2]", "[1]\nname = 3", "grid[0].name: expected text, found 3"),
@@ -244,8 +244,8 @@ def test_a_value_of_the_wrong_type_is_one_problem_and_nothing_else(tmp_path, old
 @pytest.mark.parametrize(
     ("grid", "message"),
     [
-        ("5", "grid: expected [[grid]] tables, found 5"),
-        ("{ seeds = [1] }", "grid: expected [[grid]] tables, found {'seeds': [1]}"),
+        ("5", "grid: expected a list, found 5"),
+        ("{ seeds = [1] }", "grid: expected a list, found {'seeds': [1]}"),
         ("[1]", "grid[0]: expected a table, found 1"),
         ("[]", "grid: missing"),
         ('""', "grid: missing"),
@@ -265,9 +265,9 @@ def test_wrong_types_and_wrong_values_are_named_together(tmp_path):
         load_study(study_file(tmp_path, text))
     assert [problem.split("; known")[0] for problem in caught.value.problems] == [
         "name: expected text, found 5",
+        "grid[2].methods[0]: expected text, found 5",
         "recipe: expected a table, found 'x'",
         "controls: expected a table, found 'frozen'",
-        "grid[2].methods[0]: expected text, found 5",
         "method: unknown method 'dfaa' (did you mean 'dfa'?)",
     ]
 

@@ -93,7 +93,7 @@ def test_a_study_with_an_unknown_key_writes_nothing(registry, workplace):
     path = workplace / "tiny" / "study.toml"
     path.write_text(path.read_text().replace("epochs = 2", "epochs = 2\nspeed = 3"))
     result = registry("study", "tiny")
-    assert result.exit_code == 2 and "recipe.speed: unknown key" in result.stderr
+    assert result.exit_code == 2 and "recipe.speed: unknown field" in result.stderr
     assert MlflowTracker().search({}) == []
 
 
