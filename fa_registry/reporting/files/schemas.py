@@ -37,13 +37,15 @@ class OfRecords(GenerateJsonSchema):
         return super().field_is_required(field, total) or field.get("name") == "schema"
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+        """Closed and in the record's own words: of a record inside another one not every release of pydantic says so."""
         written = super().dataclass_schema(schema)
-        del written["title"]
-        fields = {name: self._in_one_line(field) for name, field in written["properties"].items()}
-        return self._in_one_line(written) | {"properties": fields}
+        written.pop("title", None)
+        fields = {name: field | _words(field.get("description", "")) for name, field in written["properties"].items()}
+        return written | _words(schema["cls"].__doc__) | {"properties": fields, "additionalProperties": False}
 
-    def _in_one_line(self, written: dict[str, Any]) -> dict[str, Any]:
-        return written | {"description": _sentence(written.get("description", ""))}
+
+def _words(text: str) -> dict[str, str]:
+    return {"description": _sentence(text)}
 
 
 def schema_of(root: type, title: str) -> dict[str, Any]:
