@@ -105,9 +105,9 @@ def test_what_a_form_cites_is_read_by_bibtex_without_a_warning(made, tmp_path):
     shipped |= {f"diagnostics/{name}": looked_at(name) for name in diagnostics.CATALOG.names()}
     runs = dataclasses.replace(report, cards={**report.cards, **shipped}).runs
     found = [
-        one
+        entry
         for name in [*(key.partition("/")[2] for key in shipped if key.startswith("methods/"))]
-        for one in bibliography(
+        for entry in bibliography(
             [as_method(runs[0], name)], runs[0].findings, dataclasses.replace(report, cards=shipped)
         ).entries
     ]

@@ -1,4 +1,5 @@
-"""MLflow's own pages over an audited study, in a real browser: table, chart, comparison, note and form.
+"""MLflow's own pages over an audited study, in a real browser: table, chart, comparison, note and form; and `promote`
+through the same server, which keeps the artifacts itself: the version on those pages, and back by load_model.
 
 FA_REGISTRY_SCREENSHOTS=docs/images pytest tests/end_to_end/test_mlflow_ui.py  also takes the pictures of the README.
 """
@@ -16,13 +17,17 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from fa_registry.tracking import schema
+import fa_registry
+from fa_registry.tracking import models, schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.models import ModelRegistry
+from fa_registry.training.checkpoint import load_tensors
+from tests.builders import verdict_tag
 from tests.end_to_end.browser import chromium
-from tests.end_to_end.conftest import commands_in
 from tests.end_to_end.server import mlflow_server
+from tests.helpers.stores import working_in
+from tests.workflows.conftest import call
 
-pytestmark = pytest.mark.browser
 PATIENCE = 60_000  # ms; a page of MLflow takes seconds on a busy machine
 QUIET = "localStorage.setItem('mlflow.assistant.fab.autoOpenedOnFirstLoad_v1', 'true')"  # MLflow's chat stays closed
 PLOTS = "[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.data[0])"
@@ -42,6 +47,13 @@ datasets = ["digits"]
 seeds = [1, 2]
 architecture_options = { d_hidden = 32, num_blocks = 3 }
 """
+
+
+TRAIN = (
+    "train --experiment registered --method dfa --seed 7 --epochs 1"
+    " --set architecture.d_hidden=16,architecture.num_blocks=2 --device cpu"
+)
+REASON = "shown in a tutorial <i>on purpose</i>"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,17 +76,22 @@ class Site:
         return found
 
 
+def done(*words: str) -> str:
+    """What the command printed, which must have gone well."""
+    ended = call(*words)
+    assert ended.exit_code == 0, ended.output
+    return ended.stdout
+
+
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory, empty_store) -> Path:
     """A folder whose store holds the study, trained and audited."""
     folder = tmp_path_factory.mktemp("seen")
     shutil.copy(empty_store, folder / "mlflow.db")
     (folder / "study.toml").write_text(STUDY, encoding="utf-8")
-    command = commands_in(folder)
-    ended = command("fa-registry", "study", "study.toml", "--jobs", "1", "--device", "cpu")
-    assert ended.returncode == 0, ended.stderr
-    ended = command("fa-registry", "audit", "--study", "study.toml", "--trust-logged")
-    assert ended.returncode in (0, 1), ended.stderr  # 1: a method failed the audit
+    with working_in(folder):
+        done("study", "study.toml", "--jobs", "1", "--device", "cpu")
+        done("audit", "--study", "study.toml", "--trust-logged", "--exit-zero")
     return folder
 
 
@@ -115,6 +132,7 @@ def logged(site: Site, run_id: str, key: str) -> list[float]:
     return [point.value for point in site.tracker._client.get_metric_history(run_id, key)]
 
 
+@pytest.mark.browser
 def test_the_table_shows_verdicts_and_columns_with_the_runs_under_their_study(site, page):
     page.goto(f"{site.experiment}/runs/{site.only('audit').run_id}")
     with page.expect_popup() as opened:
@@ -136,6 +154,7 @@ def test_the_table_shows_verdicts_and_columns_with_the_runs_under_their_study(si
     picture(table, "table")
 
 
+@pytest.mark.browser
 def test_the_chart_of_h_norm_by_epoch_has_the_logged_values(site, page):
     run = site.run("dfa")
     page.goto(f"{site.experiment}/runs/{run.run_id}/model-metrics")
@@ -156,6 +175,7 @@ def test_the_chart_of_h_norm_by_epoch_has_the_logged_values(site, page):
     picture(page, "h_norm")
 
 
+@pytest.mark.browser
 def test_two_methods_are_compared_in_parallel_coordinates(site, page):
     runs = [site.run("bp"), site.run("dfa")]
     ids = json.dumps([run.run_id for run in runs])
@@ -175,6 +195,7 @@ def test_two_methods_are_compared_in_parallel_coordinates(site, page):
     picture(page, "compare")
 
 
+@pytest.mark.browser
 def test_the_note_says_the_verdict_and_its_link_opens_the_form(site, page):
     run = site.run("dfa")
     page.goto(f"{site.experiment}/runs/{run.run_id}")
@@ -193,6 +214,7 @@ def test_the_note_says_the_verdict_and_its_link_opens_the_form(site, page):
     picture(opened.value, "form")
 
 
+@pytest.mark.browser
 def test_the_studys_note_leads_to_the_whole_audit_in_the_viewer(site, page):
     page.goto(f"{site.experiment}/runs/{site.only('study').run_id}")
     with page.expect_popup() as opened:
@@ -200,3 +222,37 @@ def test_the_studys_note_leads_to_the_whole_audit_in_the_viewer(site, page):
     index = opened.value.frame_locator("iframe")
     expect(index.get_by_role("heading", level=1)).to_contain_text("Audit of study seen")
     expect(page.get_by_text("Does credit by direct feedback train the blocks?").first).to_be_attached()
+
+
+@pytest.fixture(scope="module")
+def registered(site, tmp_path_factory):
+    """(run, version): trained, audited and promoted through the server, so that nothing of the run lies where its client is."""
+    store = ("--store", site.address)
+    named = ("--name", "tutorial", "--alias", "champion", "--despite", REASON, "--author", "A. Nother")
+    with working_in(tmp_path_factory.mktemp("client")):
+        done(*TRAIN.split(), *store)
+        found = MlflowTracker(site.address).search({schema.TAG_KIND: "run"})
+        (run,) = (run for run in found if run.experiment == "registered")
+        done("audit", "--run", run.run_id, "--edition", "2026-05", "--exit-zero", *store)
+        done("promote", run.run_id, *named, *store)
+    return run, ModelRegistry(site.address).find("models:/tutorial@champion")
+
+
+def test_a_server_takes_the_version_and_gives_it_back(site, registered):
+    run, version = registered
+    assert version.source.startswith("mlflow-artifacts:/") and version.run_id == run.run_id
+    loaded = fa_registry.load_model("models:/tutorial@champion", site.address)
+    trained = load_tensors(MlflowTracker(site.address).artifact(run.run_id, schema.FINAL))
+    assert all(value.equal(trained[name]) for name, value in loaded.network.state_dict().items())
+    assert loaded.card.despite.reason == REASON
+
+
+@pytest.mark.browser
+def test_the_version_shows_its_card_its_tags_and_its_alias(site, registered, page):
+    run, version = registered
+    page.goto(f"{site.address}/#/models/tutorial/versions/1")
+    page.get_by_text("Promoted despite INCOMPLETE").first.wait_for()
+    page.get_by_text(version.tags[models.TAG_WEIGHTS]).first.wait_for()
+    for shown in (f"by A. Nother: {REASON}", models.TAG_WEIGHTS, verdict_tag("2026-05"), run.name, "champion"):
+        assert page.get_by_text(shown).count() >= 1, shown
+    picture(page, "version")

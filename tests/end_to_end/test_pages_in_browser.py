@@ -103,8 +103,8 @@ def test_the_keyboard_reaches_everything_in_order_and_shows_where_it_is(opened, 
     for _ in range(count):
         page.keyboard.press("Tab")
         visited.append(page.evaluate(FOCUSED))
-    assert [one["place"] for one in visited] == list(range(count))
-    assert [one["place"] for one in visited if not (one["ring"] and one["seen"])] == []
+    assert [stop["place"] for stop in visited] == list(range(count))
+    assert [stop["place"] for stop in visited if not (stop["ring"] and stop["seen"])] == []
 
 
 def test_the_skip_link_leads_past_the_head(opened):
@@ -155,7 +155,7 @@ def test_paper_holds_the_tables_uncut_and_what_is_folded_on_the_screen(opened, n
     page.emulate_media(media="print")
     assert page.evaluate(BOXED) == []
     sentences = page.locator(".sentence").all_text_contents()
-    assert sentences and [one for one in sentences if _letters(one) not in _letters(text)] == []
+    assert sentences and [sentence for sentence in sentences if _letters(sentence) not in _letters(text)] == []
 
 
 def _printed(page, path: Path) -> str:

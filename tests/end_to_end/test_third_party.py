@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from fa_registry import methods
+from tests.workflows.conftest import STUDY
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "third_party"
 NAME = "orthogonal_dfa"
-SIZES = ("--set", "architecture.d_hidden=16,architecture.num_blocks=2", "--device", "cpu")
-RUN = ("train", "--seed", "1", "--epochs", "2", *SIZES, "--json")
 OFFLINE = ("--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--no-cache-dir")
 
 
@@ -27,33 +27,47 @@ def installed(source: Path, target: Path) -> Path:
     return target
 
 
-@pytest.fixture
-def package(tmp_path) -> Path:
-    """A copy of the package's source, so that building it leaves nothing in the checkout."""
-    return Path(shutil.copytree(FIXTURE, tmp_path / "package", ignore=shutil.ignore_patterns("__pycache__")))
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The package, built from a copy of its source, so that nothing is left in the checkout, and installed."""
+    folder = tmp_path_factory.mktemp("third-party")
+    shutil.copytree(FIXTURE, folder / "package", ignore=shutil.ignore_patterns("__pycache__"))
+    return installed(folder / "package", folder / "site")
 
 
 @pytest.fixture
-def with_package(command, package, tmp_path):
+def with_package(command, site):
     """The command fixture in a world where the package is installed."""
-    command.environment["PYTHONPATH"] = str(installed(package, tmp_path / "site"))
+    return seeing(command, site)
+
+
+def seeing(command, site: Path):
+    command.environment["PYTHONPATH"] = f"{site}:{os.environ.get('PYTHONPATH', '')}"
     return command
 
 
-def answer(command, *arguments):
-    ended = command("fa-registry", *arguments)
-    assert ended.returncode in (0, 1), ended.stderr  # 1: an audit that found something
-    return json.loads(ended.stdout)
+@pytest.fixture
+def changed(command, site, tmp_path):
+    """changed(file, old, new) → the command in a world where the installed package has other text in one file."""
+
+    def change(pattern: str, old: str, new: str):
+        other = Path(shutil.copytree(site, tmp_path / "site"))
+        (path,) = other.glob(pattern)
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+        return seeing(command, other)
+
+    return change
 
 
 def test_it_is_no_part_of_this_environment():
     assert NAME not in methods.CATALOG.names()
 
 
-def test_it_is_listed_with_its_file_and_meets_the_conformance_suite(with_package, tmp_path):
-    (found,) = [row for row in answer(with_package, "list", "methods", "--json") if row["name"] == NAME]
-    assert found["line"] == "c_l = e B_lᵀ, B_l fixed with orthonormal columns"
-    assert found["file"] == str(tmp_path / "site" / "orthogonal_feedback" / "orthogonal_dfa.py")
+def test_it_is_listed_with_its_file_and_meets_the_conformance_suite(with_package, site):
+    listed = with_package("fa-registry", "list", "methods", "--json")
+    (row,) = [row for row in json.loads(listed.stdout) if row["name"] == NAME]
+    assert row["line"] == "c_l = e B_lᵀ, B_l fixed with orthonormal columns"
+    assert row["file"] == str(site / "orthogonal_feedback" / "orthogonal_dfa.py")
     ended = with_package("python", "-m", "fa_registry.testing", NAME, "--architecture", "resmlp")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     outcomes = {line.split()[1]: line.split()[0] for line in ended.stdout.splitlines()}
@@ -61,30 +75,25 @@ def test_it_is_listed_with_its_file_and_meets_the_conformance_suite(with_package
     assert "fail" not in outcomes.values()
 
 
-def test_it_is_trained_audited_and_reported(with_package, tmp_path):
-    runs = [
-        answer(with_package, *RUN, *words)["run_id"]
-        for words in (("--method", NAME), ("--method", "bp", "--control", "frozen"))
-    ]
-    chosen = [word for run in runs for word in ("--run", run)]
-    report = answer(with_package, "audit", *chosen, "--device", "cpu", "--out", str(tmp_path / "out"), "--json")[
-        "report"
-    ]
-    entry = next(run for run in report["runs"] if run["record"]["spec"]["method"] == NAME)
+def test_it_is_trained_audited_and_reported(with_package, workplace):
+    study = workplace / "tiny" / "study.toml"
+    study.write_text(STUDY.replace('"bp", "fa", "dfa"', f'"{NAME}"'), encoding="utf-8")
+    ended = with_package("fa-registry", "run", "tiny", "--jobs", "1", "--device", "cpu", "--json")
+    assert ended.returncode in (0, 1), ended.stderr  # 1: an audit that found something
+    runs = json.loads(ended.stdout)["report"]["runs"]
+    (entry,) = (run for run in runs if run["record"]["spec"]["method"] == NAME)
     assert entry["record"]["integrity"]["state"] == "verified"  # measured again from its files, bit by bit
-    assert entry["frozen_run_id"] == runs[1]
-    (form,) = (tmp_path / "out" / "forms").glob("orthogonal-dfa-*.html")
+    (control,) = (run for run in runs if run is not entry)
+    assert entry["frozen_run_id"] == control["record"]["run_id"]
+    (form,) = (workplace / "reports" / "forms").glob("orthogonal-dfa-*.html")
     page = form.read_text(encoding="utf-8")
     for words in (NAME, "Doe 2026", "@misc{doe2026orthogonal,", entry["verdict"]["label"]):
         assert words in page
-    assert NAME in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert NAME in (workplace / "reports" / "index.html").read_text(encoding="utf-8")
 
 
-def test_a_name_that_is_taken_is_refused_with_both_places(command, package, tmp_path):
-    project = package / "pyproject.toml"
-    project.write_text(project.read_text().replace(f"{NAME} = ", "dfa = "))
-    command.environment["PYTHONPATH"] = str(installed(package, tmp_path / "site"))
-    ended = command("fa-registry", "list", "methods")
+def test_a_name_that_is_taken_is_refused_with_both_places(changed, tmp_path):
+    ended = changed("*.dist-info/entry_points.txt", f"{NAME} = ", "dfa = ")("fa-registry", "list", "methods")
     assert ended.returncode == 2
     ours = methods.CATALOG.location("dfa").file
     theirs = tmp_path / "site" / "orthogonal_feedback" / "orthogonal_dfa.py"
@@ -95,10 +104,8 @@ def test_a_name_that_is_taken_is_refused_with_both_places(command, package, tmp_
     assert "rename one of them" in ended.stderr
 
 
-def test_a_card_that_lacks_a_field_is_named(command, package, tmp_path):
-    module = package / "orthogonal_feedback" / "orthogonal_dfa.py"
-    module.write_text(module.read_text().replace('citation="Doe 2026"', 'citation=""'))
-    command.environment["PYTHONPATH"] = str(installed(package, tmp_path / "site"))
-    ended = command("fa-registry", *RUN, "--method", NAME)
+def test_a_card_that_lacks_a_field_is_named(changed):
+    command = changed("orthogonal_feedback/orthogonal_dfa.py", 'citation="Doe 2026"', 'citation=""')
+    ended = command("fa-registry", "train", "--method", NAME, "--seed", "1", "--epochs", "2", "--device", "cpu")
     assert ended.returncode == 2
     assert f"the card of method '{NAME}' lacks: citation" in ended.stderr
