@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,43 +36,6 @@ from fa_registry.reporting.values import (
     Listed,
 )
 
-
-@dataclass(frozen=True)
-class Sources:
-    """A report, its groups in order, the form of each (controls have none), and what the other editions say, who is missing.
-
-    known: the report's quantities.
-    """
-
-    report: AuditReport
-    groups: tuple[Group, ...]
-    links: tuple[Link | None, ...]
-    frozen: Frozen
-    opinions: Opinions
-    excluded: Excluded
-    known: Known
-
-    @classmethod
-    def of(cls, report: AuditReport) -> Sources:
-        ordered = groups(report)
-        links = tuple(None if group.control else form_link(group) for group in ordered)
-        opinions = Opinions.of(report)
-        return cls(report, ordered, links, Frozen.of(report), opinions, Excluded.of(report), opinions.known)
-
-    @property
-    def forms(self) -> Iterator[tuple[Group, Link]]:
-        """Every group that has a form, with its link."""
-        return ((group, link) for group, link in zip(self.groups, self.links, strict=True) if link)
-
-
-def form_link(group: Group) -> Link:
-    name = slug(group)
-    return Link(group_label(group), group.setting, group.verdict, f"forms/{name}.html", f"forms/{name}.md")
-
-
-# What the editions say of the same runs, side by side, and where they differ the findings that make the difference.
-
-
 OUTCOME_WORDS = {
     "pass": "passes",
     "warn": "warns",
@@ -83,6 +46,8 @@ OUTCOME_WORDS = {
     "waived": "is waived",
 }
 MOST_CHANGES = 60  # of an edition, on the page; a file of one's own differs in every word of every rule
+MOST_SAID = 6  # different findings of one subject on a page
+MOST_RUNS = 8
 NOWHERE = "—"
 SAME_FINDINGS = "The same findings: the editions draw different verdicts from them."
 NOT_JUDGED = Verdict("incomplete", "not judged")
@@ -90,47 +55,86 @@ Judged = tuple[EditionReference, Sequence[Finding]]  # an edition and what it fo
 
 
 @dataclass(frozen=True)
-class Opinions:
-    """The editions of a report, the leading one first, and by run id what each says of it. known: the report's quantities."""
+class Sources:
+    """A report, its groups in order, the form of each (controls have none), and what every edition says, who is missing.
 
+    editions: the leading one first; judgements: of each, by run id. exclusions: by what the seeds of a group share, and by
+    (method label, setting) where no more is known. known: the report's quantities.
+    """
+
+    report: AuditReport
+    groups: tuple[Group, ...]
+    links: tuple[Link | None, ...]
+    frozen: Frozen
     editions: tuple[EditionReference, ...]
     judgements: tuple[Mapping[str, RunAudit | Judgement], ...]
+    exclusions: Mapping[str | tuple[str, str], Sequence[Exclusion]]
     known: Known
 
     @classmethod
-    def of(cls, report: AuditReport) -> Opinions:
+    def of(cls, report: AuditReport) -> Sources:
+        """All that the pages of this report look up, gathered in one way through its runs."""
+        ordered = groups(report)
+        exclusions: dict[str | tuple[str, str], list[Exclusion]] = {}
+        for exclusion in report.excluded:
+            key = seeds_key(exclusion.spec) if exclusion.spec else (exclusion.method, exclusion.setting)
+            exclusions.setdefault(key, []).append(exclusion)
         leading = {run.record.run_id: run for run in report.runs}
-        others = tuple({one.run_id: one for one in opinion.judgements} for opinion in report.opinions)
-        editions = (report.edition, *(opinion.edition for opinion in report.opinions))
-        return cls(editions, (leading, *others), held(report.cards))
+        further = ({said.run_id: said for said in opinion.judgements} for opinion in report.opinions)
+        return cls(
+            report,
+            ordered,
+            tuple(None if group.control else form_link(group) for group in ordered),
+            Frozen.of(report),
+            (report.edition, *(opinion.edition for opinion in report.opinions)),
+            (leading, *further),
+            exclusions,
+            held(report.cards),
+        )
+
+    @property
+    def forms(self) -> Iterator[tuple[Group, Link]]:
+        """Every group that has a form, with its link."""
+        return ((group, link) for group, link in zip(self.groups, self.links, strict=True) if link)
+
+    def excluded(self, group: Group) -> tuple[Exclusion, ...]:
+        """What was selected of this method in this setting and not judged.
+
+        A run whose specification cannot be read stands in the forms of all variants of its method: none may hide it.
+        """
+        keys = seeds_key(group.runs[0].record.spec), (group.method, group.setting)
+        return tuple(exclusion for key in keys for exclusion in self.exclusions.get(key, ()))
 
     def compared(self, group: Group, href: str) -> ComparedRow:
         """One method in one setting by every edition; it differs where two editions' outcomes do."""
         ids = [run.record.run_id for run in group.runs]
-        known = [[by_run[run_id] for run_id in ids if run_id in by_run] for by_run in self.judgements]
-        verdicts = tuple(combined(one.verdict for one in judged) if judged else NOT_JUDGED for judged in known)
-        found = [
-            (edition, [finding for one in judged for finding in one.findings])
-            for edition, judged in zip(self.editions, known, strict=True)
-        ]
-        differ = len({verdict.outcome for verdict in verdicts}) > 1
-        return ComparedRow(
-            group_label(group), group.setting, href, verdicts, tuple(differences(found, self.known)) if differ else ()
-        )
+        judged = [[by_run[run_id] for run_id in ids if run_id in by_run] for by_run in self.judgements]
+        verdicts = tuple(combined(run.verdict for run in runs) if runs else NOT_JUDGED for runs in judged)
+        why: tuple[Difference, ...] = ()
+        if len({verdict.outcome for verdict in verdicts}) > 1:
+            findings = ([finding for run in runs for finding in run.findings] for runs in judged)
+            why = tuple(differences(list(zip(self.editions, findings, strict=True)), self.known))
+        return ComparedRow(group_label(group), group.setting, href, verdicts, why)
 
     def others(self, group: Group) -> list[tuple[EditionReference, tuple[RunAudit, ...]]]:
         """Every further edition with the group's runs as it judges them; without those it does not judge."""
         return [
-            (
-                edition,
-                tuple(_as_judged(run, by_run[run.record.run_id]) for run in group.runs if run.record.run_id in by_run),
-            )
+            (edition, tuple(_as_judged(run, by_run) for run in group.runs if run.record.run_id in by_run))
             for edition, by_run in zip(self.editions[1:], self.judgements[1:], strict=True)
         ]
 
 
-def _as_judged(run: RunAudit, judgement: RunAudit | Judgement) -> RunAudit:
-    return dataclasses.replace(run, findings=judgement.findings, verdict=judgement.verdict)
+def form_link(group: Group) -> Link:
+    name = slug(group)
+    return Link(group_label(group), group.setting, group.verdict, f"forms/{name}.html", f"forms/{name}.md")
+
+
+def _as_judged(run: RunAudit, by_run: Mapping[str, RunAudit | Judgement]) -> RunAudit:
+    judgement = by_run[run.record.run_id]
+    return replace(run, findings=judgement.findings, verdict=judgement.verdict)
+
+
+# What the editions say of the same runs, side by side, and where they differ the findings that make the difference.
 
 
 def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEdition]:
@@ -164,17 +168,17 @@ def _value(value: Scalar | None) -> str:
     return value if isinstance(value, str) else f"{value:.12g}"
 
 
-def differences(found: Sequence[Judged], known: Known) -> Iterator[Difference]:
-    """One for every subject (scale, reference, depth, …) that two editions do not judge alike."""
-    subjects = dict.fromkeys(subject_of(finding.quantity) for _, findings in found for finding in findings)
-    told = False
-    for subject in subjects:
-        about = [(edition, [one for one in all_of if subject_of(one.quantity) == subject]) for edition, all_of in found]
+def differences(judged: Sequence[Judged], known: Known) -> list[Difference]:
+    """One for every subject (scale, reference, depth, …) that two editions do not judge alike; else that they say the same."""
+    made = []
+    for subject in dict.fromkeys(subject_of(finding.quantity) for _, findings in judged for finding in findings):
+        about = [
+            (edition, [finding for finding in findings if subject_of(finding.quantity) == subject])
+            for edition, findings in judged
+        ]
         if len({_decides(findings) for _, findings in about}) > 1:
-            told = True
-            yield Difference(subject, tuple(_clause(edition, findings, known) for edition, findings in about))
-    if not told:
-        yield Difference("verdict", (SAME_FINDINGS,))
+            made.append(Difference(subject, tuple(_clause(edition, findings, known) for edition, findings in about)))
+    return made or [Difference("verdict", (SAME_FINDINGS,))]
 
 
 def _decides(findings: Iterable[Finding]) -> str:
@@ -187,58 +191,30 @@ def _clause(edition: EditionReference, findings: Sequence[Finding], known: Known
     """What one edition says of the subject: its most severe finding, with the seeds that share its state."""
     if not findings:
         return f"{edition_words(edition)} does not judge it."
-    worst = min(findings, key=lambda one: (not one.gating, SEVERITY.index(one.outcome)))
-    alike = [one for one in findings if (one.rule, one.outcome, one.state) == (worst.rule, worst.outcome, worst.state)]
-    of_rule = sum(one.rule == worst.rule for one in findings)
-    share = f" ({len(alike)} of {of_rule} seeds)" if of_rule > 1 else ""
+    worst = min(findings, key=lambda finding: (not finding.gating, SEVERITY.index(finding.outcome)))
+    of_rule = [finding for finding in findings if finding.rule == worst.rule]
+    same = [finding for finding in of_rule if (finding.outcome, finding.state) == (worst.outcome, worst.state)]
+    share = f" ({len(same)} of {len(of_rule)} seeds)" if len(of_rule) > 1 else ""
     word = f"{worst.state}, {OUTCOME_WORDS[worst.outcome]}" if worst.state else OUTCOME_WORDS[worst.outcome]
     gate = "" if worst.gating else ", but does not gate"
     return (
         f"{edition_words(edition)}: {worst.rule} {worst.title} {word}{gate}, required {worst.required}, "
-        f"observed {_observed(alike, known)}{share}."
+        f"observed {_observed(same, known)}{share}."
     )
 
 
-def _observed(alike: Sequence[Finding], quantities: Known) -> str:
+def _observed(findings: Sequence[Finding], known: Known) -> str:
     """The figure, or the least and the largest where the seeds have several."""
-    known = sorted((one.observed for one in alike if one.observed.value is not None), key=lambda one: one.value)
-    if not known:
-        missing = alike[0].observed
+    readings = [finding.observed for finding in findings if finding.observed.value is not None]
+    if not readings:
+        missing = findings[0].observed
         return missing.reason if missing.not_finite else f"{na(missing)} ({missing.reason})"
-    ends = dict.fromkeys(reading(one, kind_of(alike[0].quantity, quantities)) for one in (known[0], known[-1]))
-    return " to ".join(ends)
+    readings.sort(key=lambda observed: observed.value)
+    kind = kind_of(findings[0].quantity, known)
+    return " to ".join(dict.fromkeys(reading(observed, kind) for observed in (readings[0], readings[-1])))
 
 
-# Which of the runs that were not judged belong to a form: those of its method in its setting.
-
-
-@dataclass(frozen=True)
-class Excluded:
-    """A report's exclusions: by what the seeds of a group share, and by (method label, setting) where no more is known."""
-
-    by_key: Mapping[str, tuple[Exclusion, ...]]
-    by_name: Mapping[tuple[str, str], tuple[Exclusion, ...]]
-
-    @classmethod
-    def of(cls, report: AuditReport) -> Excluded:
-        by_key: dict[str, tuple[Exclusion, ...]] = {}
-        by_name: dict[tuple[str, str], tuple[Exclusion, ...]] = {}
-        for one in report.excluded:
-            if one.spec:
-                key = seeds_key(one.spec)
-                by_key[key] = (*by_key.get(key, ()), one)
-            elif one.method:
-                name = (one.method, one.setting)
-                by_name[name] = (*by_name.get(name, ()), one)
-        return cls(by_key, by_name)
-
-    def of_group(self, group: Group) -> tuple[Exclusion, ...]:
-        """What was selected of this method in this setting and not judged.
-
-        A run whose specification cannot be read stands in the forms of all variants of its method: none may hide it.
-        """
-        known = self.by_key.get(seeds_key(group.runs[0].record.spec), ())
-        return (*known, *self.by_name.get((group.method, group.setting), ()))
+# Runs that were not judged, and what an audit held against what is sealed with the runs.
 
 
 def without_mismatches(report: AuditReport) -> AuditReport:
@@ -259,8 +235,8 @@ def without_mismatches(report: AuditReport) -> AuditReport:
         run.record.run_id for run in report.runs if run.record.run_id in broken or seeds_key(run.record.spec) in touched
     }
     opinions = tuple(
-        replace(one, judgements=tuple(said for said in one.judgements if said.run_id not in gone))
-        for one in report.opinions
+        replace(opinion, judgements=tuple(said for said in opinion.judgements if said.run_id not in gone))
+        for opinion in report.opinions
     )
     excluded = (_excluded(run.record) for run in report.runs if run.record.run_id in gone)
     runs = tuple(run for run in report.runs if run.record.run_id not in gone)
@@ -276,11 +252,6 @@ def _excluded(record: RunRecord) -> Exclusion:
     return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, "integrity", record.integrity)
 
 
-# What an audit held against what is sealed with the runs, one line a subject: built from the checks, whoever made them.
-
-
-MOST_SAID = 6  # different findings of one subject on a page
-MOST_RUNS = 8
 WORST_FIRST = ("differs", "not possible", "agrees")
 
 
@@ -320,31 +291,31 @@ def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tu
 
 def integrity_states(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> list[IntegrityRow]:
     """Every run whose figures were looked at, or whose files are not the recorded ones: such a one is a mismatch too."""
-    rows = [_integrity_row(one) for one in excluded if one.kind == "integrity"]
-    judged = (run.record for run in runs)
-    return [*rows, *(IntegrityRow(one.run_id, one.name, one.integrity.state, one.integrity.details) for one in judged)]
+    rows = [
+        IntegrityRow(
+            broken.run_id, broken.name, "mismatch", broken.integrity.details if broken.integrity else (broken.reason,)
+        )
+        for broken in not_intact(excluded)
+    ]
+    records = (run.record for run in runs)
+    return rows + [IntegrityRow(run.run_id, run.name, run.integrity.state, run.integrity.details) for run in records]
 
 
 def not_intact(excluded: Iterable[Exclusion]) -> list[Exclusion]:
     """Those that are not judged because something is not what is sealed."""
-    return [one for one in excluded if one.kind == "integrity"]
-
-
-def _integrity_row(one: Exclusion) -> IntegrityRow:
-    details = one.integrity.details if one.integrity else (one.reason,)
-    return IntegrityRow(one.run_id, one.name, "mismatch", details)
+    return [exclusion for exclusion in excluded if exclusion.kind == "integrity"]
 
 
 def _integrities(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> Iterator[tuple[str, Integrity]]:
     yield from ((run.record.run_id, run.record.integrity) for run in runs)
-    yield from ((one.run_id, one.integrity) for one in excluded if one.integrity)
+    yield from ((exclusion.run_id, exclusion.integrity) for exclusion in excluded if exclusion.integrity)
 
 
 def _row(subject: str, several: Sequence[tuple[Check, str]]) -> EvidenceRow:
-    alike: dict[tuple[str, str], list[str]] = {}
+    run_ids: dict[tuple[str, str], list[str]] = {}
     for check, run_id in several:
-        alike.setdefault((check.outcome, check.detail), []).append(run_id)
-    ordered = sorted(alike.items(), key=lambda item: WORST_FIRST.index(item[0][0]))
+        run_ids.setdefault((check.outcome, check.detail), []).append(run_id)
+    ordered = sorted(run_ids.items(), key=lambda item: WORST_FIRST.index(item[0][0]))
     said = [EvidenceSaid(outcome, detail, Listed.first(MOST_RUNS, ids)) for (outcome, detail), ids in ordered]
-    count = {outcome: sum(check.outcome == outcome for check, _ in several) for outcome in WORST_FIRST}
+    count = Counter(check.outcome for check, _ in several)
     return EvidenceRow(subject, count["agrees"], count["differs"], count["not possible"], Listed.first(MOST_SAID, said))

@@ -24,8 +24,6 @@ from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.sources import (
     MOST_SAID,
     SAME_FINDINGS,
-    Excluded,
-    Opinions,
     Sources,
     differences,
     evidence,
@@ -45,13 +43,13 @@ OURS, THEIRS = (EditionReference(name, name, "test", "0" * 64, shipped=False) fo
 def compared(group_of):
     def row(report, method):
         sources = Sources.of(report)
-        return sources.opinions.compared(group_of(sources, method), "forms/x.html")
+        return sources.compared(group_of(sources, method), "forms/x.html")
 
     return row
 
 
 def test_the_leading_edition_comes_first_and_every_other_keeps_its_label(rich, compared):
-    assert [edition.name for edition in Opinions.of(rich).editions] == ["2026-11", "2026-05", "2026-04"]
+    assert [edition.name for edition in Sources.of(rich).editions] == ["2026-11", "2026-05", "2026-04"]
     row = compared(rich, "dfa")
     assert [verdict.label for verdict in row.verdicts] == [
         "WARN(D1; D3 undecided)",
@@ -159,7 +157,7 @@ def test_another_variant_of_the_method_is_not_meant_where_the_specification_is_k
     other = dataclasses.replace(one, spec=dataclasses.replace(one.spec, method_options={"scale": 2.0}))
     group = next(group for group in Sources.of(report).groups if group.method == "dfa")
     changed = dataclasses.replace(report, excluded=(one, other, dataclasses.replace(other, spec=None)))
-    assert [found.spec for found in Excluded.of(changed).of_group(group)] == [one.spec, None]
+    assert [exclusion.spec for exclusion in Sources.of(changed).excluded(group)] == [one.spec, None]
 
 
 def test_names_are_foreign_text(report, hostile):
@@ -178,7 +176,8 @@ def test_the_claim_counts_and_names_the_seeds(report):
 
 def test_an_exclusion_of_an_older_release_is_read_and_belongs_to_no_form(report):
     old = jsonio.decode(Exclusion, {"run_id": "a", "name": "b", "reason": "c", "failure": ""})
-    assert old.spec is None and Excluded.of(dataclasses.replace(report, excluded=(old,))).by_name == {}
+    sources = Sources.of(dataclasses.replace(report, excluded=(old,)))
+    assert old.spec is None and not any(map(sources.excluded, sources.groups))
 
 
 def run(run_id, *checks):

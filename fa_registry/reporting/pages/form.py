@@ -20,7 +20,6 @@ from fa_registry.quantities import (
     HEADLINE_GAMMA,
     RUN_SCALARS,
     SUBJECTS,
-    Known,
     Quantity,
     quantity_of,
 )
@@ -72,12 +71,17 @@ from fa_registry.reporting.values import (
     documented,
 )
 
+PROMPTS = {  # key of a blank: its title, and what a person is asked
+    "motivation": ("Motivation", "Why this method, in this setting? What was expected before the runs?"),
+    "claim": ("Claim wording", "The sentence the paper will print, within the claims above."),
+    "limitations": ("Known limitations", "What these runs cannot show."),
+}
 EXACT = {"all": "every site", "last": "the last site L", "none": "none"}
 
 
 def form_context(group: Group, link: Link, sources: Sources, written: Mapping[str, str]) -> FormContext:
     """The form of one group. written: what people filled into its blanks before."""
-    report = sources.report
+    report, label, setting = sources.report, group_label(group), group.setting
     # what has a line of its own further down, over the seeds, needs no column
     columns = audit_columns(report.runs, [name for name in AUDIT_TABLE if name not in RUN_SCALARS], sources.known)
     rows = tuple(seed_row(run, sources.frozen, columns, sources.known) for run in group.runs)
@@ -86,18 +90,18 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         for name in ("accuracy", *BESIDE_CONTROL, HEADLINE_GAMMA)
     }
     method = card(report, "methods", group.runs[0].record.spec.method)
-    findings = finding_rows(group.runs, group_label(group), group.setting, sources.known)
-    compared = sources.opinions.compared(group, link.href)
-    others = sources.opinions.others(group)
-    excluded = sources.excluded.of_group(group)
-    found = [one for judged in (group.runs, *(runs for _, runs in others)) for run in judged for one in run.findings]
+    findings = finding_rows(group.runs, label, setting, sources.known)
+    compared = sources.compared(group, link.href)
+    others = sources.others(group)
+    excluded = sources.excluded(group)
+    judged = (run for runs in (group.runs, *(runs for _, runs in others)) for run in runs)
     return FormContext(
-        title=f"{group_label(group)} — {group.setting}",
-        method=group_label(group),
-        setting=group.setting,
+        title=f"{label} — {setting}",
+        method=label,
+        setting=setting,
         edition=report.edition,
         verdict=group.verdict,
-        opinions=tuple(zip(sources.opinions.editions, compared.verdicts, strict=True)),
+        opinions=tuple(zip(sources.editions, compared.verdicts, strict=True)),
         differences=compared.why,
         columns=columns,
         seeds=rows,
@@ -118,45 +122,31 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         scalars=scalar_table(group.runs, report),
         first_fires=first_fires(group.runs),
         findings=findings,
-        others=tuple(_judged_by(edition, runs, group, sources.known) for edition, runs in others),
+        others=tuple(
+            JudgedBy(edition, combined(run.verdict for run in runs), finding_rows(runs, label, setting, sources.known))
+            for edition, runs in others
+        ),
         claims=claims(group.runs, excluded, exact=is_exact(method)),
         excluded=excluded,
         pitfalls=pitfalls(group, sources),
         reproduction=published_figures.table(report.reproduction, [run.record.run_id for run in group.runs]),
         commands=lines(group.runs, report, sources.frozen),
-        bibliography=bibliography(group.runs, found, report),
+        bibliography=bibliography(group.runs, [finding for run in judged for finding in run.findings], report),
         blanks=blanks(written),
     )
 
 
-def _judged_by(edition: EditionReference, runs: Sequence[RunAudit], group: Group, known: Known) -> JudgedBy:
-    verdict = combined(run.verdict for run in runs)
-    return JudgedBy(edition, verdict, finding_rows(runs, group_label(group), group.setting, known))
-
-
 def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator[FindingRow]:
     """What is said of the margin over frozen, to stand beside it: once for all seeds where the rule judges over them."""
-    rules = {one.rule for run in runs for one in run.findings if one.quantity in SUBJECTS["depth"]}
+    rules = {finding.rule for run in runs for finding in run.findings if finding.quantity in SUBJECTS["depth"]}
     return (row for row in findings if row.rule in rules and row.state)
 
 
 def blanks(written: Mapping[str, str]) -> tuple[Blank, ...]:
     """The form's blanks with what is in them, and those an older template had, so that no one's words are dropped."""
-    known = [Blank(key, title, prompt, written.get(key, "")) for key, title, prompt in PROMPTS]
-    names = {key for key, _, _ in PROMPTS}
-    kept = [
-        Blank(key, key, "Kept from an earlier form.", text)
-        for key, text in written.items()
-        if key not in names and text
-    ]
-    return (*known, *kept)
-
-
-PROMPTS = (
-    ("motivation", "Motivation", "Why this method, in this setting? What was expected before the runs?"),
-    ("claim", "Claim wording", "The sentence the paper will print, within the claims above."),
-    ("limitations", "Known limitations", "What these runs cannot show."),
-)
+    known = [Blank(key, title, prompt, written.get(key, "")) for key, (title, prompt) in PROMPTS.items()]
+    older = ((key, text) for key, text in written.items() if key not in PROMPTS and text)
+    return (*known, *(Blank(key, key, "Kept from an earlier form.", text) for key, text in older))
 
 
 @dataclass(frozen=True)
@@ -260,20 +250,20 @@ def check_kept(written: Mapping[str, str], page: str, form: Path) -> None:
 
 def _written(text: str, subject: str) -> dict[str, str]:
     """The blanks of a form by name; UsageError unless every opening marker has the next closing one for itself."""
-    opened = OPENING.findall(text)
-    found = WHOLE.findall(text)
+    opened, closed = OPENING.findall(text), text.count(CLOSING)
+    blanks_found = WHOLE.findall(text)
+    once = len(set(opened)) == len(opened) == closed
     if (
-        [name for name, _ in found] != opened
-        or len(set(opened)) != len(opened)
-        or text.count(CLOSING) != len(opened)
-        or any(OPENING.search(body) for _, body in found)
+        not once
+        or [name for name, _ in blanks_found] != opened
+        or any(OPENING.search(body) for _, body in blanks_found)
     ):
         raise UsageError(
             f"{subject}: its blanks cannot be kept: expected every '<!-- fa:blank NAME -->' once and closed by one "
-            f"'{CLOSING}', found {', '.join(opened) or 'none'} opened and {text.count(CLOSING)} times closed; "
+            f"'{CLOSING}', found {', '.join(opened) or 'none'} opened and {closed} times closed; "
             "mend the markers or move the file away"
         )
-    return {name: body.strip("\n") for name, body in found}
+    return {name: body.strip("\n") for name, body in blanks_found}
 
 
 # How to reproduce a form: the checkout, a line for every run and its frozen control, and the audit. Read from the records.
@@ -282,13 +272,13 @@ def _written(text: str, subject: str) -> dict[str, str]:
 def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tuple[str, ...]:
     """Lines for a POSIX shell, in their order; a # says what a line cannot give again."""
     controls = dict.fromkeys(run.frozen_run_id for run in runs if run.frozen_run_id)
-    records = [run.record for run in runs] + [frozen.runs[one] for one in controls if one in frozen.runs]
+    records = [run.record for run in runs] + [frozen.runs[run_id] for run_id in controls if run_id in frozen.runs]
     by_checkout: dict[str, list[RunRecord]] = {}
     for record in records:
         by_checkout.setdefault(_checkout(record), []).append(record)
     packages = dict.fromkeys(line for record in records for line in _packages(record))
     trained = [line for checkout, held in by_checkout.items() for line in (checkout, *map(_training, held))]
-    absent = [f"# frozen control {one}: not part of this report" for one in controls if one not in frozen.runs]
+    absent = [f"# frozen control {run_id}: not part of this report" for run_id in controls if run_id not in frozen.runs]
     return (*packages, *trained, *absent, _audit(runs, report))
 
 
@@ -321,26 +311,25 @@ def _training(record: RunRecord) -> str:
 def _audit(runs: Sequence[RunAudit], report: AuditReport) -> str:
     """The line that judges again: the study where one was audited, else the runs that the lines above have made."""
     editions = [report.edition.name, *(opinion.edition.name for opinion in report.opinions)]
-    options = list(_chosen(runs, report))
+    options, remarks = _chosen(runs, report), []
+    if not options:
+        options, remarks = ["--run RUN"], ["RUN: the id of each run that the lines above have made"]
     options.append(f"--{'editions' if len(editions) > 1 else 'edition'} {shlex.quote(','.join(editions))}")
     options += [f"--threshold {shlex.quote(f'{name}={value}')}" for name, value in report.edition.overrides.items()]
     line = f"fa-registry audit {' '.join(options)}"
-    remarks = (
-        [] if report.choice and report.choice.study else ["RUN: the id of each run that the lines above have made"]
-    )
     if report.waivers:
         remarks.append("with the waivers.toml whose waivers this report names")
     return f"{line}  {_comment('; '.join(remarks))}" if remarks else line
 
 
-def _chosen(runs: Sequence[RunAudit], report: AuditReport) -> Iterator[str]:
-    if report.choice is None or not report.choice.study:
-        yield "--run RUN"
-        return
-    yield f"--study {shlex.quote(report.choice.study)}"
-    for name, value in report.choice.asked.items():
-        yield f"--{name} {shlex.quote(value.replace(', ', ','))}"
-    yield f"--device {shlex.quote(runs[0].record.spec.device_class)}"
+def _chosen(runs: Sequence[RunAudit], report: AuditReport) -> list[str]:
+    """The options that choose the study's runs; none where no study was audited."""
+    choice = report.choice
+    if choice is None or not choice.study:
+        return []
+    asked = [f"--{name} {shlex.quote(value.replace(', ', ','))}" for name, value in choice.asked.items()]
+    device = shlex.quote(runs[0].record.spec.device_class)
+    return [f"--study {shlex.quote(choice.study)}", *asked, f"--device {device}"]
 
 
 def _comment(text: str) -> str:

@@ -74,8 +74,8 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
         title=report.title,
         selection=report.selection,
         edition=report.edition,
-        overrides=tuple(_overrides(sources.opinions.editions)),
-        changed_editions=tuple(changed_editions(sources.opinions.editions)),
+        overrides=tuple(_overrides(sources.editions)),
+        changed_editions=tuple(changed_editions(sources.editions)),
         headline=headline(sources.groups),
         counts=tuple(_verdict_counts(short_names(links))),
         waivers=waiver_rows(report, sources.groups),
@@ -125,10 +125,10 @@ def _commands(groups: Iterable[Group]) -> Listed[str]:
 
 def _comparison(sources: Sources) -> Comparison | None:
     """Where several editions judged: what each says of every method, those they differ on first."""
-    if len(sources.opinions.editions) < 2:
+    if len(sources.editions) < 2:
         return None
-    rows = [sources.opinions.compared(group, link.href) for group, link in sources.forms]
-    return Comparison(sources.opinions.editions, Listed.first(MOST, sorted(rows, key=lambda row: not row.why)))
+    rows = [sources.compared(group, link.href) for group, link in sources.forms]
+    return Comparison(sources.editions, Listed.first(MOST, sorted(rows, key=lambda row: not row.why)))
 
 
 def number_footnotes(
