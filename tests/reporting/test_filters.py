@@ -18,7 +18,6 @@ from fa_registry.reporting.text.latex import (
     LOWERED,
     MATH,
     RAISED,
-    SPECIAL,
     TEXT,
     latex_block,
     latex_comment,
@@ -275,7 +274,7 @@ def test_whatever_comes_in_only_known_commands_come_out(text):
 
 
 def test_no_character_is_in_two_tables():
-    tables = [SPECIAL, TEXT, MATH, RAISED, LOWERED]
+    tables = [TEXT, MATH, RAISED, LOWERED]
     assert sum(map(len, tables)) == len(set().union(*tables))
 
 

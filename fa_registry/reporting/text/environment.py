@@ -11,6 +11,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +20,6 @@ from jinja2 import (
     Environment,
     FileSystemLoader,
     StrictUndefined,
-    Template,
     TemplateError,
     TemplateNotFound,
     TemplateSyntaxError,
@@ -43,13 +43,34 @@ JINJA_FILTERS = (
     *("selectattr", "sort", "string", "title", "trim", "truncate", "unique", "upper", "wordcount"),
 )
 GLOBALS = ("range", "dict", "cycler", "joiner", "namespace")
-LOOP = ("index", "index0", "first", "last", "length", "revindex", "revindex0", "previtem", "nextitem", "depth")
+# This package's own, in every language; those of one language stand in LANGUAGES.
+FILTERS = (
+    *("num", "sci", "pct", "pp", "cos", "exact", "compact", "ci", "between", "na", "number", "reading", "spread"),
+    *("cell", "brief", "short", "edition_words", "quantity"),
+)
+# `default` hides a name that does not exist; `format` prints nan; the others switch escaping off or double it.
+FORBIDDEN_FILTERS = ("default", "d", "format", "safe", "forceescape")
+SUFFIX, MARKDOWN, LATEX, HTML = ".j2", ".md.j2", ".tex.j2", ".html.j2"
+NESTED = "templates or macros are nested too deeply: one of them calls itself"
+LOOP = (
+    "index",
+    "index0",
+    "first",
+    "last",
+    "length",
+    "revindex",
+    "revindex0",
+    "previtem",
+    "nextitem",
+    "depth",
+    "depth0",
+)
 TEXT = ("lower", "upper", "title", "capitalize", "strip", "lstrip", "rstrip", "startswith", "endswith", "split")
 TEXT += ("rsplit", "splitlines", "partition", "rpartition", "removeprefix", "removesuffix", "isdigit", "find", "count")
 ALLOWED: tuple[tuple[type, tuple[str, ...]], ...] = (
     (str, TEXT),
     (Mapping, ("items", "keys", "values", "get")),
-    (LoopContext, (*LOOP, "depth0", "cycle", "changed")),
+    (LoopContext, (*LOOP, "cycle", "changed")),
     (Cycler, ("next", "current", "reset")),
 )
 OPEN = (TemplateModule, Namespace, TemplateReference)  # hold what templates themselves have put there
@@ -125,38 +146,6 @@ def _kind(obj: Any) -> str:
     return type(obj).__name__ if dataclasses.is_dataclass(obj) else object_type_repr(obj)
 
 
-def rendered(template: Template, context: Mapping[str, Any]) -> str:
-    """The text of a page; the clock of a user's template starts with each."""
-    if isinstance(template.environment, UserEnvironment):
-        template.environment.started = time.monotonic()
-    return template.render(context)
-
-
-FILTERS = (
-    "num",
-    "sci",
-    "pct",
-    "pp",
-    "cos",
-    "exact",
-    "compact",
-    "ci",
-    "between",
-    "na",
-    "number",
-    "reading",
-    "spread",
-    "cell",
-    "brief",
-    "short",
-    "edition_words",
-    "quantity",
-)
-# `default` hides a name that does not exist; `format` prints nan; the others switch escaping off or double it.
-FORBIDDEN_FILTERS = ("default", "d", "format", "safe", "forceescape")
-MARKDOWN, LATEX, HTML = ".md.j2", ".tex.j2", ".html.j2"
-
-
 def environment(name: str, user_templates: Path | None = None) -> Environment:
     """The environment in which the template called `name` is rendered.
 
@@ -168,8 +157,9 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
         if not user_templates.is_dir():
             raise UsageError(f"templates: expected a folder with .j2 files, found no folder at {user_templates}")
         folders.insert(0, user_templates)
-    ours = {known: getattr(filters, known) for known in FILTERS} | OWN_FILTERS[mode(name)]
-    finalize = FINALIZE[mode(name)]
+    write_text, own_filters = LANGUAGES[mode(name)]
+    ours = {known: getattr(filters, known) for known in FILTERS} | own_filters
+    finalize = partial(_printable, write_text)
     options = {
         "loader": FileSystemLoader(folders),
         "autoescape": True,  # .html.j2: HTML escaping; else `finalize` has already turned text into Markup
@@ -202,7 +192,10 @@ class Pages:
     def render(self, name: str, context: dict[str, Any]) -> str:
         """The text of one page. A template that fails is a UsageError that names it; raises nothing of Jinja2's own."""
         try:
-            return rendered(self._environment(name).get_template(name), context)
+            made = self._environment(name)
+            if isinstance(made, UserEnvironment):
+                made.started = time.monotonic()  # the clock of a user's templates starts with each page
+            return made.get_template(name).render(context)
         except TemplateError as error:
             raise template_failure(name, error) from error
         except Exception as error:
@@ -216,36 +209,27 @@ class Pages:
         return self._environments[mode(name)]
 
 
-def html_value(value: Any) -> Any:
-    """What an HTML template may print: text, whole numbers, Markup. A float comes from a filter, never bare."""
-    return filters.visible(value) if type(value) is str else _printable(value)
-
-
-def markdown_value(value: Any) -> Any:
-    return filters.markdown_text(value) if type(value) is str else _printable(value)
-
-
-def latex_value(value: Any) -> Any:
-    return latex.latex_text(value) if type(value) is str else _printable(value)
-
-
-def _printable(value: Any) -> Any:
+def _printable(write_text: Callable[[str], str], value: Any) -> Any:
+    """What a template may print: text as its language writes it, whole numbers, Markup. A float comes from a filter."""
+    if type(value) is str:
+        return write_text(value)
     if isinstance(value, (Markup, StrictUndefined)) or type(value) is int:
         return value
-    found = repr(value) if isinstance(value, float) else type(value).__name__  # a list within lists has no end
+    kind = repr(value) if isinstance(value, float) else type(value).__name__  # a list within lists has no end
     raise TypeError(
-        f"a template may print text and whole numbers, found {found}; write numbers with num, sci, pct or pp"
+        f"a template may print text and whole numbers, found {kind}; write numbers with num, sci, pct or pp"
     )
 
 
-FINALIZE: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
-    {HTML: html_value, MARKDOWN: markdown_value, LATEX: latex_value}
-)
-OWN_FILTERS: Mapping[str, Mapping[str, Callable[..., Any]]] = MappingProxyType(
+# what a template writes → how foreign text is written there, and the filters that are for it alone
+LANGUAGES: Mapping[str, tuple[Callable[[str], str], Mapping[str, Callable[..., Any]]]] = MappingProxyType(
     {
-        HTML: {},
-        MARKDOWN: {"fence": filters.fence, "verbatim": filters.verbatim},
-        LATEX: {"block": latex.latex_block, "comment": latex.latex_comment, "parts": latex.parts},
+        HTML: (filters.visible, {}),
+        MARKDOWN: (filters.markdown_text, {"fence": filters.fence, "verbatim": filters.verbatim}),
+        LATEX: (
+            latex.latex_text,
+            {"block": latex.latex_block, "comment": latex.latex_comment, "parts": latex.parts},
+        ),
     }
 )
 
@@ -256,10 +240,6 @@ def variables(context: Any) -> dict[str, Any]:
 
 
 # What is said of a template that fails: which one, in which line, and why.
-
-
-SUFFIX = ".j2"
-NESTED = "templates or macros are nested too deeply: one of them calls itself"
 
 
 def template_failure(page: str, error: Exception) -> UsageError:
@@ -277,11 +257,11 @@ def _reason(error: Exception) -> str:
 
 def _place(page: str, error: Exception) -> str:
     """`form.html.j2, line 12`: the innermost template that was at work."""
-    found = page
+    place = page
     step = error.__traceback__
     while step is not None:  # Jinja2 rewrites tracebacks so that their frames lie in the templates
         if step.tb_frame.f_code.co_filename.endswith(SUFFIX):
-            found = f"{Path(step.tb_frame.f_code.co_filename).name}, line {step.tb_lineno}"
+            place = f"{Path(step.tb_frame.f_code.co_filename).name}, line {step.tb_lineno}"
         step = step.tb_next
     line = getattr(error, "lineno", None)  # of a syntax error
-    return f"{getattr(error, 'name', None) or page}, line {line}" if line else found
+    return f"{getattr(error, 'name', None) or page}, line {line}" if line else place

@@ -17,12 +17,12 @@ from markupsafe import Markup
 from fa_registry.protocol.shipped import edition_words as edition_words
 from fa_registry.quantities import Quantity, quantity_of
 from fa_registry.records import Reading
-from fa_registry.reporting.values import Estimate, Number
+from fa_registry.reporting.values import Cell, Estimate, Number
 
 MINUS = "\u2212"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-# Unicode "Cf" holds the bidirectional overrides with which a run's name could rewrite the line it stands in.
 UNITS = ("pct", "pp", "cos")  # kinds whose numbers all have the same decimals
+# Unicode "Cf" holds the bidirectional overrides with which a run's name could rewrite the line it stands in.
 HIDDEN_CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
 MARKDOWN_INLINE = re.compile(r"([\\`*_\[\]|~])")
 # What opens a heading, a list item or a rule at the start of a line; `80.0 %` and `−1.0` do not, and stay readable.
@@ -136,9 +136,8 @@ def spread(estimate: Estimate) -> str:
         return mean
     if estimate.average == "geometric":
         factor = num(estimate.std.value)
-        shown = (
-            "<\u00a01.01" if factor == "1.00" and estimate.std.value > 1 else factor
-        )  # 1.00 says that all seeds agree
+        # 1.00 says that all seeds agree
+        shown = "<\u00a01.01" if factor == "1.00" and estimate.std.value > 1 else factor
         return f"{mean}\u00a0×/÷\u00a0{shown}"
     return plus_minus(estimate.mean.reading.value, estimate.std.value, estimate.kind)
 
@@ -149,12 +148,14 @@ def counted(estimate: Estimate, deviation: bool = True) -> str:
     return f"{shown} ({estimate.n} of {estimate.of})" if 0 < estimate.n < estimate.of else shown
 
 
-def cell(shown: Any) -> str:
-    """A tables.Cell: its number, and its deviation in the same style where it has one."""
-    found, beside = shown.number, shown.deviation
-    if not beside or found.reading.value is None or beside.reading.value is None:
-        return number(found) + (f"\u00a0±\u00a0{number(beside)}" if beside else "")
-    return plus_minus(found.reading.value, beside.reading.value, found.kind)
+def cell(shown: Cell) -> str:
+    """A Cell: its number, and its deviation in the same style where it has one."""
+    mean, deviation = shown.number, shown.deviation
+    if not deviation:
+        return number(mean)
+    if mean.reading.value is None or deviation.reading.value is None:
+        return f"{number(mean)}\u00a0±\u00a0{number(deviation)}"
+    return plus_minus(mean.reading.value, deviation.reading.value, mean.kind)
 
 
 def plus_minus(mean: float, deviation: float, kind: str) -> str:
@@ -243,6 +244,3 @@ def _escaped_block(match: re.Match[str]) -> str:
 KINDS: Mapping[str, Callable[[float], str]] = MappingProxyType(
     {"num": num, "sci": sci, "pct": pct, "pp": pp, "cos": cos, "exact": exact, "compact": compact}
 )
-
-
-# How many fresh draws of the feedback reach a Γ: its rank p-value, (1 + draws that reach it)/(draws + 1), read backwards.

@@ -110,9 +110,8 @@ def _symbol(match: re.Match[str]) -> str:
 
 
 def _char(char: str) -> str:
-    for table in (SPECIAL, TEXT):
-        if char in table:
-            return table[char]
+    if char in TEXT:
+        return TEXT[char]
     if char in MATH:
         return rf"\ensuremath{{{MATH[char]}}}"
     if " " <= char <= "~":
@@ -136,54 +135,33 @@ def _accented(letter: str, mark: str) -> str:
 # Which LaTeX command writes which character: what pdflatex with T1 fonts would refuse, misread or join into another sign.
 
 
-SPECIAL: Mapping[str, str] = MappingProxyType(
-    {
-        "\\": r"\textbackslash{}",
-        "{": r"\{",
-        "}": r"\}",
-        "$": r"\$",
-        "&": r"\&",
-        "#": r"\#",
-        "%": r"\%",
-        "_": r"\_",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        '"': r"\textquotedbl{}",
-        "'": r"\textquotesingle{}",
-        "`": r"\textasciigrave{}",
-    }
-)
 TEXT: Mapping[str, str] = MappingProxyType(
     {
-        "\u00a0": "~",
-        "·": r"\textperiodcentered{}",
-        "…": r"\dots{}",
-        "–": r"\textendash{}",
-        "—": r"\textemdash{}",
-        "‘": r"\textquoteleft{}",
-        "’": r"\textquoteright{}",
-        "“": r"\textquotedblleft{}",
-        "”": r"\textquotedblright{}",
-        "§": r"\S{}",
-        "°": r"\textdegree{}",
-        "©": r"\textcopyright{}",
-        "µ": r"\textmu{}",
-        "ø": r"\o{}",
-        "Ø": r"\O{}",
-        "æ": r"\ae{}",
-        "Æ": r"\AE{}",
-        "å": r"\aa{}",
-        "Å": r"\AA{}",
-        "œ": r"\oe{}",
-        "Œ": r"\OE{}",
-        "ß": r"\ss{}",
-        "ł": r"\l{}",
-        "Ł": r"\L{}",
-        "đ": r"\dj{}",
-        "ı": r"\i{}",
+        # what TeX itself reads
+        **{
+            "\\": r"\textbackslash{}",
+            "{": r"\{",
+            "}": r"\}",
+            "$": r"\$",
+            "&": r"\&",
+            "#": r"\#",
+            "%": r"\%",
+            "_": r"\_",
+        },
+        **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"},
+        **{"|": r"\textbar{}", '"': r"\textquotedbl{}", "'": r"\textquotesingle{}", "`": r"\textasciigrave{}"},
+        # punctuation
+        **{"\u00a0": "~", "·": r"\textperiodcentered{}", "…": r"\dots{}", "–": r"\textendash{}", "—": r"\textemdash{}"},
+        **{
+            "‘": r"\textquoteleft{}",
+            "’": r"\textquoteright{}",
+            "“": r"\textquotedblleft{}",
+            "”": r"\textquotedblright{}",
+        },
+        **{"§": r"\S{}", "°": r"\textdegree{}", "©": r"\textcopyright{}", "µ": r"\textmu{}"},
+        # letters that are no letter under an accent
+        **{"ø": r"\o{}", "Ø": r"\O{}", "æ": r"\ae{}", "Æ": r"\AE{}", "å": r"\aa{}", "Å": r"\AA{}", "œ": r"\oe{}"},
+        **{"Œ": r"\OE{}", "ß": r"\ss{}", "ł": r"\l{}", "Ł": r"\L{}", "đ": r"\dj{}", "ı": r"\i{}"},
     }
 )
 VARIANTS = {"ε": "varepsilon", "ϵ": "epsilon", "φ": "varphi", "ϕ": "phi"}
@@ -196,68 +174,23 @@ def _greek(letter: str) -> str:
 
 
 SIGNS = {
-    "−": "-",
-    "±": r"\pm",
-    "×": r"\times",
-    "÷": r"\div",
-    "⋅": r"\cdot",
-    "∘": r"\circ",
-    "∗": r"\ast",
-    "✕": r"\times",
-    "⊙": r"\odot",
-    "⊗": r"\otimes",
-    "≤": r"\le",
-    "≥": r"\ge",
-    "≠": r"\ne",
-    "≈": r"\approx",
-    "≡": r"\equiv",
-    "∼": r"\sim",
-    "∝": r"\propto",
-    "≪": r"\ll",
-    "≫": r"\gg",
-    "→": r"\rightarrow",
-    "←": r"\leftarrow",
-    "↔": r"\leftrightarrow",
-    "↑": r"\uparrow",
-    "↓": r"\downarrow",
-    "⇒": r"\Rightarrow",
-    "↦": r"\mapsto",
-    "‖": r"\|",
-    "∥": r"\|",
-    "⟨": r"\langle",
-    "⟩": r"\rangle",
-    "⌊": r"\lfloor",
-    "⌋": r"\rfloor",
-    "⌈": r"\lceil",
-    "⌉": r"\rceil",
-    "∂": r"\partial",
-    "∇": r"\nabla",
-    "∑": r"\sum",
-    "∏": r"\prod",
-    "∫": r"\int",
-    "√": r"\surd",
-    "∞": r"\infty",
-    "∈": r"\in",
-    "∉": r"\notin",
-    "⊂": r"\subset",
-    "∪": r"\cup",
-    "∩": r"\cap",
-    "∅": r"\emptyset",
-    "∀": r"\forall",
-    "∃": r"\exists",
-    "¬": r"\neg",
-    "∧": r"\wedge",
-    "∨": r"\vee",
-    "ℓ": r"\ell",
-    "ℝ": r"\mathbf{R}",
-    "†": r"\dagger",
-    "✔": r"\surd",
-    "✓": r"\surd",
-    "✘": r"\times",
-    "½": r"\frac{1}{2}",
-    "¼": r"\frac{1}{4}",
-    "•": r"\bullet",
-    "′": r"{}'",
+    # operators
+    **{"−": "-", "±": r"\pm", "×": r"\times", "÷": r"\div", "⋅": r"\cdot", "∘": r"\circ", "∗": r"\ast", "✕": r"\times"},
+    **{"⊙": r"\odot", "⊗": r"\otimes", "∂": r"\partial", "∇": r"\nabla", "∑": r"\sum", "∏": r"\prod", "∫": r"\int"},
+    **{"√": r"\surd", "½": r"\frac{1}{2}", "¼": r"\frac{1}{4}", "′": r"{}'"},
+    # relations, sets, logic
+    **{"≤": r"\le", "≥": r"\ge", "≠": r"\ne", "≈": r"\approx", "≡": r"\equiv", "∼": r"\sim", "∝": r"\propto"},
+    **{"≪": r"\ll", "≫": r"\gg", "∈": r"\in", "∉": r"\notin", "⊂": r"\subset", "∪": r"\cup", "∩": r"\cap"},
+    **{"∅": r"\emptyset", "∀": r"\forall", "∃": r"\exists", "¬": r"\neg", "∧": r"\wedge", "∨": r"\vee"},
+    # arrows
+    **{"→": r"\rightarrow", "←": r"\leftarrow", "↔": r"\leftrightarrow", "↑": r"\uparrow", "↓": r"\downarrow"},
+    **{"⇒": r"\Rightarrow", "↦": r"\mapsto"},
+    # brackets
+    **{"‖": r"\|", "∥": r"\|", "⟨": r"\langle", "⟩": r"\rangle"},
+    **{"⌊": r"\lfloor", "⌋": r"\rfloor", "⌈": r"\lceil", "⌉": r"\rceil"},
+    # letters and marks
+    **{"∞": r"\infty", "ℓ": r"\ell", "ℝ": r"\mathbf{R}", "†": r"\dagger", "✔": r"\surd", "✓": r"\surd"},
+    **{"✘": r"\times", "•": r"\bullet"},
 }
 MATH: Mapping[str, str] = MappingProxyType(
     {**{letter: _greek(letter) for letter in "αβγδεϵζηθικλμνξπρστυφϕχψωΓΔΘΛΞΠΣΥΦΨΩ"}, **SIGNS}
