@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -37,6 +36,27 @@ from fa_registry.reporting.text.environment import SUFFIX, Pages, environment, t
 
 TABLE = "audit_table.tex"  # for a paper to take in
 REPORT = "audit.json"  # as it was recorded
+COMPARISON = "compare.html"
+NOT_OURS = ("note.md.j2", "audit_note.md.j2")  # written to the store for every reader of it: always the shipped ones
+SHOWN = 10  # of the files of a folder without any template
+PREFIX = ".rendering-"  # of the folder that pages are written in; what a killed rendering left is removed
+LOCK = ".lock"  # held as long as somebody writes into the folder
+# Laid out field by field, their lists entry by entry, so that a diff of two audits names the run; all else is one line.
+LAID_OUT = (AuditReport, SecondOpinion, Reproduction)
+# What each template receives: the fields are its variables, no more and no less; every field has its help and unit.
+TEMPLATES: Mapping[str, type] = MappingProxyType(
+    {
+        "index.html.j2": IndexContext,
+        "form.html.j2": FormContext,
+        "form.md.j2": FormContext,
+        "form.tex.j2": FormContext,
+        "audit_table.tex.j2": AuditTableContext,
+        "compare.html.j2": CompareContext,
+        "note.md.j2": NoteContext,
+        "excluded_note.md.j2": ExcludedNoteContext,
+        "audit_note.md.j2": AuditNoteContext,
+    }
+)
 
 
 def render_report(report: AuditReport, out: Path, templates: Path | None = None) -> list[Path]:
@@ -82,7 +102,7 @@ def _index(sources: Sources, pages: Pages) -> str:
     """The audit's page, written twice: without figures, to know how much room it has for them, and with them."""
     bare = index_context(sources)
     figures = figures_beside(pages.render("index.html.j2", variables(bare)), sources)
-    return pages.render("index.html.j2", variables(dataclasses.replace(bare, figures=figures)))
+    return pages.render("index.html.j2", variables(replace(bare, figures=figures)))
 
 
 def _write(path: Path, text: str) -> None:
@@ -90,31 +110,17 @@ def _write(path: Path, text: str) -> None:
     path.write_bytes(text.encode("utf-8", errors="backslashreplace"))
 
 
-# Writing the page of a comparison. The same context gives the same bytes.
-
-
-PAGE = "compare.html"
-
-
 def render_comparison(context: CompareContext, out: Path, templates: Path | None = None) -> Path:
     """Write compare.html into `out`. templates: see render.render_report. UsageError for a template that fails."""
     check_templates(templates)
-    text = Pages(templates).render(f"{PAGE}.j2", variables(context))
+    text = Pages(templates).render(f"{COMPARISON}.j2", variables(context))
     with unfinished(out) as folder:
-        path = folder / PAGE
-        path.write_bytes(text.encode("utf-8", errors="backslashreplace"))  # a lone surrogate: as render.py does
-        os.replace(path, out / PAGE)
-    return out / PAGE
+        _write(folder / COMPARISON, text)
+        os.replace(folder / COMPARISON, out / COMPARISON)
+    return out / COMPARISON
 
 
 # Looking at a user's templates before anything is measured or written: every problem that shows without rendering.
-
-
-NOT_OURS = (
-    "note.md.j2",
-    "audit_note.md.j2",
-)  # written to the store for every reader of it, so that it is always the shipped one
-SHOWN = 10  # of the files of a folder without any template
 
 
 def check_templates(folder: Path | None) -> None:
@@ -172,7 +178,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
     """The template that a file of another ending was meant to be: `form.html`, `form.html.jinja2`, `FORM.HTML.J2`."""
     plain = name.lower()
     written = (f"{plain}{SUFFIX}", f"{plain.rpartition('.')[0]}{SUFFIX}", plain)
-    return next((one for one in known if one in written), "")
+    return next((template for template in known if template in written), "")
 
 
 def overridable() -> list[str]:
@@ -202,7 +208,7 @@ def _problems(path: Path, folder: Path, taken_in: dict[str, set[str]]) -> Iterat
     yield from unknown
     if unknown:
         return  # Jinja2 looks at names only where it knows every filter
-    taken_in[name] = {found for found in meta.find_referenced_templates(tree) if found}
+    taken_in[name] = {other for other in meta.find_referenced_templates(tree) if other}
     if name in TEMPLATES:
         known = {field.name for field in fields(TEMPLATES[name])}
         for unknown in sorted(meta.find_undeclared_variables(tree) - known - set(made.globals)):
@@ -222,11 +228,7 @@ def _where(tree: nodes.Template, variable: str, name: str) -> str:
     return f"template {name}, line {min(lines)}" if lines else f"template {name}"
 
 
-# The hidden folder in which pages are written before they are moved to their place; what a killed rendering left is removed.
-
-
-PREFIX = ".rendering-"
-LOCK = ".lock"  # held as long as somebody writes into the folder
+# Pages are written in a hidden folder before they are moved to their place.
 
 
 @contextmanager
@@ -248,31 +250,7 @@ def _remove_abandoned(out: Path) -> None:
         shutil.rmtree(lock.parent)
 
 
-# What each template receives: one frozen dataclass a template, every field with its help and unit.
-#
-# The fields are the template's variables, no more and no less; tests/reporting/test_environment.py holds the two equal.
-
-
-TEMPLATES: Mapping[str, type] = MappingProxyType(
-    {
-        "index.html.j2": IndexContext,
-        "form.html.j2": FormContext,
-        "form.md.j2": FormContext,
-        "form.tex.j2": FormContext,
-        "audit_table.tex.j2": AuditTableContext,
-        "compare.html.j2": CompareContext,
-        "note.md.j2": NoteContext,
-        "excluded_note.md.j2": ExcludedNoteContext,
-        "audit_note.md.j2": AuditNoteContext,
-    }
-)
-
-
 # audit.json: the whole report without loss, written run by run, so that ten thousand runs need no giant text in memory.
-
-
-# Laid out field by field, their lists entry by entry, so that a diff of two audits names the run; all else is one line.
-LAID_OUT = (AuditReport, SecondOpinion, Reproduction)
 
 
 def write_report(report: AuditReport, path: Path) -> None:
@@ -288,7 +266,7 @@ RECORDS = {"audit.csv": write_csv, "junit.xml": write_junit, REPORT: write_repor
 def pieces(value: Any) -> Iterator[str]:
     """The JSON text of a report, in pieces of about a run."""
     if isinstance(value, LAID_OUT):
-        for place, field in enumerate(dataclasses.fields(value)):
+        for place, field in enumerate(fields(value)):
             yield f"{',' if place else '{'}\n{json.dumps(field.name)}: "
             yield from pieces(getattr(value, field.name))
         yield "\n}"
@@ -305,8 +283,8 @@ def _plain(value: Any) -> Any:
     """What json writes of a record, one level deep: it asks again for what it finds inside."""
     if hasattr(value, "__json__"):
         return value.__json__()
-    if dataclasses.is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"cannot write {type(value).__name__} as JSON")
