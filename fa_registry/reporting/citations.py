@@ -36,7 +36,7 @@ class Bibliography:
     @property
     def bibtex(self) -> str:
         """The entries as one file."""
-        return "\n\n".join(one.bibtex for one in self.entries)
+        return "\n\n".join(entry.bibtex for entry in self.entries)
 
 
 def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: AuditReport) -> Bibliography:
@@ -145,15 +145,10 @@ def _arxiv(number: str) -> str:
 
 def _software(runs: Sequence[RunAudit]) -> str:
     """This software in the versions that the runs wrote down, none where they did not. @misc: plain styles know no @software."""
-    found = dict.fromkeys(
-        str(version)
-        for run in runs
-        if (
-            version := (run.record.provenance.get("versions") or {}).get(SOFTWARE)
-            or run.record.provenance.get(SOFTWARE)
-        )
-    )
-    version = f", version {', '.join(found)}" if found else ""
+    origins = [run.record.provenance for run in runs]
+    recorded = ((origin.get("versions") or {}).get(SOFTWARE) or origin.get(SOFTWARE) for origin in origins)
+    versions = dict.fromkeys(map(str, filter(None, recorded)))
+    version = f", version {', '.join(versions)}" if versions else ""
     title = "{fa\\_registry}: an {MLflow}-tracked registry of feedback-alignment experiments with audit reports"
     return (
         f"@misc{{{SOFTWARE},\n  title={{{title}}},\n  author={{{{The fa\\_registry maintainers}}}},\n"

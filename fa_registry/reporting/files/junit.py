@@ -9,6 +9,7 @@ could not be judged is an error: a test report in which everything passed must n
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -30,9 +31,9 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  
 
 def write_junit(report: AuditReport, path: Path) -> None:
     """Write the report suite by suite; the counts of the whole are known only when every case was made once."""
-    total = dict.fromkeys(("tests", *COUNTS), 0)
+    total = Counter(dict.fromkeys(("tests", *COUNTS), 0))
     for suite in suites(report):
-        total = {name: count + int(suite.get(name)) for name, count in total.items()}
+        total.update({name: int(suite.get(name)) for name in ("tests", *COUNTS)})
     with path.open("w", encoding="utf-8", newline="\n") as stream:
         attributes = "".join(f' {name}="{count}"' for name, count in total.items())
         stream.write('<?xml version="1.0" encoding="UTF-8"?>\n')
@@ -48,12 +49,12 @@ def suites(report: AuditReport) -> Iterator[Element]:
         name = f"{group_label(group)} · {group.setting}"
         yield _suite(name, report, [case for run in group.runs for case in _cases(run, group)])
     if report.excluded:
-        yield _suite("not judged", report, [_excluded(one) for one in report.excluded])
+        yield _suite("not judged", report, [_excluded(exclusion) for exclusion in report.excluded])
 
 
 def printable(text: str) -> str:
     r"""The text with \x1b or \udc80 for every character that XML cannot hold."""
-    return NOT_XML.sub(lambda found: ascii(found.group())[1:-1], text)
+    return NOT_XML.sub(lambda match: ascii(match.group())[1:-1], text)
 
 
 def _suite(name: str, report: AuditReport, cases: list[Element]) -> Element:
@@ -61,14 +62,9 @@ def _suite(name: str, report: AuditReport, cases: list[Element]) -> Element:
     suite = _element("testsuite", name=name, tests=len(cases), **counts)
     properties = ElementTree.SubElement(suite, "properties")
     edition = report.edition
-    overrides = {f"override {limit}": value for limit, value in sorted(edition.overrides.items())}
-    told = {
-        "selection": report.selection,
-        "edition": edition_words(edition),
-        "edition digest": edition.digest,
-        **overrides,
-    }
-    properties.extend(_element("property", name=key, value=value) for key, value in told.items())
+    context = {"selection": report.selection, "edition": edition_words(edition), "edition digest": edition.digest}
+    context |= {f"override {limit}": value for limit, value in sorted(edition.overrides.items())}
+    properties.extend(_element("property", name=key, value=value) for key, value in context.items())
     suite.extend(cases)
     return suite
 
@@ -77,8 +73,7 @@ def _cases(run: RunAudit, group: Group) -> Iterator[Element]:
     where = f"{group_label(group)} · {group.setting}"
     whose = f"seed {run.record.spec.seed} · run {run.record.run_id}"
     for finding in run.findings:
-        case = _element("testcase", classname=where, name=f"{finding.rule} {finding.title} · {whose}")
-        yield _told(case, finding)
+        yield _finding(_element("testcase", classname=where, name=f"{finding.rule} {finding.title} · {whose}"), finding)
     integrity = run.record.integrity
     case = _element("testcase", classname=where, name=f"integrity · {whose}")
     if integrity.state in STATES:
@@ -86,7 +81,7 @@ def _cases(run: RunAudit, group: Group) -> Iterator[Element]:
     yield case
 
 
-def _told(case: Element, finding: Finding) -> Element:
+def _finding(case: Element, finding: Finding) -> Element:
     """What the rule says, in the element of its outcome; a pass says it too, for whoever looks."""
     words = "\n".join(_lines(finding))
     if finding.outcome in ELEMENTS and (finding.gating or finding.outcome != "fail"):
@@ -103,7 +98,7 @@ def _lines(finding: Finding) -> Iterator[str]:
     yield f"required: {finding.required}"
     yield f"observed: {finding.quantity} {f'N/A ({observed.reason})' if observed.value is None else repr(observed.value)}"
     yield f"run: {finding.run_id}"
-    told = {
+    details = {
         "state": finding.state,
         "counts for the verdict": "" if finding.gating else "no",
         "site": finding.site,
@@ -112,20 +107,20 @@ def _lines(finding: Finding) -> Iterator[str]:
         "reference run": finding.reference_run_id,
         "detail": finding.detail,
     }
-    yield from (f"{name}: {value}" for name, value in told.items() if value not in ("", None))
+    yield from (f"{name}: {value}" for name, value in details.items() if value not in ("", None))
 
 
 def _outcome(case: Element, tag: str, kind: str, text: str, message: str = "") -> None:
     """JUnit's skipped has a message alone; failure and error have a type too."""
-    attributes = {"message": message or text} | ({} if tag == "skipped" else {"type": kind})
-    element = _element(tag, **attributes)
-    element.text = printable(text if tag != "skipped" else f"{kind}\n{text}")
+    typed = tag != "skipped"
+    element = _element(tag, message=message or text, **({"type": kind} if typed else {}))
+    element.text = printable(text if typed else f"{kind}\n{text}")
     case.append(element)
 
 
-def _excluded(one: Exclusion) -> Element:
-    case = _element("testcase", classname="not judged", name=f"{one.name} · run {one.run_id}")
-    _outcome(case, "error", "excluded", one.failure or one.reason, one.reason)
+def _excluded(run: Exclusion) -> Element:
+    case = _element("testcase", classname="not judged", name=f"{run.name} · run {run.run_id}")
+    _outcome(case, "error", "excluded", run.failure or run.reason, run.reason)
     return case
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fa_registry.analyses import CATALOG, Analysis, Cell, Column, Table
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol.rules import Edition, load_edition
-from fa_registry.records import AuditReport, RunAudit
+from fa_registry.records import AuditReport
 from fa_registry.reporting.figures.analyses import analysis_png
 from fa_registry.reporting.figures.plates import data_uri
 from fa_registry.reporting.values import Listed, Number, Row
@@ -64,16 +65,17 @@ class PageAnalyses:
 
 def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
     """Every analysis that has something to say of these runs, until the page is full. room: bytes."""
-    found = _edition(report) if any(run.record.spec.control == "none" for run in report.runs) else NOTHING
+    edition = _edition(report) if any(run.record.spec.control == "none" for run in report.runs) else NOTHING
     shown: list[PageAnalysis] = []
     left_out: list[tuple[str, str]] = []
     for name in NAMES:
         analyser = CATALOG.get(name)
         full = f"the page is full; {COMMAND.format(analyser.name)}"
-        why = found if isinstance(found, str) else full if room < LEAST else ""
-        analysis = analyser.run(report, found) if not why else None
-        why = why or silence(analysis)
-        page = _page(analysis, report) if not why else None
+        why, page = edition if isinstance(edition, str) else full if room < LEAST else "", None
+        if not why:
+            analysis = analyser.run(report, edition)
+            why = silence(analysis)
+            page = None if why else _page(analysis, report)
         room -= _bytes(page) if page else 0
         if page and room >= 0:
             shown.append(page)
@@ -108,7 +110,7 @@ def silence(analysis: Analysis) -> str:
 
 def _climbs(analysis: Analysis) -> bool:
     rungs = [(row["method"].text, row["setting"].text) for row in analysis.rows]
-    return any(rungs.count(one) > 2 for one in set(rungs)) or bool(analysis.table("depth").rows)
+    return max(Counter(rungs).values(), default=0) > 2 or bool(analysis.table("depth").rows)
 
 
 def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
@@ -118,26 +120,21 @@ def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
         Row("", tuple(_cell(row[column.name], column) for column in columns), run_ids=_ids(row.values()))
         for row in table.rows
     ]
-    own = tuple(remark for remark in analysis.remarks if remark not in report.remarks)
+    image = analysis_png(analysis, report.runs, DPI)
+    if image is None:
+        raise LookupError(f"the analysis {analysis.name} has no figure in reporting.figures.analyses")
     return PageAnalysis(
         analysis.name,
         analysis.title,
         analysis.question,
         analysis.source,
         setting,
-        tuple((one.name.replace("_", " "), _words(one), one.kind != "text") for one in columns),
+        tuple((column.name.replace("_", " "), _words(column), column.kind != "text") for column in columns),
         Listed.first(MOST, rows),
-        data_uri(_image(analysis, report.runs)),
+        data_uri(image),
         f"{table.title}: {analysis.question} The table that follows holds the numbers of this figure.",
-        own,
+        tuple(remark for remark in analysis.remarks if remark not in report.remarks),
     )
-
-
-def _image(analysis: Analysis, runs: Sequence[RunAudit]) -> bytes:
-    image = analysis_png(analysis, runs, DPI)
-    if image is None:
-        raise LookupError(f"the analysis {analysis.name} has no figure in reporting.figures.analyses")
-    return image
 
 
 def _columns(table: Table) -> tuple[list[Column], str]:
@@ -165,7 +162,7 @@ def _cell(cell: Cell, column: Column) -> AnswerCell:
     return AnswerCell(cell.text, number, cell.n if cell.text else 0, cell.interval, some=some)
 
 
-def _ids(cells: Iterator[Cell]) -> tuple[str, ...]:
+def _ids(cells: Iterable[Cell]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(run_id for cell in cells for run_id in cell.run_ids))
 
 

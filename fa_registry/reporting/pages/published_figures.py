@@ -22,20 +22,20 @@ SITES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def table(found: Reproduction | None, run_ids: Collection[str] | None = None) -> ReproductionTable | None:
+def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = None) -> ReproductionTable | None:
     """Every figure, what differs first; with run_ids only those that these runs were compared with. None without a reference."""
-    if found is None:
+    if reproduction is None:
         return None
-    chosen = [row for row in found.rows if run_ids is None or set(row.run_ids) & set(run_ids)]
+    chosen = [row for row in reproduction.rows if run_ids is None or set(row.run_ids) & set(run_ids)]
     ordered = sorted(chosen, key=lambda row: WORST_FIRST.index(row.outcome))
     return ReproductionTable(
-        study=found.reference,
-        title=found.title,
-        digest=found.digest,
+        study=reproduction.reference,
+        title=reproduction.title,
+        digest=reproduction.digest,
         counts=counts(chosen),
         tested=tuple(_row(row) for row in ordered if row.outcome in TESTED),
         untested=tuple(_row(row) for row in ordered if row.outcome not in TESTED),
-        remarks=found.remarks,
+        remarks=reproduction.remarks,
     )
 
 
@@ -55,7 +55,7 @@ def _row(row: FigureVerdict) -> ReproductionRow:
         setting=setting_text(figure),
         published=published_text(figure),
         measured=measured_text(row),
-        each=tuple(EntryValue(f"seed {one.seed}: {_of_run(figure, one)}", (one.run_id,)) for one in row.measured),
+        each=tuple(EntryValue(f"seed {run.seed}: {_of_run(figure, run)}", (run.run_id,)) for run in row.measured),
         reason=row.reason,
         source=figure.source,
         remarks=tuple(_remarks(figure, row.outcome in TESTED)),
@@ -83,22 +83,22 @@ def setting_text(figure: PublishedFigure) -> str:
 
 def published_text(figure: PublishedFigure) -> str:
     """The figure as it was published: `61.5 % ± 0.4 % (3)`, `8, 11, 8`, `4×10⁸ to 5×10⁸`, `below 5`, `never`."""
-    one = figure.published
+    published = figure.published
 
     def text(value: float) -> str:
         return KINDS["pct"](value) if kind_of(figure.quantity) == "pct" else compact(value)
 
-    if one.never:
+    if published.never:
         return "never"
-    if one.values:
-        return ", ".join(map(text, one.values))
-    if one.mean is not None:
-        return f"{text(one.mean)} ± {text(one.std)} ({one.n})"
-    if one.value is not None:
-        return text(one.value)
-    if one.low is not None:
-        return f"{text(one.low)} to {text(one.high)}"
-    return f"below {text(one.below)}" if one.below is not None else f"above {text(one.above)}"
+    if published.values:
+        return ", ".join(map(text, published.values))
+    if published.mean is not None:
+        return f"{text(published.mean)} ± {text(published.std)} ({published.n})"
+    if published.value is not None:
+        return text(published.value)
+    if published.low is not None:
+        return f"{text(published.low)} to {text(published.high)}"
+    return f"below {text(published.below)}" if published.below is not None else f"above {text(published.above)}"
 
 
 def measured_text(row: FigureVerdict) -> str:
@@ -106,13 +106,12 @@ def measured_text(row: FigureVerdict) -> str:
     if not row.measured:
         return "—"
     if row.figure.rule:
-        return ", ".join(_of_run(row.figure, one) for one in row.measured)
+        return ", ".join(_of_run(row.figure, run) for run in row.measured)
     mean = _shown(row.figure, row.mean)
     if row.mean.value is None:
         return mean
     spread = "" if row.std.value is None else f" ± {_shown(row.figure, row.std)}"
-    known = sum(one.reading.value is not None for one in row.measured)
-    return f"{mean}{spread} ({known})"
+    return f"{mean}{spread} ({sum(run.reading.value is not None for run in row.measured)})"
 
 
 def _of_run(figure: PublishedFigure, measured: Measured) -> str:
@@ -130,7 +129,7 @@ def _remarks(figure: PublishedFigure, tested: bool) -> list[str]:
     margin = f"the margin: {figure.margin.why}" if tested else ""
     assumed = figure.setting.assumed if figure.setting else ""
     factor = "" if figure.factor == 1 else f"what was measured is multiplied by {figure.factor:g}"
-    return [one for one in (figure.remark, factor, assumed, margin) if one]
+    return list(filter(None, (figure.remark, factor, assumed, margin)))
 
 
 # The rows of a reproduction's table: a study's published figures beside what was measured.
