@@ -85,7 +85,7 @@ def frozen(seed: int = 42, accuracy: Figure = 0.5, **changes: Any) -> RunRecord:
 
 def controlled(*runs: RunRecord, accuracy: float = 0.5) -> list[RunRecord]:
     """The runs with a frozen control for each of their seeds."""
-    return [*runs, *(frozen(seed, accuracy) for seed in dict.fromkeys(one.spec.seed for one in runs))]
+    return [*runs, *(frozen(seed, accuracy) for seed in dict.fromkeys(run.spec.seed for run in runs))]
 
 
 def report_of(records: Sequence[RunRecord], edition: Edition, **changes: Any) -> AuditReport:
@@ -102,7 +102,7 @@ def analysed(name: str, records: Sequence[RunRecord], edition: str | Edition = "
 
 def row(table: Table, **wanted: str | float) -> Mapping[str, Cell]:
     """The one row with these words, or these numbers, in its cells."""
-    found = [one for one in table.rows if all(value in shown(one[name]) for name, value in wanted.items())]
+    found = [row for row in table.rows if all(value in shown(row[name]) for name, value in wanted.items())]
     assert len(found) == 1, f"{len(found)} rows of {table.name} have {wanted}"
     return found[0]
 

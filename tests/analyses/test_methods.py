@@ -29,11 +29,13 @@ def mean(name, *runs):
 
 
 def test_controls_are_no_methods():
-    assert [one.label for one in methods(frozen(), run("dfa"), run("bp", spec={"control": "shallow"}))] == ["dfa"]
+    assert [method.label for method in methods(frozen(), run("dfa"), run("bp", spec={"control": "shallow"}))] == ["dfa"]
 
 
 def test_options_are_part_of_the_label():
-    labels = [one.label for one in methods(run("ep"), run("ep", spec={"method_options": {"beta": 0.5, "alpha": 1}}))]
+    labels = [
+        method.label for method in methods(run("ep"), run("ep", spec={"method_options": {"beta": 0.5, "alpha": 1}}))
+    ]
     assert labels == ["ep", "ep (alpha=1,beta=0.5)"]
 
 
@@ -41,7 +43,7 @@ def test_two_methods_of_one_name_and_setting_are_told_apart():
     """Credit normalisation is part of a method, not of its setting."""
     plain = run("dfa")
     other = run("dfa", 1, spec={"recipe": replace(plain.spec.recipe, credit_norm="none")})
-    assert [one.label for one in methods(plain, other)] == ["dfa", "dfa (credit_norm=none)"]
+    assert [method.label for method in methods(plain, other)] == ["dfa", "dfa (credit_norm=none)"]
 
 
 def test_a_seed_without_a_value_is_left_out_of_n():
@@ -161,17 +163,17 @@ def test_rungs_rise_from_the_foot_to_the_method():
     analysis = of(
         *(made for seed in (1, 2) for made in (rung(0, 0.3, seed), rung(1, 0.4, seed), run("dfa", seed, accuracy=0.6)))
     )
-    assert [one["trained"].reading.value for one in analysis.rows] == [0.0, 1.0, 2.0]
-    assert [one["accuracy"].reading.value for one in analysis.rows] == pytest.approx([0.3, 0.4, 0.6])
-    assert [one["gain"].reading.value for one in analysis.rows] == pytest.approx([0.0, 10.0, 30.0])
-    assert [one["of"].text for one in analysis.rows] == ["dfa ladder 0", "dfa ladder 1", "dfa"]
+    assert [row["trained"].reading.value for row in analysis.rows] == [0.0, 1.0, 2.0]
+    assert [row["accuracy"].reading.value for row in analysis.rows] == pytest.approx([0.3, 0.4, 0.6])
+    assert [row["gain"].reading.value for row in analysis.rows] == pytest.approx([0.0, 10.0, 30.0])
+    assert [row["of"].text for row in analysis.rows] == ["dfa ladder 0", "dfa ladder 1", "dfa"]
     assert analysis.remarks == ()
 
 
 def test_the_frozen_control_is_the_foot_where_no_rung_0_was_run():
     analysis = of(frozen(accuracy=0.3), rung(1, 0.4), run("dfa", accuracy=0.6))
-    assert [one["of"].text for one in analysis.rows] == ["frozen", "dfa ladder 1", "dfa"]
-    assert [one["of"].text for one in of(frozen(accuracy=0.3), run("dfa")).rows] == [
+    assert [row["of"].text for row in analysis.rows] == ["frozen", "dfa ladder 1", "dfa"]
+    assert [row["of"].text for row in of(frozen(accuracy=0.3), run("dfa")).rows] == [
         "frozen",
         "dfa",
     ]  # rung 1 stays open
@@ -183,12 +185,12 @@ def test_the_foot_of_a_penalised_ladder_has_no_penalty():
     analysis = of(
         rung(0, 0.3), rung(1, 0.4, penalty=0.1), rung(1, 0.9), run("dfa", accuracy=0.6, spec={"penalty": 0.1})
     )
-    assert [one["accuracy"].reading.value for one in analysis.rows] == [0.3, 0.4, 0.6]
+    assert [row["accuracy"].reading.value for row in analysis.rows] == [0.3, 0.4, 0.6]
 
 
 def test_rungs_of_another_method_or_setting_are_not_its_own():
     analysis = of(rung(1, 0.4, method="fa"), rung(1, 0.4, epochs=9), frozen(accuracy=0.3, epochs=9), run("dfa"))
-    assert [one["of"].text for one in analysis.rows] == ["dfa"]
+    assert [row["of"].text for row in analysis.rows] == ["dfa"]
     assert values(analysis.rows[0], "gain") == ["no foot of the same seed: neither ladder_0 nor a frozen control"]
     assert "no rung was run between the ends of dfa in tiny setting" in analysis.remarks
 
@@ -202,9 +204,9 @@ def test_depths_of_one_method_stand_together():
     control = frozen(accuracy=0.3, architecture_options={"d_hidden": 16, "num_blocks": 4})
     wide = run("dfa", spec={"architecture_options": {"d_hidden": 32, "num_blocks": 4}})
     table = of(deep(8, 0.7), deep(2, 0.5), deep(4, 0.6), control, wide).table("depth")
-    assert [one["blocks"].reading.value for one in table.rows] == [2.0, 4.0, 8.0]
-    assert {one["scan"].text for one in table.rows} == {"resmlp-16x2"}
-    assert [values(one, "frozen")[0] for one in table.rows] == [
+    assert [row["blocks"].reading.value for row in table.rows] == [2.0, 4.0, 8.0]
+    assert {row["scan"].text for row in table.rows} == {"resmlp-16x2"}
+    assert [values(row, "frozen")[0] for row in table.rows] == [
         "no frozen control at this depth",
         0.3,
         "no frozen control at this depth",

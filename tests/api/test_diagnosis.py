@@ -111,7 +111,7 @@ def test_without_a_frozen_accuracy_its_rule_is_left_out_but_an_accuracy_alone_ma
     assert report.verdict == "trustworthy"
     assert report.remarks == ("d frozen baseline: left out, no frozen accuracy was given",)
     report = fa_registry.diagnose(build(), MIXED, frozen_baseline_acc=0.5)
-    assert report.verdict == "INCOMPLETE" and any("no test accuracy was given" in one for one in report.remarks)
+    assert report.verdict == "INCOMPLETE" and any("no test accuracy was given" in remark for remark in report.remarks)
 
 
 def test_gradients_that_agree_too_well_are_flagged():

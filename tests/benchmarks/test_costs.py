@@ -48,7 +48,7 @@ def test_what_is_timed_is_a_complete_and_tracked_run(monkeypatch, workplace):
     monkeypatch.setattr(run_cost, "_tracked", lambda job: results.append(tracked(job)))
     monkeypatch.setattr(run_cost.tempfile, "TemporaryDirectory", lambda: nullcontext(workplace))
     run_cost.run_cost(CPU, 1, rounds=1)
-    assert [(type(one), one.status, one.epochs) for one in results] == 2 * [(TrainingResult, "complete", 1)]
+    assert [(type(result), result.status, result.epochs) for result in results] == 2 * [(TrainingResult, "complete", 1)]
     assert results[0].run_id != results[1].run_id
 
 
@@ -79,7 +79,7 @@ FLOP = 2 * 128 * (2 * 144 * 16 + 2 * 6 * 16 * 16 + 2 * 16 * 10 + 3 * 16 * 10)  #
 def test_the_floor_is_the_counted_work_at_the_measured_rates(monkeypatch):
     """One multiplication a second, two seconds a byte that is copied; the rounds' steps take twice and four times their floor."""
     trainer, side = Trainer(tiny_task()), 4
-    moved = 7 * 4 * sum(one.numel() for one in trainer.task.network.parameters())
+    moved = 7 * 4 * sum(parameter.numel() for parameter in trainer.task.network.parameters())
     floor = FLOP + moved * 2
     seconds = {
         "fp32": [REPEATS * 2 * side**3] * 2,
@@ -110,7 +110,7 @@ def test_the_table_is_in_words_of_a_card():
 
 def test_the_shape_is_read_off_the_task():
     task = tiny_task()
-    parameters = sum(one.numel() for one in task.network.parameters())
+    parameters = sum(parameter.numel() for parameter in task.network.parameters())
     assert shape_of(task) == Shape(128, 144, 16, 2, 10, parameters)
 
 

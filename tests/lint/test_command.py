@@ -77,7 +77,7 @@ def test_json_holds_every_field(lint, tmp_path):
     assert (finding["code"], finding["pitfall"], finding["silenced"]) == ("FA001", 1, "")
     assert finding["place"] == {"path": "a.py", "line": 4, "column": 12, "end_line": 4, "end_column": 22, "cell": 0}
     assert finding["what"] and finding["why"] and finding["fix"] == "norm(dim=-1)"
-    assert [one["silenced"] for one in shown["silenced"]] == ["unit vectors"]
+    assert [finding["silenced"] for finding in shown["silenced"]] == ["unit vectors"]
 
 
 def test_sarif_is_printed_with_the_version(lint, tmp_path):
@@ -175,7 +175,7 @@ def problems(schema: dict, value: object, where: str = "log") -> list[str]:
         for name in value.keys() & schema["properties"].keys():
             wrong += problems(schema["properties"][name], value[name], f"{where}.{name}")
     if schema["type"] is list:
-        wrong += [one for item in value for one in problems(schema["items"], item, f"{where}[]")]
+        wrong += [problem for item in value for problem in problems(schema["items"], item, f"{where}[]")]
     return wrong
 
 

@@ -70,19 +70,19 @@ def test_a_comment_on_the_last_line_of_a_call_counts():
 
 def test_a_comment_without_reason_is_a_finding_and_silences_nothing():
     findings = found(NEGATIVE_NORM.replace("norm(-1)", "norm(-1)  # fa: ok FA001"))
-    assert [(one.code, one.silenced) for one in findings] == [("FA001", ""), ("FA901", "")]
+    assert [(finding.code, finding.silenced) for finding in findings] == [("FA001", ""), ("FA901", "")]
     assert findings[1].place.text == "sample.py:4:24"
     assert "no reason" in findings[1].what
 
 
 def test_a_comment_with_an_unknown_code_silences_nothing_at_all():
     findings = found(NEGATIVE_NORM.replace("norm(-1)", "norm(-1)  # fa: ok FA001, FA099 meant so"))
-    assert [(one.code, one.silenced) for one in findings] == [("FA001", ""), ("FA901", "")]
+    assert [(finding.code, finding.silenced) for finding in findings] == [("FA001", ""), ("FA901", "")]
 
 
 def test_columns_count_characters_and_findings_come_in_order():
     findings = found('import torch\nγ = "é"; x.norm(-1); y.norm(-1)\nz.norm(-1)\n')
-    assert [(one.place.line, one.place.column, one.place.end_column) for one in findings] == [
+    assert [(finding.place.line, finding.place.column, finding.place.end_column) for finding in findings] == [
         (2, 10, 20),
         (2, 22, 32),
         (3, 1, 11),
@@ -93,7 +93,7 @@ def test_a_file_that_does_not_parse_is_a_finding_beside_the_others(tmp_path):
     (tmp_path / "broken.py").write_text("x = 1\ndef (\n")
     (tmp_path / "good.py").write_text(NEGATIVE_NORM)
     report = lint_paths([str(tmp_path)])
-    assert [(one.code, one.place.line) for one in report.findings] == [(UNREADABLE.code, 2), ("FA001", 4)]
+    assert [(finding.code, finding.place.line) for finding in report.findings] == [(UNREADABLE.code, 2), ("FA001", 4)]
     assert (report.files, report.exit_code) == (2, 1)
 
 
@@ -115,7 +115,7 @@ def test_every_code_has_a_card_in_the_report(tmp_path):
 def test_no_false_alarm_on_this_package_and_on_the_norms_of_numpy():
     paths = [Path(fa_registry.__file__).parent, Path(numpy.__file__).parent / "linalg"]
     report = lint_paths([str(path) for path in paths])
-    assert [one.place.text for one in report.findings] == []
+    assert [finding.place.text for finding in report.findings] == []
     assert report.files > 100
 
 

@@ -91,7 +91,7 @@ def test_a_broken_cell_leaves_the_others_readable(tmp_path):
     path = tmp_path / "x.ipynb"
     path.write_bytes(notebook("a = 1\nb = 2", "x = 1\ndef (", "c = 3"))
     source = read(path)
-    assert [(one.cell, one.line) for one in source.unreadable] == [(3, 2)]
+    assert [(file.cell, file.line) for file in source.unreadable] == [(3, 2)]
     assert [source.locate(line) for line in (1, 2, 3)] == [(2, 1), (2, 2), (4, 1)]
 
 

@@ -79,7 +79,8 @@ def test_a_waiver_reaches_every_edition_that_has_the_rule():
     runs = over_seeds({1: 0.1}, {1: 0.5})
     assert judge_all(runs, PUBLISHED, [waiver])[0].verdict.label == "WARN(D3 waived)"
     labels = [
-        one.judgements[0].verdict.label for one in second_opinions(runs, [load_edition("2026-04"), OURS], [waiver])
+        opinion.judgements[0].verdict.label
+        for opinion in second_opinions(runs, [load_edition("2026-04"), OURS], [waiver])
     ]
     assert labels == ["needs walk-back: d", "WARN(D3 waived)"]
 

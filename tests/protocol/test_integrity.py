@@ -34,7 +34,7 @@ def test_the_last_bit_is_a_mismatch_with_both_numbers():
 def test_all_differences_are_kept_where_the_words_name_five():
     """And they stay beside a check that differs, whose words push the figures' aside."""
     integrity = compare(taken(gain=0.75, g_norm=1.0), taken(gain=0.5, g_norm=2.0))
-    places = [(one.quantity, one.site) for one in integrity.differences]
+    places = [(difference.quantity, difference.site) for difference in integrity.differences]
     assert places == [(name, site) for name in ("g_norm", "g_norm_mean_ce", "gain") for site in range(3)]
     assert len(integrity.details) == 6 and integrity.details[-1] == "and 4 more (9 in all)"
     assert (

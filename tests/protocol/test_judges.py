@@ -85,7 +85,7 @@ def test_exactly_two_points_above_frozen_clears_although_binary_fractions_say_le
 @pytest.mark.parametrize("edition", [PUBLISHED, load_edition("2026-04"), OURS], ids=lambda edition: edition.name)
 def test_a_frozen_accuracy_given_by_hand_is_used_and_said_to_be_so(edition):
     run = given(record(measured=measurements(accuracy=0.9)), Reading(0.5))
-    finding = next(one for one in judge(run, None, edition).findings if one.rule in ("D3", "d"))
+    finding = next(finding for finding in judge(run, None, edition).findings if finding.rule in ("D3", "d"))
     assert (finding.outcome, finding.state) == ("warn", "PROVISIONAL" if edition is OURS else "STATED")
     assert "stated by the author when the run was adopted, not measured here" in finding.sentence
     assert (finding.reference_run_id, finding.stated) == ("", True)
@@ -99,7 +99,7 @@ def test_nothing_passes_against_a_stated_figure(edition, stated):
     runs = over_seeds({1: 0.90, 2: 0.91, 3: 0.89}, {})
     audits = judge_all([given(run, Reading(one)) for run, one in zip(runs, stated, strict=True)], edition)
     for audit in audits:
-        finding = next(one for one in audit.findings if one.rule in ("D3", "d"))
+        finding = next(finding for finding in audit.findings if finding.rule in ("D3", "d"))
         assert (finding.outcome, finding.state, finding.stated) == ("warn", "STATED", True)
         assert audit.verdict.label == f"WARN({finding.rule} stated)"
 
@@ -108,7 +108,7 @@ def test_nothing_passes_against_a_stated_figure(edition, stated):
 def test_what_fails_against_a_stated_figure_fails(edition):
     runs = [given(run, Reading(0.95)) for run in over_seeds({1: 0.90, 2: 0.91, 3: 0.89}, {})]
     for audit in judge_all(runs, edition):
-        finding = next(one for one in audit.findings if one.rule in ("D3", "d"))
+        finding = next(finding for finding in audit.findings if finding.rule in ("D3", "d"))
         assert (finding.outcome, finding.state, finding.stated) == ("fail", "UNDERCUT", True)
         assert "stated by the author" in finding.sentence
 
@@ -117,8 +117,8 @@ def test_one_stated_figure_in_the_group_keeps_every_seed_from_passing():
     runs = over_seeds({1: 0.90, 2: 0.91, 3: 0.89}, {1: 0.5, 2: 0.51})
     runs[2] = given(runs[2], Reading(0.5))
     audits = [audit for audit in judge_all(runs, OURS) if audit.record.spec.control == "none"]
-    assert {(one.findings[2].state, one.findings[2].stated) for one in audits} == {("STATED", True)}
-    assert [one.findings[2].reference_run_id for one in audits] == ["f1", "f2", ""]
+    assert {(audit.findings[2].state, audit.findings[2].stated) for audit in audits} == {("STATED", True)}
+    assert [audit.findings[2].reference_run_id for audit in audits] == ["f1", "f2", ""]
 
 
 @pytest.mark.parametrize("edition", [PUBLISHED, load_edition("2026-04"), OURS], ids=lambda edition: edition.name)
@@ -128,7 +128,7 @@ def test_an_accuracy_of_another_set_than_the_test_set_passes_nothing(edition, ac
     runs = over_seeds({1: 0.9, 2: accuracy}, {1: 0.5, 2: 0.5})
     runs[1] = sized(runs[1], 360)
     audit = judge_all(runs, edition)[1]
-    finding = next(one for one in audit.findings if one.rule in ("D3", "d"))
+    finding = next(finding for finding in audit.findings if finding.rule in ("D3", "d"))
     assert (finding.outcome, finding.state == "OTHER SET") == (("pass", False) if right else ("warn", True))
     assert ("no whole number of 360 test samples" in finding.sentence) is not right
     assert audit.verdict.outcome == ("pass" if right else "warn")

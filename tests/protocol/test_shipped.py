@@ -42,7 +42,10 @@ def own(tmp_path, *replacements, edition="2026-11"):
 
 
 def told(edition):
-    return {(one.rule, one.field): (one.shipped, one.this) for one in edition.reference.differences}
+    return {
+        (difference.rule, difference.field): (difference.shipped, difference.this)
+        for difference in edition.reference.differences
+    }
 
 
 def test_every_shipped_edition_is_itself_and_differs_from_nothing():
@@ -97,7 +100,7 @@ def test_an_edition_that_shares_nothing_has_rules_of_its_own(tmp_path):
     path.write_text(OWN, encoding="utf-8")
     reference = load_edition(str(path)).reference
     assert reference.based_on == "" and edition_words(reference) == "lenient, mine (own rules)"
-    assert {one.field for one in reference.differences if one.rule} == {"rule"}
+    assert {difference.field for difference in reference.differences if difference.rule} == {"rule"}
 
 
 def test_a_changed_word_is_a_difference(tmp_path):

@@ -89,7 +89,7 @@ def test_what_each_outcome_makes_of_the_verdict(outcomes, expected):
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_only_gating_findings_count(outcome):
-    reported = [dataclasses.replace(one, gating=False) for one in findings(D1=outcome, D2=outcome, D3=outcome)]
+    reported = [dataclasses.replace(finding, gating=False) for finding in findings(D1=outcome, D2=outcome, D3=outcome)]
     assert verdict(record(), reported, EDITION).label == "PASS"
 
 

@@ -18,7 +18,7 @@ def cited():
     def made(report, method="dfa", **cards):
         report = dataclasses.replace(report, cards={**report.cards, **cards})
         runs = [run for run in report.runs if run.record.spec.method == method and run.record.spec.control == "none"]
-        return bibliography(runs, [one for run in runs for one in run.findings], report)
+        return bibliography(runs, [finding for run in runs for finding in run.findings], report)
 
     return made
 
@@ -45,7 +45,9 @@ def test_every_edition_is_cited_and_one_of_a_user_by_its_words(cited, rich):
     found = cited(rich)
     assert all(f"edition {name}" in uses(found, "arxiv2606.21126") for name in ("2026-11", "2026-05", "2026-04"))
     mine = EditionReference("mine", "t", "A. Person, 100% {of} \\rules & more", "0" * 64)
-    (entry,) = [one for one in cited(dataclasses.replace(rich, edition=mine)).entries if one.key == "edition-mine"]
+    (entry,) = [
+        entry for entry in cited(dataclasses.replace(rich, edition=mine)).entries if entry.key == "edition-mine"
+    ]
     assert "note={A. Person, 100\\% of rules \\& more}" in entry.bibtex
 
 
@@ -64,7 +66,7 @@ def test_a_diagnostic_of_a_preprint_and_a_paper_cites_both(cited, rich):
 
 
 def test_a_preprint_that_is_known_by_its_number_has_its_year_and_nothing_made_up(cited, report):
-    (entry,) = [one.bibtex for one in cited(report).entries if one.key == "arxiv2606.21126"]
+    (entry,) = [entry.bibtex for entry in cited(report).entries if entry.key == "arxiv2606.21126"]
     assert "year={2026}" in entry and "eprint={2606.21126}" in entry
     assert "author" not in entry and "title" not in entry
 

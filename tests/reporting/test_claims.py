@@ -156,7 +156,9 @@ def test_claims_follow_states_and_not_names(rich):
     for method in ("bp", "fa", "dfa", "drtp"):
         runs = [run for run in rich.runs if run.record.spec.method == method and run.record.spec.control == "none"]
         renamed = [
-            dataclasses.replace(run, findings=tuple(dataclasses.replace(one, rule="zz") for one in run.findings))
+            dataclasses.replace(
+                run, findings=tuple(dataclasses.replace(finding, rule="zz") for finding in run.findings)
+            )
             for run in runs
         ]
         plain = [claim.text.replace("D3 depth", "zz depth") for claim in claims(runs)]
@@ -257,7 +259,9 @@ def in_other_words(edition: Edition) -> Edition:
 def walked_back(records, edition):
     """{(key, runs)} of everything that must be walked back, form by form."""
     report = AuditReport("", "", edition.reference, judge_all(records, edition))
-    return {(one.key, one.run_ids) for group in groups(report) for one in claims(group.runs) if one.kind == "not"}
+    return {
+        (claim.key, claim.run_ids) for group in groups(report) for claim in claims(group.runs) if claim.kind == "not"
+    }
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -284,14 +288,14 @@ def test_a_report_of_an_older_release_that_kept_the_guard_in_its_sentence_is_wal
     edition = load_edition("2026-11")
     record = full(make_record("ep", 42, 0.95, 3.0, 0.1, 0.2), gamma=[0.9, 0.01, 0.01, 0.01, 0.01], gain=[0.3] * 5)
     run = judge(record, None, edition)
-    older = tuple(dataclasses.replace(one, guard=None, limit="", crossed="") for one in run.findings)
-    collapse = [one.text for one in claims([run]) if one.key == "carried by one end"]
+    older = tuple(dataclasses.replace(finding, guard=None, limit="", crossed="") for finding in run.findings)
+    collapse = [claim.text for claim in claims([run]) if claim.key == "carried by one end"]
     assert collapse == [
-        one.text for one in claims([dataclasses.replace(run, findings=older)]) if one.key == "carried by one end"
+        claim.text for claim in claims([dataclasses.replace(run, findings=older)]) if claim.key == "carried by one end"
     ]
     assert len(collapse) == 1
     even = changed(dataclasses.replace(run, findings=older), sites={"gamma": 0.2})
-    assert not [one for one in claims([even]) if one.key == "carried by one end"]
+    assert not [claim for claim in claims([even]) if claim.key == "carried by one end"]
 
 
 def test_figures_are_looked_up(rich):

@@ -30,7 +30,7 @@ from tests.reporting.page import Page
 
 
 def group(report, method):
-    return next(one for one in groups(report) if one.method == method)
+    return next(group for group in groups(report) if group.method == method)
 
 
 def moved(record, dataset="mnist"):
@@ -68,7 +68,7 @@ def test_only_what_differs_is_named(rich):
 
 
 def test_columns_of_a_shared_setting_stand_together_and_the_rest_is_told(two_settings):
-    made = compare_context(two_settings, [one for one in groups(two_settings) if one.method in ("dfa", "bp")])
+    made = compare_context(two_settings, [group for group in groups(two_settings) if group.method in ("dfa", "bp")])
     ((part, _),) = made.parts
     assert part.comparable and [column.label for column in part.columns] == ["bp", "dfa"]
     assert made.remarks[0] == "dfa also ran in mnist · resmlp, where the others did not: left out."
@@ -76,14 +76,14 @@ def test_columns_of_a_shared_setting_stand_together_and_the_rest_is_told(two_set
 
 def test_settings_that_differ_are_said_not_to_be_comparable(two_settings):
     bp = group(two_settings, "bp")
-    other = next(one for one in groups(two_settings) if one.setting == "mnist · resmlp")
+    other = next(group for group in groups(two_settings) if group.setting == "mnist · resmlp")
     ((part, _),) = compare_context(two_settings, [bp, other]).parts
     assert not part.comparable and part.paired == ()
     assert part.why_not.endswith("they differ in dataset.")
 
 
 def test_every_setting_that_all_share_is_a_part(two_settings):
-    chosen = [one for one in groups(two_settings) if one.method == "dfa"]
+    chosen = [group for group in groups(two_settings) if group.method == "dfa"]
     parts, left_out = settings_shared(chosen)
     assert [[one.setting for one in part] for part in parts] == [[one.setting] for one in chosen] and left_out == []
 
@@ -123,7 +123,7 @@ def test_the_same_specification_differs_in_nothing(report):
 
 
 def test_it_shows_the_geometric_mean_of_g_and_the_mean_of_gamma(rich):
-    chosen = [one for one in groups(rich) if one.method in ("bp", "dfa")]
+    chosen = [group for group in groups(rich) if group.method in ("bp", "dfa")]
     frame = layer_numbers(chosen)
     runs = chosen[0].runs
     rows = [run.record.measurements.sites for run in runs]
@@ -144,11 +144,11 @@ def test_the_same_bytes_twice_and_words_for_who_cannot_see_it(rich):
 
 
 def test_where_credit_is_exact_is_known_of_gamma_and_of_the_methods_that_say_so(rich):
-    bp, dfa = (one for one in groups(rich) if one.method in ("bp", "dfa"))
+    bp, dfa = (group for group in groups(rich) if group.method in ("bp", "dfa"))
     cards = {"methods/bp": {"exact_sites": "all"}, "methods/dfa": {"exact_sites": "last"}}
     gamma, *others = compared_sites([bp, dfa], cards)
     sites = len(gamma.rows)
-    assert gamma.exact == (tuple(range(sites)), (sites - 1,)) and all(one.exact == ((), ()) for one in others)
+    assert gamma.exact == (tuple(range(sites)), (sites - 1,)) and all(other.exact == ((), ()) for other in others)
     assert compared_sites([bp], {})[0].exact == ((),)
 
 
@@ -160,7 +160,7 @@ def test_runs_that_measured_no_site_have_no_figure(report, judged):
 
 
 def rows_of(report, first, second):
-    by_method = {one.method: one for one in groups(report)}
+    by_method = {group.method: group for group in groups(report)}
     return {row.words: row for row in paired_rows(by_method[first], by_method[second], Frozen.of(report))}
 
 
@@ -228,8 +228,8 @@ def context(request):
 def test_the_page_nests_and_holds_nothing_from_outside(context, tmp_path):
     page = Page(render_comparison(context, tmp_path).read_text("utf-8"))
     assert not {"script", "iframe", "link", "form"} & set(page.tags) and page.handlers == []
-    assert all(one.startswith(("data:image/png;base64,", "#")) for one in page.references)
-    assert all(one[1:] in page.ids for one in page.references if one.startswith("#"))
+    assert all(reference.startswith(("data:image/png;base64,", "#")) for reference in page.references)
+    assert all(reference[1:] in page.ids for reference in page.references if reference.startswith("#"))
     assert len(page.ids) == len(set(page.ids))
     labels = [attributes["aria-label"] for tag, attributes in page.attributes if attributes.get("role") == "region"]
     assert len(labels) == len(set(labels))

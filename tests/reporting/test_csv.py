@@ -28,7 +28,7 @@ def lines(report, folder) -> list[dict[str, str]]:
 def test_one_line_a_run_then_the_runs_that_were_not_judged(which, request, tmp_path):
     audit = request.getfixturevalue(which)
     found = lines(audit, tmp_path)
-    ids = [run.record.run_id for run in audit.runs] + [one.run_id for one in audit.excluded]
+    ids = [run.record.run_id for run in audit.runs] + [exclusion.run_id for exclusion in audit.excluded]
     assert [line["run_id"] for line in found] == ids
     for line, run in zip(found, audit.runs, strict=False):
         assert (line["method"], int(line["seed"])) == (run.record.spec.method, run.record.spec.seed)
@@ -44,7 +44,7 @@ def test_every_edition_has_its_verdict(rich, tmp_path):
 
 def test_what_is_a_mean_over_seeds_says_so_in_every_line_it_stands_in(rich, tmp_path):
     over = [run.findings for run in rich.runs]
-    assert {one.seeds for findings in over for one in findings} >= {1, 2}
+    assert {finding.seeds for findings in over for finding in findings} >= {1, 2}
     for line, findings in zip(lines(rich, tmp_path), over, strict=True):
         for finding in findings:
             assert line[f"seeds_{finding.rule}"] == str(finding.seeds)
@@ -130,5 +130,7 @@ def test_a_rule_that_did_not_judge_a_run_leaves_its_cells_empty_and_says_so(rich
 
 
 def test_verdicts_stand_in_the_order_of_the_editions(rich):
-    for row, run, *others in zip(rows(rich), rich.runs, *(one.judgements for one in rich.opinions), strict=True):
-        assert row.verdicts == (run.verdict, *(one.verdict for one in others))
+    for row, run, *others in zip(
+        rows(rich), rich.runs, *(opinion.judgements for opinion in rich.opinions), strict=True
+    ):
+        assert row.verdicts == (run.verdict, *(other.verdict for other in others))

@@ -129,7 +129,7 @@ def test_a_limit_without_a_place_on_the_axis_is_no_obstacle(report):
             group,
             runs=tuple(
                 dataclasses.replace(
-                    run, findings=tuple(dataclasses.replace(one, threshold=0.0) for one in run.findings)
+                    run, findings=tuple(dataclasses.replace(finding, threshold=0.0) for finding in run.findings)
                 )
                 for run in group.runs
             ),
@@ -278,7 +278,11 @@ def test_a_figure_gives_up_its_numbers_before_it_is_left_out_and_the_first_setti
         assert [len(found.shown[0].pictures), len(found.shown[0].plates)] == [4, 1]
         assert all(one.uri for one in (*found.shown[0].pictures, *found.shown[0].plates))
     bare = setting_figures(in_settings(report, 3), room=0).shown[0]
-    assert not any(one.rows for one in bare.pictures) and not any(one.groups for one in bare.plates) and not bare.full
+    assert (
+        not any(picture.rows for picture in bare.pictures)
+        and not any(plate.groups for plate in bare.plates)
+        and not bare.full
+    )
 
 
 def test_what_the_rest_of_the_page_takes_the_figures_do_not_get():
@@ -308,8 +312,8 @@ def test_figures_by_site_get_the_room_that_is_left(report):
     assert whole.full and len(whole.plates) == 3  # accuracy, growth, Γ; no run of this audit has a null
     few = sum(len(one.uri) for one in (*whole.pictures, *whole.plates))
     (part,) = setting_figures(ordered, report.cards, room=few).shown
-    assert not part.full and [one.uri for one in part.pictures] == [one.uri for one in whole.pictures]
-    assert [one.uri for one in part.plates] == [whole.plates[0].uri]
+    assert not part.full and [picture.uri for picture in part.pictures] == [picture.uri for picture in whole.pictures]
+    assert [plate.uri for plate in part.plates] == [whole.plates[0].uri]
 
 
 def test_white_and_the_colours_drawn_with_stay_exact():

@@ -50,7 +50,7 @@ def test_every_edition_gives_its_verdict_the_leading_one_first(form, rich):
         ("2026-05", "WARN(D2)"),
         ("2026-04", "needs walk-back: b"),
     ]
-    assert [one.subject for one in context.differences] == ["reference"]
+    assert [difference.subject for difference in context.differences] == ["reference"]
     alone = form(rich, "fa")
     assert alone.differences == () and {verdict.outcome for _, verdict in alone.opinions} == {"fail"}
 
@@ -100,7 +100,7 @@ def test_all_editions_that_judged_are_cited(form, rich):
 
 
 def test_the_checklist_is_answered(form, rich):
-    assert [one.number for one in form(rich, "dfa").pitfalls] == list(range(1, 13))
+    assert [pitfall.number for pitfall in form(rich, "dfa").pitfalls] == list(range(1, 13))
 
 
 def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):

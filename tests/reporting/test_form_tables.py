@@ -186,7 +186,7 @@ def test_the_cards_say_what_cannot_be_told(rich):
 
 def test_the_first_fire_is_told_for_every_seed(dfa, report):
     rules = {row.rule: (row.title, row.epochs) for row in first_fires(dfa)}
-    epochs = {(run.record.spec.seed, one.rule): one.first_fire for run in dfa for one in run.findings}
+    epochs = {(run.record.spec.seed, finding.rule): finding.first_fire for run in dfa for finding in run.findings}
     assert rules["D1"] == ("scale stability", tuple(f"epoch {epochs[seed, 'D1']}" for seed in (42, 123)))
     assert "D3" not in rules
     assert first_fires(report.runs[:1]) == ()

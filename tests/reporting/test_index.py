@@ -246,7 +246,7 @@ def test_a_name_is_shortened_only_where_it_still_says_which_variant():
 
 def test_a_column_has_its_worst_judgement_with_the_seeds_it_is_about(rich):
     columns = tuple(map(quantity_of, AUDIT_TABLE))
-    found = {one.method: judged_columns(one, columns) for one in groups(rich) if not one.control}
+    found = {group.method: judged_columns(group, columns) for group in groups(rich) if not group.control}
     assert found["fa"]["growth_max"] == Judged("D1", "fail", (42, 123))
     assert found["bp"] == {}
 

@@ -59,7 +59,7 @@ def test_a_growth_over_seeds_is_one_number_on_every_page_and_in_the_terminal(tmp
     assert shown in pages["audit_table.tex"]
     assert terminal(report)["fa"][3] == shown
     ((part, _),) = compare_context(report, [fa]).parts
-    (growth,) = (one for one in part.quantities if one.name == "growth_max")
+    (growth,) = (quantity for quantity in part.quantities if quantity.name == "growth_max")
     assert estimate_text(growth.estimates[0]).startswith(shown)
     (row, *_) = CATALOG.get("cross_architecture").run(report, load_edition("2026-05")).rows
     assert row["growth_max"].reading.value == pytest.approx(MEAN)
@@ -95,7 +95,7 @@ def test_a_comparison_and_an_analysis_say_of_how_many_seeds_too(tmp_path):
     runs = [changed(run, sites, {"growth_max": None}) if not at else run for at, run in enumerate(report.runs)]
     report = dataclasses.replace(report, runs=tuple(runs))
     ((part, _),) = compare_context(report, list(groups(report))[:1]).parts
-    (growth,) = (one for one in part.quantities if one.name == "growth_max")
+    (growth,) = (quantity for quantity in part.quantities if quantity.name == "growth_max")
     assert "(1 of 2)" in estimate_text(growth.estimates[0])
     analysis = CATALOG.get("cross_architecture").run(report, load_edition("2026-05"))
     (column,) = (one for one in analysis.tables[0].columns if one.name == "growth_max")

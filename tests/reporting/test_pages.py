@@ -145,10 +145,10 @@ def test_an_error_shows_its_traceback_in_a_box(rich, rich_pages):
 
 def test_the_interval_of_a_margin_is_printed_once_a_group(rich, rich_pages):
     finding = next(
-        one
+        finding
         for run in rich.runs
-        for one in run.findings
-        if run.record.spec.method == "dfa" and one.quantity == "margin_pp"
+        for finding in run.findings
+        if run.record.spec.method == "dfa" and finding.quantity == "margin_pp"
     )
     low = f"{finding.interval[0]:+.2f}"
     part = section(rich_pages["index.html"], "findings")

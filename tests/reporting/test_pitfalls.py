@@ -45,7 +45,7 @@ def test_runs_that_differ_are_told_apart_and_the_worst_comes_first(rich):
 
 
 def test_what_lint_finds_in_code_names_its_rule(rich):
-    codes = {one.number: one.lint for one in checklist(rich) if one.lint}
+    codes = {item.number: item.lint for item in checklist(rich) if item.lint}
     assert codes == {number: f"FA00{number}" for number in (1, 2, 3, 7, 8)}
     assert set(codes.values()) <= {rule.card.code for rule in all_rules()}
 
@@ -59,7 +59,7 @@ def test_no_answer_is_always_the_same(rich):
         runs = tuple(
             dataclasses.replace(run, record=dataclasses.replace(run.record, integrity=held)) for run in rich.runs
         )
-        outcomes.append([one.outcome for one in checklist(dataclasses.replace(rich, runs=runs))])
+        outcomes.append([item.outcome for item in checklist(dataclasses.replace(rich, runs=runs))])
     assert [row[0] for row in outcomes] == ["avoided", "unknown", "violated"]
     assert [row[11] for row in outcomes] == ["avoided", "unknown", "violated"]
     assert [row[1] for row in outcomes] == ["avoided", "avoided", "violated"]

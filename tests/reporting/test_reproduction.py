@@ -79,7 +79,7 @@ def test_what_was_measured():
     assert measured_text(row(figure(0.6), seeds(0.5))) == "50.0\u00a0% (1)"
     assert measured_text(row(figure(0.6), seeds("lost"))) == "N/A"
     assert measured_text(row(figure(0.6, method="ep"), seeds(0.5))) == "—"
-    fires = [dataclasses.replace(one, trajectory={}) for one in seeds(0.5)]
+    fires = [dataclasses.replace(seed, trajectory={}) for seed in seeds(0.5)]
     never = row(figure(Published(never=True), rule="D1", quantity="first_fire"), fires)
     assert measured_text(never) == "N/A"
     quiet = tuple(dataclasses.replace(one, reading=Reading(None, "no epoch"), never=True) for one in never.measured)

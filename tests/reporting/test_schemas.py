@@ -167,7 +167,7 @@ def test_they_are_schemas_in_which_every_record_is_closed(name):
     schema = json.loads(published()[name])
     Draft202012Validator.check_schema(schema)
     records = [one for one in schema["$defs"].values() if "properties" in one]
-    assert len(records) > 5 and all(one["additionalProperties"] is False for one in records)
+    assert len(records) > 5 and all(record["additionalProperties"] is False for record in records)
 
 
 @pytest.mark.parametrize("name", SCENES)

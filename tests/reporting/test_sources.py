@@ -74,7 +74,7 @@ def test_where_the_outcomes_agree_there_is_nothing_to_explain(rich, compared):
 
 
 def told(ours, theirs):
-    return {one.subject: one.clauses for one in differences([(OURS, ours), (THEIRS, theirs)], {})}
+    return {difference.subject: difference.clauses for difference in differences([(OURS, ours), (THEIRS, theirs)], {})}
 
 
 def test_one_subject_is_compared_by_different_figures():
@@ -234,10 +234,10 @@ def test_the_pages_of_a_run_that_was_held_against_its_seal(tmp_path):
     report = small_report()
     held = tuple(
         dataclasses.replace(
-            one,
-            record=dataclasses.replace(one.record, integrity=dataclasses.replace(one.record.integrity, checks=checks)),
+            run,
+            record=dataclasses.replace(run.record, integrity=dataclasses.replace(run.record.integrity, checks=checks)),
         )
-        for one in report.runs
+        for run in report.runs
     )
     pages = written(dataclasses.replace(report, runs=held), tmp_path)
     assert "first steps006not possible: a step takes too long" in words_of(pages["index.html"])

@@ -23,7 +23,7 @@ SILENT = Measured(42, "r", Reading(None, "no epoch"), never=True)
 
 def judged(published, *values, margin=1.0, **changes):
     readings = [value if isinstance(value, (Reading, Measured)) else Reading(value) for value in values]
-    measured = [one if isinstance(one, Measured) else Measured(42, "r", one) for one in readings]
+    measured = [reading if isinstance(reading, Measured) else Measured(42, "r", reading) for reading in readings]
     return outcome_of(figure(published, margin, **changes), measured)
 
 
@@ -118,9 +118,9 @@ def reference(study):
 def published(study, **wanted):
     """The forms of all figures with these fields."""
     return [
-        one.published
-        for one in reference(study).figures
-        if all(getattr(one, name) == value for name, value in wanted.items())
+        figure.published
+        for figure in reference(study).figures
+        if all(getattr(figure, name) == value for name, value in wanted.items())
     ]
 
 
@@ -165,9 +165,9 @@ def test_figures_of_the_specification_by_example():
     (bp,) = [one for one in published(full, quantity="accuracy", method="bp", control="none") if one.mean == 0.615]
     assert (bp.std, bp.n) == (0.004, 3)
     gradients = [
-        one.published.value
-        for one in reference(full).figures
-        if one.quantity == "g_norm_mean_ce" and one.method == "fa" and one.site.isdigit()
+        figure.published.value
+        for figure in reference(full).figures
+        if figure.quantity == "g_norm_mean_ce" and figure.method == "fa" and figure.site.isdigit()
     ]
     assert gradients == [1.79e-5, 1.21e-6, 8.85e-7, 8.89e-7, 8.89e-7]
     fires = published(full, quantity="first_fire", method="dfa", rule="D1")

@@ -93,7 +93,7 @@ def test_margins_by_deviation_by_share_and_in_decades(tmp_path):
         table("value = 4e8", margin="decades"),
         table("below = 5", margin=None),
     )
-    sizes = [(one.margin.size, one.margin.scale) for one in load(tmp_path, *tables).figures]
+    sizes = [(figure.margin.size, figure.margin.scale) for figure in load(tmp_path, *tables).figures]
     assert sizes == [(0.08, "linear"), (0.1, "linear"), (0.5, "log10"), (0.0, "linear")]
 
 
@@ -107,7 +107,7 @@ def test_other_studies_files_are_taken_over_once(tmp_path):
     write(tmp_path, table("value = 0.6"), head=HEAD.replace("contradiction", "remark"), study="other")
     write(tmp_path, table("value = 0.9"), head='also = ["one", "other"]\n' + HEAD, study="circle")
     reference = load(tmp_path, table("value = 0.6", "value = 0.7"), head='also = ["other", "circle"]\n' + HEAD)
-    assert [one.published.value for one in reference.figures] == [0.6, 0.7, 0.9]
+    assert [figure.published.value for figure in reference.figures] == [0.6, 0.7, 0.9]
     assert reference.remarks == ("a contradiction", "a remark")
     assert reference.digest != load(tmp_path, table("value = 0.6"), study="other").digest
 

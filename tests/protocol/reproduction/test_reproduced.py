@@ -194,7 +194,7 @@ def test_every_figure_has_one_row_in_order():
     several = tuple(figure(value, method=method) for value in (0.1, 0.2) for method in ("bp", "ep", "nobody"))
     report = report_of(seeds(*SMALL), load_edition("2026-05"))
     found = reproduction(Reference("study", "title", "digest", several, ("a remark",)), report)
-    assert tuple(one.figure for one in found.rows) == several
+    assert tuple(row.figure for row in found.rows) == several
     assert (found.reference, found.digest, found.remarks) == ("study", "digest", ("a remark",))
     assert [one.outcome for one in found.rows[:3]] == ["differs", "not measured", "not measured"]
 

@@ -69,21 +69,23 @@ def test_runs_in_one_audit_alone_are_named(before):
 
 def test_a_run_that_exploded_is_told_by_verdict_finding_figure_and_field(before):
     found = audit_diff(before, with_first(diverged(DFA[0])))
-    (run,) = [one for one in found.runs if one.run_id_a == DFA[0].run_id]
+    (run,) = [run for run in found.runs if run.run_id_a == DFA[0].run_id]
     assert run.verdict_a != run.verdict_b
-    assert {one.rule: (one.before.outcome, one.after.outcome) for one in run.findings if one.decided}["D1"] == (
+    assert {
+        finding.rule: (finding.before.outcome, finding.after.outcome) for finding in run.findings if finding.decided
+    }["D1"] == (
         "pass",
         "fail",
     )
-    figures = {one.name: (one.before, one.after) for one in run.figures}
+    figures = {figure.name: (figure.before, figure.after) for figure in run.figures}
     assert figures["h_L"] == (DFA[0].measurements.scalars["h_L"], Reading.of(float("inf")))
     assert figures["h_norm[2]"][1] == Reading.of(float("inf")) and "accuracy" not in figures
-    assert {one.what: (one.before, one.after) for one in run.changes}["status"] == ("complete", "diverged")
+    assert {change.what: (change.before, change.after) for change in run.changes}["status"] == ("complete", "diverged")
 
 
 def test_a_rule_says_whose_outcome_moved(before):
     found = audit_diff(before, with_first(diverged(DFA[0])))
-    (rule,) = [one for one in found.rules if one.rule == "D1"]
+    (rule,) = [rule for rule in found.rules if rule.rule == "D1"]
     assert rule.moved == (DFA[0].run_id,) and rule.outcomes_a == {"pass": 4} and rule.required_a == rule.required_b
     assert rule.outcomes_b == {"fail": 1, "pass": 3}
 
@@ -93,8 +95,8 @@ def test_the_last_digit_of_a_figure_counts(before):
     measured = dataclasses.replace(DFA[0].measurements, scalars=scalars)
     found = audit_diff(before, with_first(dataclasses.replace(DFA[0], measurements=measured)))
     (run,) = found.runs
-    assert [one.name for one in run.figures] == ["accuracy"] and not found.same
-    assert not any(one.decided for one in run.findings) and run.verdict_a == run.verdict_b
+    assert [figure.name for figure in run.figures] == ["accuracy"] and not found.same
+    assert not any(finding.decided for finding in run.findings) and run.verdict_a == run.verdict_b
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_a_finding_that_is_not_equal_is_told_and_whether_it_was_judged_otherwise
     first, *rest = before.runs[0].findings
     run = dataclasses.replace(before.runs[0], findings=(dataclasses.replace(first, **changed), *rest))
     found = audit_diff(before, dataclasses.replace(before, runs=(run, *before.runs[1:])))
-    assert [(one.rule, one.decided) for one in found.runs[0].findings] == [(first.rule, decided)]
+    assert [(finding.rule, finding.decided) for finding in found.runs[0].findings] == [(first.rule, decided)]
     assert found.rules == () and not found.same
 
 
@@ -113,7 +115,9 @@ def test_a_figure_in_one_audit_alone_is_a_change(before):
     scalars = {name: value for name, value in DFA[0].measurements.scalars.items() if name != "gamma_spread"}
     measured = dataclasses.replace(DFA[0].measurements, scalars=scalars)
     (run,) = audit_diff(before, with_first(dataclasses.replace(DFA[0], measurements=measured))).runs
-    assert [(one.name, one.after.reason) for one in run.figures] == [("gamma_spread", "this audit does not have it")]
+    assert [(figure.name, figure.after.reason) for figure in run.figures] == [
+        ("gamma_spread", "this audit does not have it")
+    ]
 
 
 OTHERS = {
@@ -131,14 +135,14 @@ OTHERS = {
 def test_every_other_field_of_a_record_counts(field, before):
     first = dataclasses.replace(before.runs[0], record=dataclasses.replace(DFA[0], **{field: OTHERS[field]}))
     (run,) = audit_diff(before, dataclasses.replace(before, runs=(first, *before.runs[1:]))).runs
-    assert {one.what.split(" ")[0] for one in run.changes} == {field}
+    assert {change.what.split(" ")[0] for change in run.changes} == {field}
 
 
 def test_another_control_counts_but_not_the_same_one_trained_again(before):
     assert audit_diff(before, make_report([*DFA, *map(again, FROZEN)])).same
     other = dataclasses.replace(before.runs[0], frozen_run_id="f" * 32)
     (run,) = audit_diff(before, dataclasses.replace(before, runs=(other, *before.runs[1:]))).runs
-    assert [(one.what, one.after) for one in run.changes] == [("frozen control", "f" * 32)]
+    assert [(change.what, change.after) for change in run.changes] == [("frozen control", "f" * 32)]
 
 
 def test_another_threshold_is_told_by_edition_and_rule(before):
@@ -154,7 +158,7 @@ def test_another_threshold_is_told_by_edition_and_rule(before):
 def test_another_edition_is_told_rule_by_rule(before):
     found = audit_diff(before, make_report(RUNS, "2026-11"))
     assert {one.what for one in found.report} >= {"edition name", "edition digest"}
-    rules = {one.rule: one for one in found.rules}
+    rules = {rule.rule: rule for rule in found.rules}
     assert rules["D4"].required_a == () and rules["D4"].required_b and rules["D4"].outcomes_a == {}
     assert rules["D2"].required_a != rules["D2"].required_b
 
@@ -163,8 +167,8 @@ def test_further_editions_are_compared_where_both_have_them(before):
     first = make_report(RUNS, others=("2026-04", "2026-11"))
     assert changes(before, first) == {f"further edition {name}": ("", "there") for name in ("2026-04", "2026-11")}
     found = audit_diff(first, make_report([diverged(DFA[0]), *RUNS[1:]], others=("2026-04",)))
-    run = next(one for one in found.runs if one.run_id_a == DFA[0].run_id)
-    assert {"verdict by 2026-04", "findings by 2026-04"} <= {one.what for one in run.changes}
+    run = next(run for run in found.runs if run.run_id_a == DFA[0].run_id)
+    assert {"verdict by 2026-04", "findings by 2026-04"} <= {change.what for change in run.changes}
 
 
 def test_terms_and_remarks_are_told(before):
