@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from fa_registry.datasets import cifar10, cifar_shaped
-from fa_registry.datasets._transform import CropAndFlip
+from fa_registry.datasets._transform import random_crop_and_flip
 from fa_registry.datasets.base import Splits
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
@@ -34,7 +36,7 @@ def cifar_task(method: str, train_samples: int, test_samples: int) -> Task:
         train_labels=torch.randint(CIFAR_CARD.classes, (train_samples,), generator=draw),
         test_images=torch.randn(test_samples, *CIFAR_CARD.image_shape, generator=draw),
         test_labels=torch.randint(CIFAR_CARD.classes, (test_samples,), generator=draw),
-        augment=CropAndFlip(CIFAR_CARD.image_shape[1]),
+        augment=partial(random_crop_and_flip, size=CIFAR_CARD.image_shape[1]),
         digest="none",
     )
     return assemble(spec, CPU, CIFAR_CARD, splits)

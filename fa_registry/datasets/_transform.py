@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from fa_registry.datasets._raw_images import RawImages
 from fa_registry.datasets.base import Splits, unaugmented
 
 
-def random_crop(images: Tensor, size: int, generator: torch.Generator) -> Tensor:
+def random_crop(images: Tensor, generator: torch.Generator, size: int) -> Tensor:
     """A random size × size window of every image, each offset equally likely.
 
     images: (batch, channels, height, width), already padded. Returns (batch, channels, size, size).
@@ -22,7 +23,7 @@ def random_crop(images: Tensor, size: int, generator: torch.Generator) -> Tensor
     return _windows(images, size, top, left[:, None] + torch.arange(size, device=images.device))
 
 
-def random_crop_and_flip(images: Tensor, size: int, generator: torch.Generator) -> Tensor:
+def random_crop_and_flip(images: Tensor, generator: torch.Generator, size: int) -> Tensor:
     """`random_crop`, and every window mirrored left to right with probability ½; shapes as there."""
     top, left = _corners(images, size, generator)
     mirrored = torch.rand(len(images), 1, generator=generator, device=images.device) < 0.5
@@ -52,16 +53,6 @@ CHUNK = 1_000  # images normalised at a time
 
 
 @dataclass(frozen=True)
-class CropAndFlip:
-    """Training augmentation: (batch, channels, size + 2·padding, …) → (batch, channels, size, size)."""
-
-    size: int
-
-    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        return random_crop_and_flip(images, self.size, generator)
-
-
-@dataclass(frozen=True)
 class Transform:
     """mean, std: of each channel, of pixels in 0..1; without them those of the training images, counted exactly.
 
@@ -87,7 +78,7 @@ class Transform:
         how = f"{raw.digest} {moments} {self.padding}"
         return Splits(
             *(part.to(device) for part in parts),
-            augment=CropAndFlip(test.shape[-1]) if self.padding else unaugmented,
+            augment=partial(random_crop_and_flip, size=test.shape[-1]) if self.padding else unaugmented,
             digest=hashlib.sha256(how.encode()).hexdigest(),
         )
 

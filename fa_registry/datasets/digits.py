@@ -81,14 +81,14 @@ class Digits(Dataset):
         padded = nn.functional.pad(images / 16, [2 * SHIFT] * 4)  # 8 + 2·4 = 16 wide: cropping 12 of it shifts by ±2
         canvases = padded[train, :, SHIFT:-SHIFT, SHIFT:-SHIFT]
         padded = (padded - canvases.mean()) / canvases.std()
-        test_images = random_crop(padded[test], CANVAS, torch.Generator().manual_seed(SPLIT_SEED))
+        test_images = random_crop(padded[test], torch.Generator().manual_seed(SPLIT_SEED), CANVAS)
         parts = (padded[train], labels[train], test_images, labels[test])
         return Splits(*(part.to(device) for part in parts), augment=place, digest=tensors_digest(*parts))
 
 
 def place(padded: Tensor, generator: torch.Generator) -> Tensor:
     """Training augmentation: (batch, 1, 16, 16) → (batch, 1, 12, 12), each digit shifted by up to ±2 px."""
-    return random_crop(padded, CANVAS, generator)
+    return random_crop(padded, generator, CANVAS)
 
 
 PLUGIN = Digits()

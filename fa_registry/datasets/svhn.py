@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +37,10 @@ CARD = DatasetCard(
 )
 
 
-@dataclass(frozen=True)
 class MatFiles:
     """The .mat files of the cropped digits; label 10 of the file is the digit 0."""
 
-    packed: str = ""
-    packed_md5: str = ""
+    packed = packed_md5 = ""
 
     def decode(self, root: Path, files: Mapping[SourceFile, Path]) -> RawImages:
         """The images of both files, as torchvision reads them after its own check."""
