@@ -43,7 +43,11 @@ hypothesis.settings.load_profile("any speed")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """SIGTERM (`timeout`, a stopped job of CI) ends the suite as Ctrl-C does: fixtures take down what they started."""
+    """SIGTERM (`timeout`, a stopped job of CI) ends the suite as Ctrl-C does: fixtures take down what they started.
+
+    What tests start has one thread as they have: beside another worker, threads that wait for each other take four times as long.
+    """
+    os.environ["OMP_NUM_THREADS"] = "1"
 
     def end(number: int, frame: FrameType | None) -> None:
         session.shouldstop = "SIGTERM"  # click makes an exit code of the interrupt, and the next test would begin
