@@ -15,8 +15,18 @@ from PIL import Image
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Measurements, Reading, Series
-from fa_registry.reporting.figures.page import LEAST_ROOM, PAGE, room_beside, setting_figures
-from fa_registry.reporting.figures.style import CONTROL, DPI_OF_MANY, LARGEST, PALETTE, colours, compressed, shades
+from fa_registry.reporting.figures.page import LEAST_ROOM, PAGE, room_beside, setting_figures, size_of
+from fa_registry.reporting.figures.style import (
+    CONTROL,
+    DPI,
+    DPI_OF_MANY,
+    LARGEST,
+    PALETTE,
+    colours,
+    compressed,
+    shades,
+    styled,
+)
 from fa_registry.reporting.figures.trajectories import (
     PANELS,
     SHOWN_EPOCHS,
@@ -25,43 +35,29 @@ from fa_registry.reporting.figures.trajectories import (
     heights,
     limit,
     panels,
-    sheet,
     table_epochs,
     table_rows,
+    trajectory_png,
 )
 from fa_registry.reporting.values import Listed
 
 PANEL = {panel.quantity: panel for panel in PANELS}
 
 
-def trajectory_png(panel, groups_of_setting, shades):
-    with sheet() as fresh:
-        return fresh.png(panel, groups_of_setting, shades)
+def picture(panel, groups_of_setting, shades, dpi=DPI):
+    with styled():
+        return trajectory_png(panel, groups_of_setting, shades, dpi)
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.quantity)
 def test_the_same_numbers_give_the_same_bytes(report, panel):
     ordered = groups(report)
-    assert trajectory_png(panel, ordered, colours(ordered)) == trajectory_png(panel, ordered, colours(ordered))
-
-
-def test_a_used_sheet_draws_the_same_bytes_as_a_fresh_one(report):
-    """Whatever was drawn on it before: other scales, more lines, more rows of legend, crosses."""
-    ordered = groups(report)
-    shades = colours(ordered)
-    fresh = {panel.quantity: trajectory_png(panel, ordered, shades) for panel in PANELS}
-    few = [group for group in ordered if group.method == "bp"]
-    many = [*ordered, *(dataclasses.replace(ordered[0], method=f"m{index}") for index in range(7))]
-    with sheet() as one:
-        for panel in (*PANELS, *reversed(PANELS)):
-            one.png(panel, few, shades)
-            one.png(PANEL["accuracy"], many, colours(many))
-            assert one.png(panel, ordered, shades) == fresh[panel.quantity], panel.quantity
+    assert picture(panel, ordered, colours(ordered)) == picture(panel, ordered, colours(ordered))
 
 
 def test_the_picture_carries_no_metadata_and_is_small(report):
     ordered = groups(report)
-    png = trajectory_png(PANEL["h_L"], ordered, colours(ordered))
+    png = picture(PANEL["h_L"], ordered, colours(ordered))
     assert Image.open(io.BytesIO(png)).info == {}
     assert len(png) < 25_000
 
@@ -70,18 +66,18 @@ def test_matplotlib_is_left_as_it_was(report):
     ordered = groups(report)
     with matplotlib.rc_context({"lines.linewidth": 7.0, "font.size": 31.0}):
         before = dict(matplotlib.rcParams)
-        trajectory_png(PANEL["h_L"], ordered, colours(ordered))
+        picture(PANEL["h_L"], ordered, colours(ordered))
         assert dict(matplotlib.rcParams) == before
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
 
 
 def test_the_users_own_settings_do_not_change_the_picture(report):
     ordered = groups(report)
-    plain = trajectory_png(PANEL["accuracy"], ordered, colours(ordered))
+    plain = picture(PANEL["accuracy"], ordered, colours(ordered))
     with matplotlib.rc_context(
         {"lines.linewidth": 9.0, "axes.facecolor": "red", "savefig.dpi": 30, "figure.facecolor": "blue"}
     ):
-        assert trajectory_png(PANEL["accuracy"], ordered, colours(ordered)) == plain
+        assert picture(PANEL["accuracy"], ordered, colours(ordered)) == plain
 
 
 def test_methods_keep_their_colour_and_controls_are_grey(report):
@@ -94,7 +90,7 @@ def test_methods_keep_their_colour_and_controls_are_grey(report):
 
 def test_the_line_has_the_methods_colour(report):
     ordered = [group for group in groups(report) if group.method == "dfa"]
-    png = trajectory_png(PANEL["h_L"], ordered, {"dfa": ("#00ff00", "-")})
+    png = picture(PANEL["h_L"], ordered, {"dfa": ("#00ff00", "-")})
     pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"), dtype=int)
     green = (pixels[..., 1] > 200) & (pixels[..., 0] < 90) & (pixels[..., 2] < 90)
     assert green.sum() > 200
@@ -119,7 +115,7 @@ def test_any_numbers_can_be_drawn(report, panel, values):
     spec = dataclasses.replace(run.record.spec, method="$\\frac{$")
     record = dataclasses.replace(run.record, spec=spec, trajectory={panel.quantity: Series(values)})
     ordered = groups(dataclasses.replace(report, runs=(dataclasses.replace(run, record=record),)))
-    assert trajectory_png(panel, ordered, colours(ordered)).startswith(b"\x89PNG")
+    assert picture(panel, ordered, colours(ordered)).startswith(b"\x89PNG")
 
 
 def test_a_limit_without_a_place_on_the_axis_is_no_obstacle(report):
@@ -137,14 +133,13 @@ def test_a_limit_without_a_place_on_the_axis_is_no_obstacle(report):
         for group in ordered
     ]
     assert limit(PANEL["growth_max"].judged, zero) == ("D1", 0.0)
-    assert trajectory_png(PANEL["growth_max"], zero, colours(zero)).startswith(b"\x89PNG")
+    assert picture(PANEL["growth_max"], zero, colours(zero)).startswith(b"\x89PNG")
 
 
 def test_figures_of_a_page_with_many_are_drawn_coarser(report):
     ordered = groups(report)
-    with sheet(DPI_OF_MANY) as coarse:
-        small = coarse.png(PANEL["h_L"], ordered, colours(ordered))
-    assert len(small) < len(trajectory_png(PANEL["h_L"], ordered, colours(ordered)))
+    small = picture(PANEL["h_L"], ordered, colours(ordered), DPI_OF_MANY)
+    assert len(small) < len(picture(PANEL["h_L"], ordered, colours(ordered)))
 
 
 def test_the_limits_are_the_editions_thresholds(report):
@@ -291,8 +286,6 @@ def test_what_the_rest_of_the_page_takes_the_figures_do_not_get():
 
 
 def test_the_bytes_that_are_counted_are_about_those_that_are_written(report, tmp_path):
-    from fa_registry.reporting.figures.page import _bytes
-    from fa_registry.reporting.figures.plates import size_of
     from fa_registry.reporting.render import render_report
 
     page = render_report(report, tmp_path)[0].read_text("utf-8")
@@ -300,7 +293,7 @@ def test_the_bytes_that_are_counted_are_about_those_that_are_written(report, tmp
     page = page[: page.index("</section>")]
     written = len(page[page.index("<figure>") : page.rindex("</figure>")].encode())
     (part,) = setting_figures(groups(report), report.cards).shown
-    counted = sum(map(_bytes, part.pictures)) + sum(map(size_of, part.plates))
+    counted = sum(map(size_of, (*part.pictures, *part.plates)))
     assert 0.85 < counted / written < 1.15
 
 

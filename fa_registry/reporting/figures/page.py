@@ -14,18 +14,17 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.reporting.figures.accuracy_dots import accuracy_plate
 from fa_registry.reporting.figures.gamma_null import gamma_plate
 from fa_registry.reporting.figures.heat_maps import heat_plates
-from fa_registry.reporting.figures.plates import data_uri, size_of
-from fa_registry.reporting.figures.style import DPI, DPI_OF_MANY, colours
+from fa_registry.reporting.figures.plates import data_uri
+from fa_registry.reporting.figures.style import DPI, DPI_OF_MANY, colours, styled
 from fa_registry.reporting.figures.trajectories import (
     Panel,
-    Sheet,
     curves,
     heights,
     limit,
     panels,
-    sheet,
     table_epochs,
     table_rows,
+    trajectory_png,
 )
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
@@ -35,7 +34,9 @@ Figured = TypeVar("Figured", Picture, Plate)
 PAGE, LEAST_ROOM = 965_000, 360_000  # bytes of a whole page, and for its figures however long the rest of it is
 NO_CARDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 FEW, FEW_RUNS = 4, 90  # settings and runs, of which the figures are drawn finer
-FIGURE_BYTES, TABLE_BYTES, NUMBER_BYTES, ROW_BYTES = 420, 500, 26, 110  # about, as the template writes them
+# about, as the template writes them
+FIGURE_BYTES, TABLE_BYTES, NUMBER_BYTES, ROW_BYTES = 420, 500, 26, 110
+PLATE_BYTES, GROUP_BYTES, LINE_BYTES, CELL_BYTES = 700, 110, 45, 24
 
 
 def setting_figures(
@@ -51,9 +52,9 @@ def setting_figures(
     drawable = [members for members in _settings(groups) if panels(members) or _has_accuracy(members)]
     dpi = DPI if len(drawable) <= FEW and sum(len(group.runs) for group in groups) <= FEW_RUNS else DPI_OF_MANY
     made: list[SettingFigures] = []
-    with sheet(dpi) as drawn_on:
+    with styled():
         for members in drawable:
-            pictures = tuple(_picture(panel, members, shades, drawn_on) for panel in panels(members))
+            pictures = tuple(_picture(panel, members, shades, dpi) for panel in panels(members))
             plates = tuple(filter(None, [accuracy_plate(members, dpi)]))
             fitting, room = _fitted((*pictures, *plates), room)
             if room < 0 and made:
@@ -87,11 +88,11 @@ def _with_sites(
 
 def _fitted(figures: Sequence[Figured], room: int) -> tuple[tuple[Figured, ...], int]:
     """The figures with their tables where these fit, without them where not; and the room that is then left."""
-    whole = room - sum(map(_size, figures))
+    whole = room - sum(map(size_of, figures))
     if whole >= 0:
         return tuple(figures), whole
     bare = tuple(map(_bare, figures))
-    return bare, room - sum(map(_size, bare))
+    return bare, room - sum(map(size_of, bare))
 
 
 def _bare(figure: Figured) -> Figured:
@@ -99,9 +100,16 @@ def _bare(figure: Figured) -> Figured:
     return replace(figure, rows=()) if isinstance(figure, Picture) else replace(figure, groups=())
 
 
-def _size(figure: Picture | Plate) -> int:
+def size_of(figure: Picture | Plate) -> int:
     """Bytes of the page that the figure and its table take, about."""
-    return size_of(figure) if isinstance(figure, Plate) else _bytes(figure)
+    bare = len(figure.uri) + len(figure.alt.encode())
+    if isinstance(figure, Picture):
+        table = TABLE_BYTES + len(figure.rows) * (ROW_BYTES + NUMBER_BYTES * len(figure.epochs))
+        return FIGURE_BYTES + bare + table * bool(figure.rows)
+    rows = [row for group in figure.groups for row in group.rows]
+    ids = sum(GROUP_BYTES + len("".join(group.run_ids)) + len(group.name) for group in figure.groups)
+    numbers = LINE_BYTES * len(rows) + CELL_BYTES * sum(len(row.cells) for row in rows)
+    return PLATE_BYTES + bare + len(figure.caption.encode()) + ids + numbers
 
 
 def _has_accuracy(groups: Sequence[Group]) -> bool:
@@ -113,14 +121,7 @@ def _settings(groups: Sequence[Group]) -> Iterator[list[Group]]:
     return (list(members) for _, members in groupby(groups, lambda group: group.runs[0].record.spec.setting.identity))
 
 
-def _bytes(picture: Picture) -> int:
-    numbers = len(picture.rows) * (ROW_BYTES + NUMBER_BYTES * len(picture.epochs)) + TABLE_BYTES * bool(picture.rows)
-    return FIGURE_BYTES + len(picture.uri) + len(picture.alt.encode()) + numbers
-
-
-def _picture(
-    panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], drawn_on: Sheet
-) -> Picture:
+def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], dpi: int) -> Picture:
     lines = curves(panel, groups)
     epochs = table_epochs(max(len(values) for _, values in lines) - 1)
     caption = f"{panel.axis} by epoch. One colour a method, one line a seed"
@@ -133,7 +134,7 @@ def _picture(
         panel.title,
         _alternative(panel, groups),
         caption,
-        data_uri(drawn_on.png(panel, groups, shades)),
+        data_uri(trajectory_png(panel, groups, shades, dpi)),
         epochs,
         table_rows(panel, groups, epochs),
     )

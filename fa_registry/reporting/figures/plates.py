@@ -13,7 +13,6 @@ from fa_registry.records import Reading
 from fa_registry.reporting.figures.style import FRAME, GRID, INK, TICK, Canvas
 from fa_registry.reporting.labels import short_names
 from fa_registry.reporting.text.filters import visible
-from fa_registry.reporting.values import Plate
 
 WIDTH = 5.0  # inches: as wide as the trajectories, so that letters have one size on the page, a phone's too
 SMALL, LABEL = 7.0, 8.0  # points
@@ -104,21 +103,6 @@ def padded(values: Iterable[float], least: float) -> tuple[float, float]:
     low, high = (min(known), max(known)) if known else (0.0, 0.0)
     margin = max(0.06 * (high - low), (least - (high - low)) / 2)
     return low - margin, high + margin
-
-
-# What the plates of a page share: their bytes, and how a picture travels inside the page.
-
-
-GROUP_BYTES, LINE_BYTES, NUMBER_BYTES, PLATE_BYTES = 110, 45, 24, 700  # about, as the template writes them
-
-
-def size_of(plate: Plate) -> int:
-    """Bytes of the page that the plate and its table take, about."""
-    rows = [row for group in plate.groups for row in group.rows]
-    ids = sum(len("".join(group.run_ids)) + len(group.name) for group in plate.groups)
-    numbers = LINE_BYTES * len(rows) + NUMBER_BYTES * sum(len(row.cells) for row in rows)
-    words = len(plate.alt.encode()) + len(plate.caption.encode())
-    return PLATE_BYTES + len(plate.uri) + words + GROUP_BYTES * len(plate.groups) + ids + numbers
 
 
 def data_uri(image: bytes) -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from matplotlib.artist import Artist
-from matplotlib.axis import Axis
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
-from matplotlib.patches import Polygon
-from matplotlib.ticker import FixedFormatter, FixedLocator
 
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import Reading, RunAudit, Series
@@ -27,7 +25,6 @@ from fa_registry.reporting.figures.style import (
     LIMIT_DASH,
     TICK,
     Canvas,
-    styled,
     ticks,
     whole_ticks,
 )
@@ -35,115 +32,86 @@ from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.text.filters import compact, visible
 from fa_registry.reporting.values import Number
 
-LIMIT_LOOK: Mapping[str, object] = {"color": LIMIT, "linewidth": 1.1, "linestyle": LIMIT_DASH}
+LIMIT_LOOK: Mapping[str, object] = MappingProxyType({"color": LIMIT, "linewidth": 1.1, "linestyle": LIMIT_DASH})
 SIZE, LEGEND_COLUMNS = (5.0, 3.2), 4
 LEGEND_LETTERS, LEAST_HEIGHT = 17, 0.65  # of a name; of the axes, as a share of the figure's
 MOST = 308  # decades a double holds
 
 
-@contextmanager
-def sheet(dpi: int = DPI) -> Iterator[Sheet]:
-    """A Sheet to draw many figures on; see `styled`."""
-    with styled():
-        yield Sheet(dpi)
+def trajectory_png(
+    panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], dpi: int = DPI
+) -> bytes:
+    """The picture of one panel in one setting, to be drawn inside of `styled`. shades: see `colours`. Its numbers: `curves`."""
+    lines = curves(panel, groups)
+    rule = limit(panel.judged, groups)
+    band = frozen_range(groups) if panel.quantity == "accuracy" else None
+    canvas = Canvas(*SIZE, dpi)
+    axes = canvas.figure.add_subplot()
+    looks = {method: shades[method] for method, _ in lines}
+    for method, look in looks.items():
+        _runs(axes, [heights(panel, values) for name, values in lines if name == method], *look)
+    levels = [*(rule or ())[1:], *(band or ())]
+    if rule:
+        axes.axhline(heights(panel, rule[1]), **LIMIT_LOOK, zorder=3)
+    if band:  # what trained blocks have to beat
+        axes.axhspan(*band, color=CONTROL, alpha=0.22, linewidth=0, zorder=1)
+        axes.axhline(sum(band) / 2, color=CONTROL, linewidth=0.8, zorder=1)
+    _scale(axes, panel, [values for _, values in lines], levels)
+    _legend(axes, _handles(looks, rule, band))
+    return canvas.png([GRID], [INK, TICK, FRAME, LIMIT, CONTROL, *(colour for colour, _ in looks.values())])
 
 
-class Sheet:
-    """One figure, drawn on again and again: making axes and ticks anew takes longer than drawing on them.
-
-    Every picture sets all that another could have changed, so that it has the same bytes on a used sheet as on a fresh one.
-    """
-
-    def __init__(self, dpi: int):
-        self._canvas = Canvas(*SIZE, dpi)
-        self._figure = self._canvas.figure
-        self._axes = self._figure.add_subplot()
-        self._axes.set_xlabel("epoch (0 = initialisation)")
-        # Places given here need no look at the tick labels' extents, which takes longer than to draw them.
-        self._axes.yaxis.set_label_coords(-0.125, 0.5)
-
-    def png(self, panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]]) -> bytes:
-        """The picture of one panel in one setting. shades: see `colours`. Its numbers: `curves`."""
-        lines = curves(panel, groups)
-        rule = limit(panel.judged, groups)
-        band = frozen_range(groups) if panel.quantity == "accuracy" else None
-        drawn = [*_lines(panel, lines, shades)]
-        drawn += [_across(heights(panel, rule[1]), **LIMIT_LOOK, zorder=3)] if rule else []
-        drawn += _band(band) if band else []
-        for artist in drawn:
-            self._axes.add_artist(artist)
-        self._scale(panel, [values for _, values in lines], [*(rule or ())[1:], *(band or ())])
-        looks = {method: shades[method] for method, _ in lines}
-        legend = self._legend(_handles(looks, rule, band))
-        used = [INK, TICK, FRAME, LIMIT, CONTROL, *(colour for colour, _ in looks.values())]
-        image = self._canvas.png([GRID], used)
-        for artist in (*drawn, legend):
-            artist.remove()
-        return image
-
-    def _scale(self, panel: Panel, lines: Sequence[np.ndarray], levels: Sequence[float]) -> None:
-        """Limits and ticks of both axes. A logarithmic axis holds powers of ten: the curves are drawn as their decades."""
-        last = max((len(values) - 1 for values in lines), default=0)
-        margin = 0.02 * max(last, 1)
-        self._axes.set_xlim(-margin, max(last, 1) + margin)
-        _set_ticks(self._axes.xaxis, [(tick, str(tick)) for tick in whole_ticks(last, 8)])
-        drawn = heights(panel, np.concatenate([*lines, levels]))
-        drawn = drawn[np.isfinite(drawn)]  # a limit of 0 has no place on a logarithmic axis
-        low, high = (drawn.min(), drawn.max()) if drawn.size else (0.0, 1.0)
-        least = 1.0 if panel.log else 0.02  # so that the axis always has ticks
-        margin = max(0.05 * (high - low), (least - (high - low)) / 2)
-        self._axes.set_ylim(low - margin, high + margin)
-        _set_ticks(self._axes.yaxis, _ticks(panel, low - margin, high + margin))
-        self._axes.set_ylabel(panel.label, parse_math=True)
-
-    def _legend(self, handles: Sequence[Artist]) -> Artist:
-        rows = max(1, math.ceil(len(handles) / LEGEND_COLUMNS))
-        legend, lower = 0.1 + 0.165 * rows, 0.145 * SIZE[1]  # inches above and below the axes
-        # A figure grows with its legend: squeezed between it and the epochs, the curves of many methods were unreadable.
-        height = max(SIZE[1], legend + lower + LEAST_HEIGHT * SIZE[1])
-        self._figure.set_size_inches(SIZE[0], height)
-        # Fixed margins keep the axes of all panels in line, and take half the time of a layout engine.
-        top = 1 - 0.015 - legend / height
-        self._figure.subplots_adjust(left=0.145, right=0.985, bottom=lower / height, top=top)
-        self._axes.xaxis.set_label_coords(0.5, -0.315 / (top * height - lower))
-        return self._figure.legend(
-            handles=handles,
-            loc="upper left",
-            ncols=LEGEND_COLUMNS,
-            fontsize=7.5 if rows > 2 else 8.0,
-            handlelength=1.7 if rows > 2 else 2.0,
-            columnspacing=0.9,
-        )
+def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> None:
+    """A thin line a run of one method; one whose numbers stop being finite ends in a cross at its last finite one."""
+    places = [np.column_stack([np.arange(len(run)), run]) for run in runs]  # (epochs, 2) each
+    lines = LineCollection(places, colors=colour, linestyles=[dash], linewidths=1.2, alpha=0.9)
+    axes.add_collection(lines, autolim=False)
+    broken = [place[np.isfinite(place[:, 1])] for place in places if not np.isfinite(place[-1, 1])]
+    ends = np.array([known[-1] for known in broken if len(known)])  # (crosses, 2)
+    if len(ends):
+        axes.plot(*ends.T, "X", color=colour, markersize=6.5, mec="white", mew=0.6, zorder=4)
 
 
-def _lines(
-    panel: Panel, lines: Sequence[tuple[str, np.ndarray]], shades: Mapping[str, tuple[str, object]]
-) -> Iterator[Artist]:
-    """A thin line a run, one artist a method; a run whose numbers stop being finite ends in a cross at its last one."""
-    for method in dict.fromkeys(method for method, _ in lines):
-        colour, dash = shades[method]
-        own = [heights(panel, values) for name, values in lines if name == method]
-        places = [np.column_stack([np.arange(len(curve)), curve]) for curve in own]
-        yield LineCollection(places, colors=colour, linestyles=[dash], linewidths=1.2, alpha=0.9)
-        broken = [place[np.isfinite(place[:, 1])] for place in places if not np.isfinite(place[-1, 1])]
-        ends = np.array([known[-1] for known in broken if len(known)])  # (crosses, 2)
-        if len(ends):
-            yield Line2D(
-                *ends.T, linestyle="", marker="X", color=colour, markersize=6.5, mec="white", mew=0.6, zorder=4
-            )
+def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequence[float]) -> None:
+    """Limits and ticks of both axes. A logarithmic axis holds powers of ten: the curves are drawn as their decades."""
+    last = max((len(values) - 1 for values in lines), default=0)
+    margin = 0.02 * max(last, 1)
+    places = whole_ticks(last, 8)
+    axes.set_xticks(places, map(str, places))
+    axes.set_xlim(-margin, max(last, 1) + margin)
+    axes.set_xlabel("epoch (0 = initialisation)")
+    drawn = heights(panel, np.concatenate([*lines, levels]))
+    drawn = drawn[np.isfinite(drawn)]  # a limit of 0 has no place on a logarithmic axis
+    low, high = (drawn.min(), drawn.max()) if drawn.size else (0.0, 1.0)
+    least = 1.0 if panel.log else 0.02  # so that the axis always has ticks
+    margin = max(0.05 * (high - low), (least - (high - low)) / 2)
+    named = _ticks(panel, low - margin, high + margin)
+    axes.set_yticks([place for place, _ in named], [name for _, name in named])
+    axes.set_ylim(low - margin, high + margin)
+    axes.set_ylabel(panel.label, parse_math=True)
 
 
-def _across(height: float, **look: object) -> Line2D:
-    return Line2D([-1e6, 1e6], [height, height], **look)
-
-
-def _band(ends: tuple[float, float]) -> list[Artist]:
-    """The range of the frozen controls' final accuracies over seeds: what trained blocks have to beat."""
-    low, high = ends
-    across = Polygon(
-        [(-1e6, low), (1e6, low), (1e6, high), (-1e6, high)], color=CONTROL, alpha=0.22, linewidth=0, zorder=1
+def _legend(axes: Axes, handles: Sequence[Artist]) -> None:
+    """Over the axes; a figure grows with it: squeezed below it, the curves of many methods were unreadable."""
+    figure = axes.figure
+    rows = max(1, math.ceil(len(handles) / LEGEND_COLUMNS))
+    legend, lower = 0.1 + 0.165 * rows, 0.145 * SIZE[1]  # inches above and below the axes
+    height = max(SIZE[1], legend + lower + LEAST_HEIGHT * SIZE[1])
+    figure.set_size_inches(SIZE[0], height)
+    # Fixed margins keep the axes of all panels in line, and take half the time of a layout engine.
+    top = 1 - 0.015 - legend / height
+    figure.subplots_adjust(left=0.145, right=0.985, bottom=lower / height, top=top)
+    # Places given here need no look at the tick labels' extents, which takes longer than to draw them.
+    axes.yaxis.set_label_coords(-0.125, 0.5)
+    axes.xaxis.set_label_coords(0.5, -0.315 / (top * height - lower))
+    figure.legend(
+        handles=handles,
+        loc="upper left",
+        ncols=LEGEND_COLUMNS,
+        fontsize=7.5 if rows > 2 else 8.0,
+        handlelength=1.7 if rows > 2 else 2.0,
+        columnspacing=0.9,
     )
-    return [across, _across((low + high) / 2, color=CONTROL, linewidth=0.8, zorder=1)]
 
 
 def _handles(
@@ -160,12 +128,6 @@ def _handles(
     if band:
         made.append(Line2D([], [], color=CONTROL, alpha=0.35, linewidth=6, label="frozen control, final"))
     return made
-
-
-def _set_ticks(axis: Axis, ticks: Sequence[tuple[float, str]]) -> None:
-    """(place, label) each; no formatter's own idea of an offset or of minor ticks."""
-    axis.set_major_locator(FixedLocator([place for place, _ in ticks]))
-    axis.set_major_formatter(FixedFormatter([label for _, label in ticks]))
 
 
 def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
@@ -293,9 +255,9 @@ def frozen_range(groups: Sequence[Group]) -> tuple[float, float] | None:
 
 def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
     """(rule, threshold) of the first finding about this quantity that has a threshold; None where there is none."""
-    findings = (finding for group in groups for run in group.runs for finding in run.findings)
-    about = ((one.rule, one.threshold) for one in findings if one.quantity == quantity and one.threshold is not None)
-    return next(about, None) if quantity else None
+    findings = (finding for group in groups for run in group.runs for finding in run.findings if quantity)
+    judging = (finding for finding in findings if finding.quantity == quantity and finding.threshold is not None)
+    return next(((finding.rule, finding.threshold) for finding in judging), None)
 
 
 def table_epochs(last: int) -> tuple[int, ...]:
