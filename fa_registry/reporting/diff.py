@@ -335,7 +335,10 @@ def _record_changes(a: RunRecord, b: RunRecord) -> Iterator[Change]:
 def _opinions_of_both(a: AuditReport, b: AuditReport) -> Opinions:
     """Of the editions that both audits asked beside the leading one."""
     judgements_a, judgements_b = (
-        {opinion.edition.name: {said.run_id: said for said in opinion.judgements} for opinion in report.opinions}
+        {
+            opinion.edition.name: {judgement.run_id: judgement for judgement in opinion.judgements}
+            for opinion in report.opinions
+        }
         for report in (a, b)
     )
     return {name: (judgements_a[name], judgements_b[name]) for name in judgements_a if name in judgements_b}
@@ -343,7 +346,7 @@ def _opinions_of_both(a: AuditReport, b: AuditReport) -> Opinions:
 
 def _judgement_changes(pair: Pair, opinions: Opinions) -> Iterator[Change]:
     for edition, sides in opinions.items():
-        before, after = (said[run.record.run_id] for said, run in zip(sides, pair, strict=True))
+        before, after = (by_run[run.record.run_id] for by_run, run in zip(sides, pair, strict=True))
         yield from _changed(f"verdict by {edition}", before.verdict.label, after.verdict.label)
         findings = [tuple(map(_without_ids, judgement.findings)) for judgement in (before, after)]
         yield from _changed(f"findings by {edition}", *findings)
@@ -380,7 +383,7 @@ def _report_changes(a: AuditReport, b: AuditReport) -> Iterator[Change]:
     yield from _changed("title", a.title, b.title)
     yield from _changed("selection", a.selection, b.selection)
     yield from _edition_changes("edition", a.edition, b.edition)
-    before, after = ({one.edition.name: one.edition for one in report.opinions} for report in (a, b))
+    before, after = ({opinion.edition.name: opinion.edition for opinion in report.opinions} for report in (a, b))
     for name in {**before, **after}:
         if name in before and name in after:
             yield from _edition_changes(f"further edition {name}", before[name], after[name])

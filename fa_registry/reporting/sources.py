@@ -80,7 +80,7 @@ class Sources:
             key = seeds_key(exclusion.spec) if exclusion.spec else (exclusion.method, exclusion.setting)
             exclusions.setdefault(key, []).append(exclusion)
         leading = {run.record.run_id: run for run in report.runs}
-        further = ({said.run_id: said for said in opinion.judgements} for opinion in report.opinions)
+        further = ({judgement.run_id: judgement for judgement in opinion.judgements} for opinion in report.opinions)
         return cls(
             report,
             ordered,
@@ -142,7 +142,7 @@ def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEd
     for edition in editions:
         if standing(edition) != SHIPPED or edition.overrides:
             known = () if standing(edition) == FOREIGN else edition.differences
-            rows = [EditionChange(one.rule, one.field, _value(one.shipped), _value(one.this)) for one in known]
+            rows = [EditionChange(at.rule, at.field, _value(at.shipped), _value(at.this)) for at in known]
             yield ChangedEdition(edition, _why_changed(edition), Listed.first(MOST_CHANGES, rows))
 
 
@@ -235,7 +235,9 @@ def without_mismatches(report: AuditReport) -> AuditReport:
         run.record.run_id for run in report.runs if run.record.run_id in broken or seeds_key(run.record.spec) in touched
     }
     opinions = tuple(
-        replace(opinion, judgements=tuple(said for said in opinion.judgements if said.run_id not in gone))
+        replace(
+            opinion, judgements=tuple(judgement for judgement in opinion.judgements if judgement.run_id not in gone)
+        )
         for opinion in report.opinions
     )
     excluded = (_excluded(run.record) for run in report.runs if run.record.run_id in gone)
