@@ -13,18 +13,9 @@ from typing import Any
 from urllib.parse import quote
 
 from fa_registry.lint.base import Hit, LintFinding, LintReport, Place, Rule, RuleCard
-from fa_registry.lint.python_files import Source, Unreadable, python_files, read
+from fa_registry.lint.python_files import UNREADABLE, Source, python_files, read, unreadable
 from fa_registry.lint.rules import all_rules
 
-UNREADABLE = RuleCard(
-    code="FA900",
-    pitfall=0,
-    name="unreadable",
-    title="a file or cell that cannot be parsed",
-    why="nothing in it was checked",
-    fix="make it parse by this Python, or leave the file out of the paths",
-    cannot_see="",
-)
 BAD_SILENCE = RuleCard(
     code="FA901",
     pitfall=0,
@@ -51,8 +42,7 @@ def lint_paths(paths: Sequence[str]) -> LintReport:
 
 def lint_source(source: Source, rules: Sequence[Rule]) -> list[LintFinding]:
     """The findings of one file in the order of its lines, silenced ones among them."""
-    findings = [_unreadable(source.path, unreadable) for unreadable in source.unreadable]
-    syntax = source.syntax
+    findings, syntax = list(source.unreadable), source.syntax
     if syntax is not None:
         comments = list(silences(syntax.text, {rule.card.code for rule in rules}))
         findings += [_bad_silence(source, comment) for comment in comments if comment.problem]
@@ -67,13 +57,10 @@ def lint_source(source: Source, rules: Sequence[Rule]) -> list[LintFinding]:
 def _judged(source: Source, rule: Rule, comments: Sequence[Silence]) -> list[LintFinding]:
     """What one rule finds; that it could not look, where an expression nests deeper than Python recurses, is a finding too."""
     try:
-        return [_finding(source, rule.card, hit, comments) for hit in _distinct(rule.hits(source.syntax))]
+        hits = {id(hit.node): hit for hit in rule.hits(source.syntax)}  # a node is told of once
+        return [_finding(source, rule.card, hit, comments) for hit in hits.values()]
     except RecursionError:
-        return [_unreadable(source.path, Unreadable(1, f"nested too deeply for {rule.card.code} to check"))]
-
-
-def _distinct(hits: Iterator[Hit]) -> list[Hit]:
-    return list({id(hit.node): hit for hit in hits}.values())
+        return [unreadable(source.path, f"nested too deeply for {rule.card.code} to check")]
 
 
 def _finding(source: Source, card: RuleCard, hit: Hit, comments: Sequence[Silence]) -> LintFinding:
@@ -105,11 +92,6 @@ def _place(source: Source, node: ast.AST) -> Place:
 
 def _characters(line: str, offset: int) -> int:
     return len(line.encode()[:offset].decode(errors="replace")) + 1
-
-
-def _unreadable(path: str, unreadable: Unreadable) -> LintFinding:
-    place = Place(path, unreadable.line, 1, unreadable.line, 1, unreadable.cell)
-    return LintFinding(UNREADABLE.code, 0, place, unreadable.problem, UNREADABLE.why, UNREADABLE.fix)
 
 
 def _bad_silence(source: Source, comment: Silence) -> LintFinding:

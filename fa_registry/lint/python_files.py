@@ -17,19 +17,28 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry.errors import UsageError
+from fa_registry.lint.base import LintFinding, Place, RuleCard
 from fa_registry.lint.syntax import Syntax, parse
 
 SUFFIXES = (".py", ".ipynb")
 SKIPPED = ("__pycache__", "node_modules")
 
 
-@dataclass(frozen=True)
-class Unreadable:
-    """Why a file, or one cell of it, could not be read; line 1 where no line is to blame."""
+UNREADABLE = RuleCard(
+    code="FA900",
+    pitfall=0,
+    name="unreadable",
+    title="a file or cell that cannot be parsed",
+    why="nothing in it was checked",
+    fix="make it parse by this Python, or leave the file out of the paths",
+    cannot_see="",
+)
 
-    line: int
-    problem: str
-    cell: int = 0
+
+def unreadable(path: str, problem: str, line: int = 1, cell: int = 0) -> LintFinding:
+    """Why a file, or one cell of it, could not be read; line 1 where no line is to blame."""
+    place = Place(path, line, 1, line, 1, cell)
+    return LintFinding(UNREADABLE.code, 0, place, problem, UNREADABLE.why, UNREADABLE.fix)
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ class Source:
 
     path: str
     syntax: Syntax | None
-    unreadable: tuple[Unreadable, ...] = ()
+    unreadable: tuple[LintFinding, ...] = ()
     cells: tuple[tuple[int, int], ...] = ()
 
     def locate(self, line: int) -> tuple[int, int]:
@@ -77,21 +86,21 @@ def read(path: Path) -> Source:
             return _notebook(name, content)
         return Source(name, Syntax(_decoded(content)))
     except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
-        return Source(name, None, (Unreadable(getattr(error, "lineno", 0) or 1, _reason(error)),))
+        return Source(name, None, (unreadable(name, _reason(error), _line(error)),))
 
 
 def _notebook(name: str, content: bytes) -> Source:
     text = ""
-    cells, unreadable = [], []
-    for cell in code_cells(content):
+    cells, broken = [], []
+    for number, written in code_cells(content):
         try:
-            python = as_python(cell.text)
+            python = as_python(written)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            unreadable.append(Unreadable(getattr(error, "lineno", 0) or 1, _reason(error), cell.number))
+            broken.append(unreadable(name, _reason(error), _line(error), number))
             continue
-        cells.append((cell.number, text.count("\n")))
+        cells.append((number, text.count("\n")))
         text += python.rstrip("\n") + "\n"
-    return Source(name, Syntax(text), tuple(unreadable), tuple(cells))
+    return Source(name, Syntax(text), tuple(broken), tuple(cells))
 
 
 def _under(folder: Path) -> Iterator[Path]:
@@ -113,6 +122,10 @@ def _decoded(content: bytes) -> str:
     return content.decode(encoding)
 
 
+def _line(error: BaseException) -> int:
+    return getattr(error, "lineno", 0) or 1
+
+
 def _reason(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"does not parse as Python {sys.version_info.major}.{sys.version_info.minor}: {error.msg}"
@@ -127,16 +140,11 @@ LINE_MAGIC = re.compile(r"\s*([%!?]|.*\?\s*$)")  # %magic, !command, ?help, help
 ASSIGNED_MAGIC = re.compile(r"(\s*[^=#'\"]+=\s*)[%!]")  # files = !ls, rows = %sql SELECT …
 
 
-@dataclass(frozen=True)
-class Cell:
-    """number: 1 is the notebook's first cell, of whatever kind."""
+def code_cells(content: bytes) -> Iterator[tuple[int, str]]:
+    """Number and text of the code cells of a Python notebook, none for another language; ValueError if this is no notebook.
 
-    number: int
-    text: str
-
-
-def code_cells(content: bytes) -> Iterator[Cell]:
-    """The code cells of a Python notebook, none for another language; ValueError if this is not a notebook."""
+    1 is the notebook's first cell, of whatever kind.
+    """
     notebook = json.loads(content)
     cells = _cells(notebook)
     if _language(notebook) != "python":
@@ -145,7 +153,7 @@ def code_cells(content: bytes) -> Iterator[Cell]:
         if not isinstance(cell, Mapping) or cell.get("cell_type") != "code":
             continue
         written = cell.get("source", cell.get("input", ""))  # `input` until nbformat 3
-        yield Cell(number, "".join(written) if isinstance(written, list) else str(written))
+        yield number, "".join(written) if isinstance(written, list) else str(written)
 
 
 def as_python(text: str) -> str:

@@ -61,9 +61,6 @@ class Syntax:
         """The innermost function around a node, or the module."""
         return next((above for above in self.ancestors(node) if isinstance(above, FUNCTIONS)), self.tree)
 
-    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
-        return next((above for above in self.ancestors(node) if isinstance(above, ast.ClassDef)), None)
-
     def number(self, node: ast.AST | None) -> float | None:
         """The number a node writes, also by a constant of the module (`EPS = 1e-30`); None if the tree does not say."""
         if isinstance(node, ast.Name):
