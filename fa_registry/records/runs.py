@@ -110,10 +110,14 @@ class RunSpec:
         return self.labelled(self.method_label)
 
     def labelled(self, name: str) -> str:
-        """`name` with what makes it another than the plain method: its options, and a credit that is not normalised as usual."""
+        """`name` with what makes it another than the plain method."""
+        return f"{name} ({pairs(self.distinct)})" if self.distinct else name
+
+    @property
+    def distinct(self) -> Mapping[str, Scalar]:
+        """What makes it another than the plain method: its options, and a credit that is not normalised as usual."""
         norm = self.recipe.credit_norm
-        options = {**self.method_options, **({} if norm == Recipe().credit_norm else {"credit_norm": norm})}
-        return f"{name} ({pairs(options)})" if options else name
+        return {**self.method_options, **({} if norm == Recipe().credit_norm else {"credit_norm": norm})}
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,9 @@ def group_label(group: Group) -> str:
     return group.runs[0].record.spec.labelled(group.method)
 
 
-def label_parts(label: str) -> tuple[str, str]:
-    """A label as group_label writes it, in two: `dtp (sigma=0.3,skip=false)` → `dtp` and `sigma=0.3, skip=false`."""
-    name, _, options = label.partition(" (")
-    return name, options.removesuffix(")").replace(",", ", ")
+def options_words(group: Group) -> str:
+    """What makes its method another than the plain one, `sigma=0.3, skip=false`; empty where nothing does."""
+    return pairs(group.runs[0].record.spec.distinct).replace(",", ", ")
 
 
 def short_names(labels: Sequence[str], letters: int) -> list[str]:

@@ -126,7 +126,9 @@ class Sources:
 
 def form_link(group: Group) -> Link:
     name = slug(group)
-    return Link(group_label(group), group.setting, group.verdict, f"forms/{name}.html", f"forms/{name}.md")
+    return Link(
+        group_label(group), group.method, group.setting, group.verdict, f"forms/{name}.html", f"forms/{name}.md"
+    )
 
 
 def _as_judged(run: RunAudit, by_run: Mapping[str, RunAudit | Judgement]) -> RunAudit:

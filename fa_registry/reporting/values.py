@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from fa_registry.records import EditionReference, Reading, Verdict, Waiver
-from fa_registry.reporting.labels import label_parts
 
 T = TypeVar("T")
 
@@ -222,26 +221,20 @@ class Judged:
 class AuditRow:
     """One line of the audit table: a method in a setting. href: its form, empty for a control.
 
+    method: its label, which is its name and, where it has any, its options, `name=value, name=value`.
+
     estimates: column, by the name of its quantity → the mean over seeds; judged: column → what does not pass there.
     """
 
     method: str
+    name: str
+    options: str
     control: bool
     verdict: Verdict
     seeds: tuple[SeedRow, ...]
     estimates: Mapping[str, Estimate]
     href: str
     judged: Mapping[str, Judged] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The method without its options."""
-        return label_parts(self.method)[0]
-
-    @property
-    def options(self) -> str:
-        """`name=value, name=value`; empty where there are none."""
-        return label_parts(self.method)[1]
 
 
 @dataclass(frozen=True)
@@ -368,18 +361,16 @@ class JudgedBy:
 
 @dataclass(frozen=True)
 class Link:
-    """href: the HTML form, markdown: its Markdown twin, both relative to the index."""
+    """text: the method's label; name: without its options. href: the HTML form, markdown: its Markdown twin, both relative
+    to the index.
+    """
 
     text: str
+    name: str
     setting: str
     verdict: Verdict
     href: str
     markdown: str
-
-    @property
-    def name(self) -> str:
-        """The method without its options."""
-        return label_parts(self.text)[0]
 
     @property
     def latex(self) -> str:

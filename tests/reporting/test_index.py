@@ -238,8 +238,8 @@ def test_controls_are_not_counted(report):
 
 
 def test_a_name_is_shortened_only_where_it_still_says_which_variant():
-    texts = ("dtp (sigma=0.1)", "dtp (sigma=0.3)", "ep (beta=0.5,steps=20)", "bp")
-    links = [Link(text, "s", PASS, "h", "m") for text in texts]
+    texts = {"dtp (sigma=0.1)": "dtp", "dtp (sigma=0.3)": "dtp", "ep (beta=0.5,steps=20)": "ep", "bp": "bp"}
+    links = [Link(text, name, "s", PASS, "h", "m") for text, name in texts.items()]
     assert [link.text for link in short_names(links)] == ["dtp (sigma=0.1)", "dtp (sigma=0.3)", "ep", "bp"]
     assert [link.text for link in short_names([*links[:1], *links[:1]])] == ["dtp", "dtp"]  # one variant, two settings
 

@@ -11,10 +11,18 @@ import pytest
 from fa_registry import jsonio, resources
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.records import AuditReport
-from fa_registry.reporting.render import check_templates, overridable, render_report, template_problems, unfinished
+from fa_registry.reporting.render import (
+    RECORDS,
+    TABLE,
+    check_templates,
+    overridable,
+    render_report,
+    template_problems,
+    unfinished,
+)
 from tests.reporting.page import Page
 
-BESIDE = ("audit_table.tex", "audit.csv", "junit.xml", "audit.json")
+BESIDE = (TABLE, *RECORDS)
 
 
 def test_an_index_a_form_for_each_method_and_the_record_are_written(pages):

@@ -9,7 +9,7 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.quantities import BESIDE_CONTROL, PAPER_TABLE, WITH_DEVIATION, Quantity, means_in_words
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
 from fa_registry.reporting.figures.page import room_beside, setting_figures
-from fa_registry.reporting.labels import command, group_label
+from fa_registry.reporting.labels import command, group_label, options_words
 from fa_registry.reporting.lookups import (
     SEVERITY,
     Columns,
@@ -187,6 +187,8 @@ def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Colum
     seeds = tuple(seed_row(run, sources.frozen, columns, sources.known) for run in group.runs)
     return AuditRow(
         method=group_label(group),
+        name=group.method,
+        options=options_words(group),
         control=group.control,
         verdict=group.verdict,
         seeds=seeds,
