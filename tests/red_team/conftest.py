@@ -92,7 +92,7 @@ def audit(store):
 def integrity_of(report: AuditReport, run_id: str) -> Integrity:
     """What the audit found of a run's evidence, whether it was judged or not."""
     held = {run.record.run_id: run.record.integrity for run in report.runs}
-    held |= {one.run_id: one.integrity for one in report.excluded if one.integrity}
+    held |= {exclusion.run_id: exclusion.integrity for exclusion in report.excluded if exclusion.integrity}
     return held[run_id]
 
 

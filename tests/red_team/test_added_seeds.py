@@ -7,7 +7,9 @@ from tests.red_team.conftest import judged
 
 def depth(report, method="dfa"):
     """D3 of the method's first seed."""
-    return next(one for one in judged(report, method=method, control="none")[0].findings if one.rule == "D3")
+    return next(
+        finding for finding in judged(report, method=method, control="none")[0].findings if finding.rule == "D3"
+    )
 
 
 def test_the_same_seeds_again_are_no_further_look_and_others_are(audit):

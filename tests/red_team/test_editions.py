@@ -112,7 +112,9 @@ def test_a_verdict_by_an_edition_of_ones_own_says_so_wherever_it_is_read(store, 
 
     edition = report.edition
     assert (edition.shipped, edition.based_on, edition.digest) == (False, "2026-11", digest)
-    told = {(one.rule, one.field): (one.shipped, one.this) for one in edition.differences}
+    told = {
+        (difference.rule, difference.field): (difference.shipped, difference.this) for difference in edition.differences
+    }
     assert told == {
         ("D1", "threshold"): (50.0, 1e12),
         ("D2", "threshold"): (1.28e-5, 0.0),

@@ -16,12 +16,12 @@ def answer(report, method="dfa"):
     """What the form of the method says of pitfall 11: the outcome and the evidence."""
     sources = Sources.of(report)
     group = next(group for group, _ in sources.forms if group.runs[0].record.spec.method == method)
-    (found,) = [one for one in pitfalls(group, sources) if one.number == SEEDS]
+    (found,) = [pitfall for pitfall in pitfalls(group, sources) if pitfall.number == SEEDS]
     return found.outcome, found.answers[0].evidence
 
 
 def left_out(report, method="dfa"):
-    return [one for one in report.choice.unaudited if (one.spec.method, one.spec.control) == (method, "none")]
+    return [run for run in report.choice.unaudited if (run.spec.method, run.spec.control) == (method, "none")]
 
 
 def two_seeds(store):

@@ -45,7 +45,7 @@ def chosen(run_ids) -> list[str]:
 
 def depth_of(run):
     """The finding about depth, whatever the edition calls its rule."""
-    return next(one for one in run.findings if one.rule in ("D3", "d"))
+    return next(finding for finding in run.findings if finding.rule in ("D3", "d"))
 
 
 def test_a_low_frozen_accuracy_that_the_author_types_never_passes(store, audit):

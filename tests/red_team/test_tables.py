@@ -13,7 +13,7 @@ from tests.red_team.conftest import STUDY, call, judged
 
 
 def excluded(report, run_id):
-    (one,) = [one for one in report.excluded if one.run_id == run_id]
+    (one,) = [exclusion for exclusion in report.excluded if exclusion.run_id == run_id]
     return one
 
 

@@ -83,7 +83,7 @@ class Judged:
 
     def _left(self) -> tuple[set[Path], list[str]]:
         """Every file of a version, and every version."""
-        versions = [one.reference for name in self.registry.names() for one in self.registry.versions(name)]
+        versions = [version.reference for name in self.registry.names() for version in self.registry.versions(name)]
         return set(self.folder.glob("mlartifacts/**/promoted/**/*")), versions
 
 

@@ -234,9 +234,9 @@ def plain_model(name: str) -> PlainModel:
 
 def norms(tensors: list[torch.Tensor], of_maps: str) -> list[float]:
     """Per site the median over samples of the L2 norm: of the class token's vector, of maps' mean or sum over positions."""
-    rows = [one.detach().double() for one in tensors]
-    rows = [one[:, 0] if one.dim() == 3 else getattr(one, of_maps)((2, 3)) if one.dim() == 4 else one for one in rows]
-    return [float(np.median(one.norm(dim=1).numpy())) for one in rows]
+    rows = [tensor.detach().double() for tensor in tensors]
+    rows = [row[:, 0] if row.dim() == 3 else getattr(row, of_maps)((2, 3)) if row.dim() == 4 else row for row in rows]
+    return [float(np.median(row.norm(dim=1).numpy())) for row in rows]
 
 
 @pytest.mark.parametrize("kind", ["pt", "safetensors"])

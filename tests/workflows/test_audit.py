@@ -142,7 +142,7 @@ def test_a_study_that_is_half_trained_is_incomplete_and_says_what_is_missing(tra
     path.write_text(path.read_text().replace("seeds = [1]", "seeds = [1, 2]"))
     code, result = audited(trained)
     assert code == 3
-    assert {one["reason"] for one in result["report"]["excluded"]} == {"no run of this specification yet"}
+    assert {exclusion["reason"] for exclusion in result["report"]["excluded"]} == {"no run of this specification yet"}
 
 
 def test_a_half_written_run_is_refused_visibly(trained):
@@ -151,7 +151,7 @@ def test_a_half_written_run_is_refused_visibly(trained):
     MlflowTracker()._client.delete_tag(run_id, schema.TAG_ARTIFACTS)  # not sealed yet: nothing can be hidden in it
     code, result = audited(trained)
     assert code == 3
-    assert [one["reason"] for one in result["report"]["excluded"]] == ["half-written: fa.status is running"]
+    assert [exclusion["reason"] for exclusion in result["report"]["excluded"]] == ["half-written: fa.status is running"]
 
 
 def test_a_diverged_run_is_audited_as_such(drawn, registry, workplace):
@@ -230,7 +230,7 @@ def test_a_run_that_claims_another_specification_is_an_integrity_failure(trained
     tracker.log(run_of("dfa").run_id, tags={schema.TAG_SPEC: run_of("fa").tags[schema.TAG_SPEC]})
     code, result = audited(trained)
     assert code == 3
-    assert any("names another specification" in one["reason"] for one in result["report"]["excluded"])
+    assert any("names another specification" in exclusion["reason"] for exclusion in result["report"]["excluded"])
 
 
 def test_the_traceback_of_a_broken_run_reaches_the_page(trained, workplace, monkeypatch):
@@ -448,6 +448,6 @@ def test_logged_figures_are_judged_where_a_plugin_of_theirs_is_not_installed(tra
     report = json.loads(trained("audit", *ids, "--trust-logged", "--json").stdout)["report"]
     assert len(report["runs"]) == 3 and "methods/fa" not in report["cards"] and "methods/dfa" in report["cards"]
     measured = json.loads(trained("audit", *ids, "--json").stdout)["report"]
-    (run,) = (one for one in measured["runs"] if one["record"]["spec"]["method"] == "fa")
+    (run,) = (run for run in measured["runs"] if run["record"]["spec"]["method"] == "fa")
     assert run["verdict"]["label"].startswith("INCOMPLETE") and run["record"]["integrity"]["state"] == "unverifiable"
     assert "unknown method 'fa'" in run["record"]["integrity"]["details"][0] and not measured["excluded"]

@@ -198,9 +198,13 @@ def test_every_edition_judges_the_same_records_and_the_studys_leads(trained, mon
     report = result["report"]
     assert len(measured) == len(set(measured)) == 4
     assert report["edition"]["name"] == "2026-05"
-    assert [one["edition"]["name"] for one in report["opinions"]] == ["2026-04:first-release", "2026-04", "2026-11"]
+    assert [opinion["edition"]["name"] for opinion in report["opinions"]] == [
+        "2026-04:first-release",
+        "2026-04",
+        "2026-11",
+    ]
     ids = [run["record"]["run_id"] for run in report["runs"]]
-    assert all([one["run_id"] for one in opinion["judgements"]] == ids for opinion in report["opinions"])
+    assert all([judgement["run_id"] for judgement in opinion["judgements"]] == ids for opinion in report["opinions"])
     place = ids.index(run_of("dfa").run_id)
     assert tags()[verdict_tag("2026-05")] == report["runs"][place]["verdict"]["label"]
     for opinion in report["opinions"]:

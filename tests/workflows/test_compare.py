@@ -177,8 +177,8 @@ def test_a_setting_is_chosen_by_words_of_its_name():
 
 def test_a_single_run_is_a_column_with_its_own_verdict():
     report = scenes.full_report()
-    run = next(one for one in report.runs if one.record.spec.method == "dfa")
-    pool = [stored(one.record.run_id, one.record.spec.method_label) for one in report.runs]
+    run = next(run for run in report.runs if run.record.spec.method == "dfa")
+    pool = [stored(run.record.run_id, run.record.spec.method_label) for run in report.runs]
     alone, fa = columns(report, operands([run.record.run_id[:9], "fa"], pool))
     assert (alone.runs, alone.verdict) == ((run,), run.verdict)
     assert group_label(alone) == f"dfa s{run.record.spec.seed} {run.record.run_id[:8]}"
@@ -190,6 +190,6 @@ def test_a_method_of_which_no_run_can_be_judged_is_said_with_the_reason():
     broken = stored("f", "drtp")
     assert report.excluded[0] == Exclusion("f" * 32, report.excluded[0].name, "still running: last epoch 3 of 30")
     broken = StoredRun("f" * 32, "drtp", "e", "FINISHED", 0, broken.tags)
-    pool = [broken, *(stored(one.record.run_id, one.record.spec.method_label) for one in report.runs)]
+    pool = [broken, *(stored(run.record.run_id, run.record.spec.method_label) for run in report.runs)]
     with pytest.raises(InvalidFields, match="drtp: still running: last epoch 3 of 30"):
         columns(report, operands(["drtp", "bp"], pool))

@@ -156,8 +156,8 @@ def test_runs_that_take_as_long_an_epoch_are_of_one_kind():
 def test_every_kind_is_probed_once_and_every_run_has_a_cost():
     specs = [spec(), spec(seed=2), spec(penalty=0.1), spec(method="bp"), spec(method="bp", control="frozen", epochs=3)]
     found = probe(specs)
-    assert set(found.speeds) == {kind(one).identity for one in specs} and len(found.speeds) == 3
-    assert all(found.seconds(one) > 0 for one in specs)
+    assert set(found.speeds) == {kind(spec).identity for spec in specs} and len(found.speeds) == 3
+    assert all(found.seconds(spec) > 0 for spec in specs)
     assert not (found.random or found.failures or found.unprobed)
 
 

@@ -78,7 +78,7 @@ def test_the_card_holds_every_findings_sentence_and_the_logged_accuracy(judged):
     card, text = card_of(judged, promoted), (files_of(judged, promoted) / model_folder.CARD_TEXT).read_text("utf-8")
     measured = json.loads(judged.artifact(run, schema.MEASUREMENTS).read_text())
     assert card["accuracy"] == measured["scalars"]["accuracy"]
-    assert [one["edition"]["name"] for one in card["opinions"]] == ["2026-11", "2026-05"]
+    assert [opinion["edition"]["name"] for opinion in card["opinions"]] == ["2026-11", "2026-05"]
     assert len(card["opinions"][0]["findings"]) > len(card["opinions"][1]["findings"]) > 2
     assert text.count("D3 depth utility: required at least 2 pp above the reference") == 2
     by = f"edition 2026-11, sha256 {digests()['2026-11'][:8]}"
@@ -193,7 +193,13 @@ FAILED = Opinion(load_edition("2026-11").reference, Verdict("fail", "FAIL(D1)"),
 def test_everything_that_was_typed_wrong_is_named_at_once():
     with pytest.raises(InvalidFields) as caught:
         check_words("a/b", ["v3", "latest", "fine", "no space"], "x" * (MAX_REASON + 1))
-    assert [one.split(":")[0] for one in caught.value.problems] == ["name", "alias", "alias", "alias", "despite"]
+    assert [problem.split(":")[0] for problem in caught.value.problems] == [
+        "name",
+        "alias",
+        "alias",
+        "alias",
+        "despite",
+    ]
     with pytest.raises(InvalidFields, match="despite: expected a reason, found none"):
         check_words("", [], "  ")
     check_words("my model 1.0 (dfa)", ["champion", "pass"], "known")

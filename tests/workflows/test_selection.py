@@ -33,8 +33,8 @@ def test_what_is_not_finished_is_excluded_with_its_status_and_nothing_else_is_an
     tracker, run = MlflowTracker(), run_of("dfa")
     tracker.log(run.run_id, tags={schema.TAG_STATUS: "running"})
     found = select(tracker, Chosen(run_ids=(run.run_id, run_of("bp").run_id)))
-    assert [one.run_id for one in found.runs] == [run_of("bp").run_id]
-    assert [(one.run_id, one.reason) for one in found.excluded] == [
+    assert [run.run_id for run in found.runs] == [run_of("bp").run_id]
+    assert [(exclusion.run_id, exclusion.reason) for exclusion in found.excluded] == [
         (run.run_id, "integrity failure: tag fa.status is 'running', its sealed files say complete")
     ]
     with pytest.raises(NothingSelected, match="fa.status is 'running', its sealed files say complete"):
@@ -57,7 +57,7 @@ class Study:
 
     def audit(self, *seeds: int, **changes) -> int | None:
         records = [record(f"r{seed}", seed=seed, **changes) for seed in seeds]
-        stored = [Stored(one.run_id, self.tags.get(one.run_id, {})) for one in records]
+        stored = [Stored(record.run_id, self.tags.get(record.run_id, {})) for record in records]
         looks = looks_of(records, stored)
         for run_id, tag in looks.tags.items():
             self.tags[run_id] = {schema.TAG_LOOKS: tag}

@@ -20,7 +20,7 @@ VERIFY = ("verify", "--study", "tiny", "--device", "cpu", "--json")
 
 def states(result):
     runs = [one for one in json.loads(result.stdout) if one["run_id"]]
-    return {one["name"].split(" ")[0]: one["integrity"]["state"] for one in runs}
+    return {run["name"].split(" ")[0]: run["integrity"]["state"] for run in runs}
 
 
 def details(result, method):
