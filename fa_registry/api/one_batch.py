@@ -7,7 +7,7 @@ two in the middle. The registry's own figures are the midpoint of these two, as 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
@@ -38,18 +38,6 @@ def observed(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: boo
         raise InvalidFields(subject, [problem]) from error
 
 
-@dataclass(frozen=True)
-class MedianSample:
-    """What the diagnostics of norms look at, as of one sample: (sites, 1), the lower median over the samples there were."""
-
-    hidden_norms: Table
-    gradient_norms: Table
-
-    @classmethod
-    def of(cls, seen: Observation) -> MedianSample:
-        return cls(_lower_median(seen.hidden_norms), _lower_median(seen.gradient_norms))
-
-
 def _lower_median(norms: Table) -> Table:
     """(sites, samples) → (sites, 1); nan where a sample is.
 
@@ -60,12 +48,14 @@ def _lower_median(norms: Table) -> Table:
 
 def measured(observation: Observation, scalars: Mapping[str, Reading]) -> Measurements:
     """The figures of one batch, and further `scalars`. g_norm_mean_ce is of the mean loss over *this* batch, as published."""
-    median = MedianSample.of(observation)
-    looked = [*((name, observation) for name in OURS), *((name, median) for name in PUBLISHED)]
+    # what the diagnostics of norms look at, as of one sample: the lower median over the samples there were
+    median = SimpleNamespace(
+        hidden_norms=_lower_median(observation.hidden_norms), gradient_norms=_lower_median(observation.gradient_norms)
+    )
     sites: dict[str, tuple[Reading, ...]] = {}
     readings: dict[str, Reading] = {}
-    for name, seen in looked:
-        measures = CATALOG.get(name).measure(seen)
+    for name in (*OURS, *PUBLISHED):
+        measures = CATALOG.get(name).measure(observation if name in OURS else median)
         sites |= measures.sites
         readings |= measures.scalars
     sites["g_norm_mean_ce"] = tuple(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -99,13 +98,14 @@ def credits_under(task: Task, feedback: nn.Module, look: Look) -> list[Tensor]:
 
 def _batch_gradients(task: Task) -> Callable[[], list[Tensor]] | Absent:
     """The mean gradient of every batch as `observe` sees it: one vector a site, float32 passes, float64 means."""
-    source = disjoint_batches(task.splits)
-    if isinstance(source, Absent):
-        return source
+    split = stability_split(task.splits)
+    if isinstance(split, Absent):
+        return split
 
     def batch_gradients() -> list[Tensor]:
         draw = generator(task.spec.seed, "evaluation", task.device)
-        seen = [diagnostics.observe(task.network, *batch, double=False) for batch in source.batches(task.splits, draw)]
+        batches = disjoint_batches(task.splits, split, draw)
+        seen = [diagnostics.observe(task.network, *batch, double=False) for batch in batches]
         means = [[gradient.double().mean(dim=0) for gradient in observation.gradients] for observation in seen]
         return [torch.stack(rows) for rows in zip(*means, strict=True)]  # each (K, D)
 
@@ -177,40 +177,34 @@ def _check(who: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]
 
 def bench_conventions(task: Task) -> dict[str, Scalar]:
     """What the bench of this task takes its batches from, and how many draws make its null."""
-    source, draws = disjoint_batches(task.splits), {"gamma_null_draws": null_draws(task)}
-    if isinstance(source, Absent):
-        return {"stability_split": f"none: {source.reason}", **draws}
-    taken = {"stability_split": source.split, "stability_batches": source.count, "stability_batch_size": source.size}
-    return {**taken, **draws}
+    split, draws = stability_split(task.splits), {"gamma_null_draws": null_draws(task)}
+    if isinstance(split, Absent):
+        return {"stability_split": f"none: {split.reason}", **draws}
+    return {"stability_split": split, "stability_batches": BATCHES, "stability_batch_size": BATCH, **draws}
 
 
 # Disjoint batches to compare gradients between: of the test split where it is large enough, else of the training split.
 
 
-@dataclass(frozen=True)
-class DisjointBatches:
-    """The first count × size samples of a split, unshuffled. split: "test", or "train" under one fixed augmentation draw."""
-
-    split: str
-    count: int = BATCHES
-    size: int = BATCH
-
-    def batches(self, splits: Splits, draw: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        """images (size, …), labels (size,); `draw`, on the splits' device, is what the augmentation is drawn from."""
-        whole = self.count * self.size
-        if self.split == "test":
-            images, labels = splits.test_images[:whole], splits.test_labels[:whole]
-        else:
-            images, labels = splits.augment(splits.train_images[:whole], draw), splits.train_labels[:whole]
-        return zip(images.split(self.size), labels.split(self.size), strict=True)
-
-
-def disjoint_batches(splits: Splits) -> DisjointBatches | Absent:
-    """Smaller batches would measure another quantity, so where neither split has enough samples there is none."""
+def stability_split(splits: Splits) -> str | Absent:
+    """`test`, or `train`. Smaller batches would measure another quantity, so where neither has enough samples there is none."""
     test, train = len(splits.test_labels), len(splits.train_labels)
     for split, samples in (("test", test), ("train", train)):
         if samples >= BATCHES * BATCH:
-            return DisjointBatches(split)
+            return split
     return Absent(
         f"needs {BATCHES} disjoint batches of {BATCH}: the test split holds {test} samples, the training split {train}"
     )
+
+
+def disjoint_batches(splits: Splits, split: str, draw: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    """images (BATCH, …), labels (BATCH,): the first BATCHES of the split, unshuffled; of `train` under one augmentation draw.
+
+    draw: on the splits' device, what the augmentation is drawn from.
+    """
+    whole = BATCHES * BATCH
+    if split == "test":
+        images, labels = splits.test_images[:whole], splits.test_labels[:whole]
+    else:
+        images, labels = splits.augment(splits.train_images[:whole], draw), splits.train_labels[:whole]
+    return zip(images.split(BATCH), labels.split(BATCH), strict=True)

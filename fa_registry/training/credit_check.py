@@ -67,22 +67,14 @@ class Trial:
         return cls(task.spec, task.method, network, feedback, copied(noise))
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """What a method says while it is measured, and what it is told. states: where its blocks learn; see MovesStates."""
-
-    inputs: CreditInputs
-    credits: list[Tensor]
-    states: Sequence[Tensor]
-
-
 class _MeasuredCredits(Method, MovesStates):
-    """A method that says what it was given to say: what the engine makes of these credits is what they would have trained."""
+    """A method that says what it was given to say: what the engine makes of these credits is what they would have trained.
 
-    def __init__(self, card: MethodCard, measured: _Measured):
-        self.card = card
-        self._credits = measured.credits
-        self._moved = measured.states if measured.states is not measured.inputs.hidden else None
+    moved: the states where its blocks learn; None: where they are (MovesStates).
+    """
+
+    def __init__(self, card: MethodCard, credits: list[Tensor], moved: Sequence[Tensor] | None):
+        self.card, self._credits, self._moved = card, credits, moved
 
     def feedback(self, shape, options, generator) -> nn.Module:
         return NoFeedback()
@@ -135,8 +127,7 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
     judge_bp: also whether it is backpropagation under another name. Not where feedback has had time to learn the weights.
     """
     method = trial.method
-    measured = _measured(trial, images, labels)
-    inputs, credits = measured.inputs, measured.credits
+    inputs, credits, moved = _measured(trial, images, labels)
     if not all(credit.isfinite().all() for credit in credits):
         return ""  # a run that has diverged: nothing is to be compared, and its figures say so
     full = [trial.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
@@ -144,15 +135,20 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
         worst = _worst({f"site {site}": ([credit], [inputs.gradients[site]]) for site, credit in enumerate(full)})
         complaint = f"it is trained end to end and says another credit than the gradient: {worst[1]}"
     else:
-        worst = _worst(_parts(trained, _gradients_by_credits(trial, images, labels, measured)))
+        measured_method = _MeasuredCredits(method.card, credits, moved)
+        worst = _worst(_parts(trained, _gradients_by_credits(trial, images, labels, measured_method)))
         complaint = f"{OTHERWISE}: {worst[1]}"
     if not worst[0] <= SAME_CREDIT:
         return complaint
     return _disguise(method.card, full, inputs.gradients) if judge_bp else ""
 
 
-def _measured(trial: Trial, images: Tensor, labels: Tensor) -> _Measured:
-    """Told are exact gradients, no generator, a network in eval mode.
+def _measured(
+    trial: Trial, images: Tensor, labels: Tensor
+) -> tuple[CreditInputs, list[Tensor], Sequence[Tensor] | None]:
+    """What a method is told while it is measured, its credits, and the states to which it moves the blocks, if it does.
+
+    Told are exact gradients, no generator, a network in eval mode.
 
     Where samples are coupled by a BatchNorm, eval mode would be another network than the one that trains: there it stays in
     train mode.
@@ -180,22 +176,19 @@ def _measured(trial: Trial, images: Tensor, labels: Tensor) -> _Measured:
             progress=1.0,
         )
         with nullcontext() if couples_samples(trial.network) else evaluating(trial.network):
-            credits, states = credits_and_states_of(trial.method, trial.feedback, inputs)
+            credits, places = credits_and_states_of(trial.method, trial.feedback, inputs)
     check_credits(trial.method.card.name, credits, inputs.hidden)
-    return _Measured(inputs, credits, states)
+    return inputs, credits, None if places is inputs.hidden else places
 
 
-def _gradients_by_credits(trial: Trial, images: Tensor, labels: Tensor, measured: _Measured) -> Gradients:
+def _gradients_by_credits(trial: Trial, images: Tensor, labels: Tensor, measured: Method) -> Gradients:
     """The weights' gradients by the rule J_l with these credits; inside a block a replaced weight stays replaced."""
     network, method, spec = trial.network, trial.method, trial.spec
     network.zero_grad(set_to_none=True)
-    measured_method = _MeasuredCredits(method.card, measured)
     with torch.no_grad():
         matrices = method.backward_weights(trial.feedback, network) if isinstance(method, ReplacesWeights) else {}
     with _as_in_training(trial) as run, backward_through(network, matrices):
-        local_step(
-            network, measured_method, NoFeedback(), images, labels, spec.penalty, spec.recipe.credit_norm, run=run
-        )
+        local_step(network, measured, NoFeedback(), images, labels, spec.penalty, spec.recipe.credit_norm, run=run)
     return gradients(network)
 
 

@@ -80,12 +80,12 @@ def test_stability_is_the_mean_pairwise_cosine_of_the_batch_averaged_gradient_at
 def test_stability_is_that_of_the_registry():
     """The same weights and batches as `measure` takes give the same figure."""
     from fa_registry.seeding import generator
-    from fa_registry.training.bench import disjoint_batches
+    from fa_registry.training.bench import disjoint_batches, stability_split
     from fa_registry.training.measuring import measure
 
     task = tiny_task()
-    source = disjoint_batches(task.splits)
-    given = list(source.batches(task.splits, generator(task.spec.seed, "evaluation")))
+    draw = generator(task.spec.seed, "evaluation")
+    given = list(disjoint_batches(task.splits, stability_split(task.splits), draw))
     report = fa_registry.diagnose(task.network, given)
     assert report.cross_batch_stability == measure(task, moments=("final",)).scalars["stability_mid"].value
 

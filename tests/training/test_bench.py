@@ -14,12 +14,12 @@ from fa_registry.datasets.base import Splits
 from fa_registry.diagnostics import Absent
 from fa_registry.seeding import generator
 from fa_registry.training.bench import (
-    DisjointBatches,
     bench_conventions,
     bench_of,
     credits_under,
     disjoint_batches,
     in_double,
+    stability_split,
     stream,
 )
 from tests.helpers.bench import bench_for, first
@@ -116,7 +116,7 @@ def test_too_few_samples_are_absent_with_both_numbers():
     )
     task = dataclasses.replace(task, splits=cut)
     reason = "needs 8 disjoint batches of 128: the test split holds 100 samples, the training split 1023"
-    assert bench_for(task).batch_gradients == disjoint_batches(cut) == Absent(reason)
+    assert bench_for(task).batch_gradients == stability_split(cut) == Absent(reason)
     assert bench_conventions(task) == {"stability_split": f"none: {reason}", "gamma_null_draws": 99}
 
 
@@ -162,15 +162,15 @@ def splits(test: int, train: int) -> Splits:
     [(1024, 0, "test"), (5000, 5000, "test"), (1023, 1024, "train"), (360, 1437, "train")],
 )
 def test_the_test_split_where_it_is_large_enough(test, train, expected):
-    assert disjoint_batches(splits(test, train)) == DisjointBatches(expected, 8, 128)
+    assert stability_split(splits(test, train)) == expected
 
 
 def test_neither_is_large_enough():
-    assert isinstance(disjoint_batches(splits(1023, 1023)), Absent)
+    assert isinstance(stability_split(splits(1023, 1023)), Absent)
 
 
 def test_batches_are_disjoint_in_order_and_unaugmented_where_they_are_of_the_test_split():
-    images, labels = zip(*DisjointBatches("test").batches(splits(2000, 0), torch.Generator()), strict=True)
+    images, labels = zip(*disjoint_batches(splits(2000, 0), "test", torch.Generator()), strict=True)
     assert torch.cat(images).tolist() == list(range(1024))
     assert [len(batch) for batch in labels] == [128] * 8
     assert torch.equal(torch.cat(labels), torch.arange(1024) % 10)
@@ -179,16 +179,9 @@ def test_batches_are_disjoint_in_order_and_unaugmented_where_they_are_of_the_tes
 def test_the_training_split_is_seen_as_in_training_by_the_generator_given():
     data = splits(0, 2000)
     seen = [
-        torch.cat([batch for batch, _ in DisjointBatches("train").batches(data, torch.Generator().manual_seed(seed))])
+        torch.cat([batch for batch, _ in disjoint_batches(data, "train", torch.Generator().manual_seed(seed))])
         for seed in (0, 0, 1)
     ]
     assert torch.equal(seen[0], seen[1]) and not torch.equal(seen[0], seen[2])
     offset = (seen[0] - torch.arange(1024)).unique()
     assert 0 < offset[0] < 1 and offset.max() - offset.min() < 1e-3  # one draw for all of them
-
-
-def test_sizes_can_be_others():
-    batches = list(
-        dataclasses.replace(DisjointBatches("test"), count=2, size=3).batches(splits(9, 0), torch.Generator())
-    )
-    assert [batch.tolist() for batch, _ in batches] == [[0, 1, 2], [3, 4, 5]]
