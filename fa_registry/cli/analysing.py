@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fa_registry import jsonio
 from fa_registry.cli import options
 from fa_registry.cli.options import examples, of_many_runs
+from fa_registry.cli.tables import print_json
 from fa_registry.cli.tables import table as print_table
 from fa_registry.protocol.shipped import edition_words
 
@@ -59,10 +59,10 @@ def analyse(
       cross-architecture  what one method does on every network
       all          every one of them
     """
-    from fa_registry.workflows.analyse import AnalyseRequest, run_analyse
+    from fa_registry.workflows.analyse import run_analyse
     from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, overrides
 
-    request = AnalyseRequest(
+    result = run_analyse(
         name,
         Chosen(study, experiment, run_ids, overrides(**replaced)),
         Terms(edition, thresholds=options.thresholds(thresholds)),
@@ -70,7 +70,6 @@ def analyse(
         Place(store, data_root=data_root),
         Pages(out),
     )
-    result = run_analyse(request)
     analysed(result, as_json, several=name == "all")
     sys.exit(result.exit_code)
 
@@ -81,12 +80,12 @@ def analyse(
 def analysed(result: AnalyseResult, as_json: bool, several: bool) -> None:
     """several: a list even of one analysis, because all were asked for."""
     if as_json:
-        click.echo(jsonio.pretty(result.analyses if several else result.analyses[0]), nl=False)
+        print_json(result.analyses if several else result.analyses[0])
         return
     for analysis in result.analyses:
         _print(analysis)
-    for one in result.analyses[0].excluded:
-        click.echo(f"not analysed: {one.name}: {one.reason}")
+    for excluded in result.analyses[0].excluded:
+        click.echo(f"not analysed: {excluded.name}: {excluded.reason}")
     click.echo("written: " + ", ".join(str(path) for path in result.files if path.suffix in (".json", ".png")))
 
 

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry import jsonio
 from fa_registry.cli import options
 from fa_registry.cli.diffing import diffed
 from fa_registry.cli.options import (
     ALL_OF,
-    DATA,
     DATA_ROOT,
-    DEVICE,
     EDITION,
     EDITIONS,
-    EPOCHS,
     JSON,
     MEASURING_JOBS,
     OUT,
+    REPLACING,
     REPLAY,
     RUN,
-    SCALE,
-    SEEDS,
     STORE,
     STUDY,
     TEMPLATES,
@@ -35,15 +29,13 @@ from fa_registry.cli.options import (
     WAIVERS,
     examples,
 )
-from fa_registry.cli.tables import SHORT_ID, table
+from fa_registry.cli.tables import SHORT_ID, print_json, table
+from fa_registry.errors import IntegrityError
 from fa_registry.workflows import verbs
 
 if TYPE_CHECKING:
     from fa_registry.records import AuditReport, Reproduction
     from fa_registry.workflows.audit import AuditResult
-    from fa_registry.workflows.verify import Verification
-
-NOT_INTACT = 3
 
 
 @click.command()
@@ -57,11 +49,7 @@ NOT_INTACT = 3
 @TRUST
 @REPLAY
 @MEASURING_JOBS
-@EPOCHS
-@SEEDS
-@DATA
-@SCALE
-@DEVICE
+@REPLACING
 @OUT
 @TEMPLATES
 @DATA_ROOT
@@ -86,11 +74,7 @@ def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **argumen
 @click.argument("report_file", default="", metavar="[REPORT]")
 @STUDY
 @RUN
-@EPOCHS
-@SEEDS
-@DATA
-@SCALE
-@DEVICE
+@REPLACING
 @REPLAY
 @MEASURING_JOBS
 @STORE
@@ -99,8 +83,15 @@ def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **argumen
 def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
     """Recompute runs from their artifacts, or check that an old audit.json still matches the store. Exit 3 if not."""
     results = verbs.verify(report_file, **arguments)
-    verified(results, as_json)
-    sys.exit(0 if all(result.integrity.state == "verified" for result in results) else NOT_INTACT)
+    if as_json:
+        print_json(results)
+    else:
+        rows = [
+            [result.run_id[:SHORT_ID], result.name, result.integrity.state, "; ".join(result.integrity.details)]
+            for result in results
+        ]
+        table(["run", "name", "outcome", "details"], rows, "")
+    sys.exit(0 if all(result.integrity.state == "verified" for result in results) else IntegrityError.exit_code)
 
 
 @click.command()
@@ -118,7 +109,11 @@ def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
 )
 def report(report_file: str, as_json: bool, **arguments: str) -> None:
     """Render the pages of an audit again, of reports/audit.json unless told otherwise; same records, same bytes."""
-    rendered(verbs.report(report_file, **arguments), as_json)
+    names = [str(page) for page in verbs.report(report_file, **arguments)]
+    if as_json:
+        print_json(names)
+    else:
+        click.echo("\n".join(names))
 
 
 @click.command()
@@ -133,9 +128,9 @@ def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
     """
     from fa_registry.workflows.reports import exit_code, run_diff
 
-    found = run_diff(audit_a, audit_b)
-    diffed(found, (audit_a, audit_b), as_json)
-    sys.exit(exit_code(found))
+    difference = run_diff(audit_a, audit_b)
+    diffed(difference, (audit_a, audit_b), as_json)
+    sys.exit(exit_code(difference))
 
 
 # What they print.
@@ -145,16 +140,9 @@ def audited(result: AuditResult, as_json: bool) -> None:
     """One row a method and setting, then what was waived, reproduced or not judged, and where the report is."""
     report = result.report
     if as_json:
-        click.echo(
-            jsonio.pretty(
-                {
-                    "exit_code": result.exit_code,
-                    "audit_run_id": result.audit_run_id,
-                    "pages": [str(page) for page in result.pages],
-                    "report": report,
-                }
-            ),
-            nl=False,
+        pages = [str(page) for page in result.pages]
+        print_json(
+            {"exit_code": result.exit_code, "audit_run_id": result.audit_run_id, "pages": pages, "report": report}
         )
         return
     from rich.markup import escape
@@ -162,9 +150,8 @@ def audited(result: AuditResult, as_json: bool) -> None:
     from fa_registry.protocol.shipped import edition_words
     from fa_registry.quantities import TERMINAL_TABLE, is_scale, quantity_of
 
-    editions = [
-        escape(edition_words(one.edition)) for one in report.opinions
-    ]  # a user's edition may be called anything
+    # a user's edition may be called anything
+    editions = [escape(edition_words(opinion.edition)) for opinion in report.opinions]
     means = {name: ", geometric mean" if is_scale(name) else "" for name in TERMINAL_TABLE}
     numbers = [f"{quantity_of(name).label}{mean}" for name, mean in means.items()]
     header = ["method", "setting", *numbers, "verdict", *editions, "by seed"]
@@ -173,31 +160,14 @@ def audited(result: AuditResult, as_json: bool) -> None:
     table(header, list(_rows(report)), escape(f"{title} (modified: {changed})" if changed else title))
     if report.reproduction:
         _reproduced(report.reproduction)
-    for one in report.excluded:
-        click.echo(f"not judged: {one.name}: {one.reason}")
-    for one in report.choice.unaudited or () if report.choice else ():
-        gone = ", deleted in MLflow" if one.deleted else ""
-        click.echo(f"left out: seed {one.spec.seed} of {one.spec.label}, {one.setting}: {one.status}{gone}")
+    for excluded in report.excluded:
+        click.echo(f"not judged: {excluded.name}: {excluded.reason}")
+    for other in report.choice.unaudited or () if report.choice else ():
+        gone = ", deleted in MLflow" if other.deleted else ""
+        click.echo(f"left out: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}{gone}")
     for remark in report.remarks:
         click.echo(f"note: {remark}")
     click.echo(f"report: {result.pages[0]}")
-
-
-def verified(results: Sequence[Verification], as_json: bool) -> None:
-    """One row a run: its outcome, and every difference that was found."""
-    if as_json:
-        click.echo(jsonio.pretty(results), nl=False)
-        return
-    table(
-        ["run", "name", "outcome", "details"],
-        [[one.run_id[:SHORT_ID], one.name, one.integrity.state, "; ".join(one.integrity.details)] for one in results],
-        "",
-    )
-
-
-def rendered(pages: Sequence[Path], as_json: bool) -> None:
-    names = [str(page) for page in pages]
-    click.echo(jsonio.pretty(names) if as_json else "\n".join(names), nl=not as_json)
 
 
 def _rows(report: AuditReport) -> Iterator[list[str]]:
@@ -210,8 +180,7 @@ def _rows(report: AuditReport) -> Iterator[list[str]]:
 
     frozen, known = Frozen.of(report), held(report.cards)
     columns = [quantity_of(name, known) for name in TERMINAL_TABLE]
-
-    opinions = [{one.run_id: one.verdict for one in opinion.judgements} for opinion in report.opinions]
+    opinions = [{judged.run_id: judged.verdict for judged in opinion.judgements} for opinion in report.opinions]
     for group in groups(report):
         yield [
             group.runs[0].record.spec.label,
@@ -221,12 +190,12 @@ def _rows(report: AuditReport) -> Iterator[list[str]]:
                 for column in columns
             ),
             group.verdict.label,
-            *(combined(said[run.record.run_id] for run in group.runs).label for said in opinions),
+            *(combined(verdicts[run.record.run_id] for run in group.runs).label for verdicts in opinions),
             " ".join(f"s{run.record.spec.seed}:{run.verdict.label}" for run in group.runs),
         ]
 
 
-def _reproduced(found: Reproduction) -> None:
+def _reproduced(reproduction: Reproduction) -> None:
     """The figures that these runs say something of; the others are counted, and stand in the report."""
     from fa_registry.reporting.pages.published_figures import (
         WORST_FIRST,
@@ -236,20 +205,13 @@ def _reproduced(found: Reproduction) -> None:
         quantity_text,
     )
 
-    ordered = sorted(found.rows, key=lambda row: WORST_FIRST.index(row.outcome))
+    ordered = sorted(reproduction.rows, key=lambda row: WORST_FIRST.index(row.outcome))
+    measured = [(row, row.figure) for row in ordered if row.outcome != "not measured"]
     rows = [
-        [
-            row.outcome,
-            row.figure.label,
-            quantity_text(row.figure),
-            published_text(row.figure),
-            measured_text(row),
-            row.reason,
-        ]
-        for row in ordered
-        if row.outcome != "not measured"
+        [row.outcome, figure.label, quantity_text(figure), published_text(figure), measured_text(row), row.reason]
+        for row, figure in measured
     ]
-    words = ", ".join(f"{count} {outcome}" for outcome, count in counts(found.rows))
+    words = ", ".join(f"{count} {outcome}" for outcome, count in counts(reproduction.rows))
     if rows:
         table(["outcome", "method", "figure", "published", "measured", "why"], rows, "Reproduction")
     click.echo(f"reproduction: {words}; every figure with its source is in the report")

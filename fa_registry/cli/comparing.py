@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry import jsonio
 from fa_registry.cli import options
 from fa_registry.cli.options import OUT, TEMPLATES, examples, of_many_runs
-from fa_registry.cli.tables import table
+from fa_registry.cli.tables import print_json, table
 from fa_registry.protocol.shipped import edition_words
 from fa_registry.workflows import verbs
 
@@ -56,19 +55,17 @@ def compared(result: CompareResult, as_json: bool) -> None:
     """The tables and where the page is; or everything but the pictures as JSON."""
     context = result.context
     if as_json:
-        fields = ("title", "selection", "edition", "overrides", "integrity", "excluded", "remarks", "commands")
-        told = {name: getattr(context, name) for name in fields}
+        names = ("title", "selection", "edition", "overrides", "integrity", "excluded", "remarks", "commands")
+        fields = {name: getattr(context, name) for name in names}
         parts = [part for part, _ in context.parts]  # the pictures are in the page
-        click.echo(
-            jsonio.pretty({"exit_code": result.exit_code, "page": str(result.page), "parts": parts, **told}), nl=False
-        )
+        print_json({"exit_code": result.exit_code, "page": str(result.page), "parts": parts, **fields})
         return
     for part, _ in context.parts:
         _part(part, edition_words(context.edition), context.means)
     states = ", ".join(f"{count.count} {count.outcome}" for count in context.integrity)
     click.echo(f"figures: {states}" + ("; --recompute measures again" if "trusted" in states else ""))
-    for one in context.excluded.shown:
-        click.echo(f"not compared: {one.name}: {one.reason}")
+    for excluded in context.excluded.shown:
+        click.echo(f"not compared: {excluded.name}: {excluded.reason}")
     for remark in context.remarks:
         click.echo(f"note: {remark}")
     click.echo(f"page: {result.page}")
@@ -81,18 +78,23 @@ def _part(part: SideBySide, edition: str, means: str) -> None:
 
     labels = [column.label for column in part.columns]
     several = len({column.setting for column in part.columns}) > 1
-    header = ["", *(f"{one.label}\n{one.setting}" if several else one.label for one in part.columns)]
-    table([*map(escape, header)], list(_rows(part)), escape(f"{part.setting}, by edition {edition}; {means}"))
-    rows = [[f"{one.symbol} site {site}", *_marked(one, site, shown)] for one in part.sites for site, shown in one.rows]
+    names = (f"{column.label}\n{column.setting}" if several else column.label for column in part.columns)
+    header = ["", *map(escape, names)]
+    table(header, list(_rows(part)), escape(f"{part.setting}, by edition {edition}; {means}"))
+    rows = [
+        [f"{quantity.symbol} site {site}", *_marked(quantity, site, shown)]
+        for quantity in part.sites
+        for site, shown in quantity.rows
+    ]
     if rows:
-        marked = any(sites for one in part.sites for sites in one.exact)
+        marked = any(sites for quantity in part.sites for sites in quantity.exact)
         exact = f"; {EXACT}: by construction, {symbol_of('gamma')} = 1 says nothing" if marked else ""
-        by_site = means_in_words(quantity_of(one.name) for one in part.sites)
-        table([*map(escape, header)], rows, f"Site by site, {by_site}{exact}")
+        by_site = means_in_words(quantity_of(quantity.name) for quantity in part.sites)
+        table(header, rows, f"Site by site, {by_site}{exact}")
     if part.why_not:
         click.echo(part.why_not)
     if part.fields:
-        rows = [[one.field, *one.values] for one in part.fields]
+        rows = [[difference.field, *difference.values] for difference in part.fields]
         table(["what differs", *map(escape, labels)], rows, "Specifications")
     if part.paired:
         rows = [_paired(row) for row in part.paired]
@@ -117,7 +119,7 @@ def _rows(part: SideBySide) -> Iterator[list[str]]:
 
 
 def _rule(rule: ComparedRule) -> Iterator[list[str]]:
-    head = "\n".join([f"{rule.rule} {rule.title}", *(f"required {one}" for one in rule.required)])
+    head = "\n".join([f"{rule.rule} {rule.title}", *(f"required {limit}" for limit in rule.required)])
     yield [head, *("\n".join(map(finding_text, cell)) or "—" for cell in rule.columns)]
     if set(rule.first_fires) != {"never"}:
         yield [f"{rule.rule} first fires", *rule.first_fires]
@@ -143,7 +145,7 @@ def finding_text(row: FindingRow) -> str:
     """`EXPLODED, fail: 3.2×10⁸, 2.9×10⁸`: one number a seed, or one over all of them."""
     from fa_registry.reporting.text.filters import number
 
-    observed = ", ".join(dict.fromkeys(number(one.observed) for one in row.said))
+    observed = ", ".join(dict.fromkeys(number(measured.observed) for measured in row.said))
     state = f"{row.state}, " if row.state else ""
     outcome = row.outcome.replace("_", " ")
     return f"{state}{outcome}: {observed}"

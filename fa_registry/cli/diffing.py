@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fa_registry import jsonio
-from fa_registry.cli.tables import SHORT_ID, table
+from fa_registry.cli.tables import SHORT_ID, print_json, table
 
 if TYPE_CHECKING:
     from fa_registry.records import Finding, Reading
@@ -19,35 +18,36 @@ NOTHING, VARIOUS = "—", "not the same for all"
 RUN = ["run", "method", "seed", "setting"]
 
 
-def diffed(found: AuditDiff, names: tuple[str, str], as_json: bool) -> None:
+def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None:
     """Print a difference. names: of the two audits, as they were typed."""
     if as_json:
-        click.echo(jsonio.pretty(found), nl=False)
+        print_json(difference)
         return
-    for letter, name, side in zip("AB", names, (found.a, found.b), strict=True):
+    for letter, name, side in zip("AB", names, (difference.a, difference.b), strict=True):
         click.echo(f"{letter}: {name}: {_words(side)}")
-    if found.same:
-        click.echo(_sameness(found))
+    if difference.same:
+        click.echo(_sameness(difference))
         return
-    _section("Audit", ["what", "A", "B"], [_change(one) for one in found.report])
-    _section("By rule", ["rule", "required", "runs in A", "runs in B", "moved"], list(_rules(found)))
-    _section("Verdicts", [*RUN, "A", "B"], list(_verdicts(found.runs)))
-    _section("Findings judged otherwise", [*RUN, "rule", "observed in A", "observed in B"], list(_findings(found)))
-    _section("Headline figures", [*RUN, "figure", "A", "B"], list(_figures(found.runs)))
-    _section("Other fields of runs", ["what", "A", "B", "runs"], list(_others(found.runs)))
-    _section("Only in A", [*RUN, "verdict"], [_alone(one) for one in found.only_a])
-    _section("Only in B", [*RUN, "verdict"], [_alone(one) for one in found.only_b])
-    click.echo(_summary(found))
+    _section("Audit", ["what", "A", "B"], [_change(entry) for entry in difference.report])
+    _section("By rule", ["rule", "required", "runs in A", "runs in B", "moved"], list(_rules(difference)))
+    _section("Verdicts", [*RUN, "A", "B"], list(_verdicts(difference.runs)))
+    _section("Findings judged otherwise", [*RUN, "rule", "observed in A", "observed in B"], list(_findings(difference)))
+    _section("Headline figures", [*RUN, "figure", "A", "B"], list(_figures(difference.runs)))
+    _section("Other fields of runs", ["what", "A", "B", "runs"], list(_others(difference.runs)))
+    _section("Only in A", [*RUN, "verdict"], [_alone(entry) for entry in difference.only_a])
+    _section("Only in B", [*RUN, "verdict"], [_alone(entry) for entry in difference.only_b])
+    click.echo(_summary(difference))
 
 
 def _words(side: Side) -> str:
     return f"{side.title} ({side.selection}), {side.runs} runs, edition {side.edition}, digest {side.digest[:SHORT_ID]}"
 
 
-def _sameness(found: AuditDiff) -> str:
-    if found.a.digest == found.b.digest:
-        return f"identical: {found.matched} runs, every record the same"
-    return f"the same: {found.matched} runs, {found.trained_again} of them under another run id; no finding or figure differs"
+def _sameness(difference: AuditDiff) -> str:
+    if difference.a.digest == difference.b.digest:
+        return f"identical: {difference.matched} runs, every record the same"
+    again = f"{difference.trained_again} of them under another run id"
+    return f"the same: {difference.matched} runs, {again}; no finding or figure differs"
 
 
 def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -55,20 +55,20 @@ def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -
         table(header, rows, title)
 
 
-def _change(one: Change) -> list[str]:
-    return [one.what, one.before or NOTHING, one.after or NOTHING]
+def _change(change: Change) -> list[str]:
+    return [change.what, change.before or NOTHING, change.after or NOTHING]
 
 
-def _rules(found: AuditDiff) -> Iterator[list[str]]:
-    for one in found.rules:
-        before, after = "; ".join(one.required_a) or NOTHING, "; ".join(one.required_b) or NOTHING
+def _rules(difference: AuditDiff) -> Iterator[list[str]]:
+    for rule in difference.rules:
+        before, after = "; ".join(rule.required_a) or NOTHING, "; ".join(rule.required_b) or NOTHING
         required = before if before == after else f"{before} → {after}"
         yield [
-            f"{one.rule} {one.title}",
+            f"{rule.rule} {rule.title}",
             required,
-            _counts(one.outcomes_a),
-            _counts(one.outcomes_b),
-            str(len(one.moved)),
+            _counts(rule.outcomes_a),
+            _counts(rule.outcomes_b),
+            str(len(rule.moved)),
         ]
 
 
@@ -88,13 +88,13 @@ def _verdicts(runs: Sequence[RunChange]) -> Iterator[list[str]]:
             yield [*_who(run), run.verdict_a.label, run.verdict_b.label]
 
 
-def _findings(found: AuditDiff) -> Iterator[list[str]]:
+def _findings(difference: AuditDiff) -> Iterator[list[str]]:
     """But those of a rule that only one of the editions has: by rule, that is one line."""
-    one_sided = {rule.rule for rule in found.rules if not (rule.required_a and rule.required_b)}
-    for run in found.runs:
-        for one in run.findings:
-            if one.decided and one.rule not in one_sided:
-                yield [*_who(run), one.rule, _seen(one.before), _seen(one.after)]
+    one_sided = {rule.rule for rule in difference.rules if not (rule.required_a and rule.required_b)}
+    for run in difference.runs:
+        for finding in run.findings:
+            if finding.decided and finding.rule not in one_sided:
+                yield [*_who(run), finding.rule, _seen(finding.before), _seen(finding.after)]
 
 
 def _seen(finding: Finding | None) -> str:
@@ -111,17 +111,17 @@ def _number(reading: Reading) -> str:
 
 def _figures(runs: Sequence[RunChange]) -> Iterator[list[str]]:
     for run in runs:
-        for one in run.figures:
-            if one.name in HEADLINE:
-                yield [*_who(run), one.name, _number(one.before), _number(one.after)]
+        for figure in run.figures:
+            if figure.name in HEADLINE:
+                yield [*_who(run), figure.name, _number(figure.before), _number(figure.after)]
 
 
 def _others(runs: Sequence[RunChange]) -> Iterator[list[str]]:
     """Runs that were trained again differ in every digest: one line a field, with the values where all runs share them."""
     by_field: dict[str, list[Change]] = {}
     for run in runs:
-        for one in run.changes:
-            by_field.setdefault(one.what, []).append(one)
+        for change in run.changes:
+            by_field.setdefault(change.what, []).append(change)
     for several in by_field.values():
         values = _change(several[0])[1:] if len(set(several)) == 1 else [VARIOUS, VARIOUS]
         yield [several[0].what, *values, str(len(several))]
@@ -131,12 +131,12 @@ def _alone(run: RunName) -> list[str]:
     return [run.run_id[:SHORT_ID], run.method, str(run.seed), run.setting, run.verdict]
 
 
-def _summary(found: AuditDiff) -> str:
-    verdicts = sum(run.verdict_a != run.verdict_b for run in found.runs)
-    decided = sum(one.decided for run in found.runs for one in run.findings)
-    figures = sum(len(run.figures) for run in found.runs)
-    again = f", {found.trained_again} of them under another run id" if found.trained_again else ""
+def _summary(difference: AuditDiff) -> str:
+    verdicts = sum(run.verdict_a != run.verdict_b for run in difference.runs)
+    decided = sum(finding.decided for run in difference.runs for finding in run.findings)
+    figures = sum(len(run.figures) for run in difference.runs)
+    again = f", {difference.trained_again} of them under another run id" if difference.trained_again else ""
     return (
-        f"different: {verdicts} verdicts, {decided} findings, {figures} figures; {len(found.runs)} of {found.matched} "
-        f"runs of both changed{again}; {len(found.only_a)} only in A, {len(found.only_b)} only in B"
+        f"different: {verdicts} verdicts, {decided} findings, {figures} figures; {len(difference.runs)} of {difference.matched} "
+        f"runs of both changed{again}; {len(difference.only_a)} only in A, {len(difference.only_b)} only in B"
     )

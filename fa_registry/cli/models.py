@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from fa_registry import jsonio
 from fa_registry.cli import options
-from fa_registry.cli.options import DATA_ROOT, DEVICE, EXPERIMENT, JSON, STORE, examples
-
-if TYPE_CHECKING:
-    from fa_registry.workflows.adopt import Adoption
-    from fa_registry.workflows.promote import Promotion
+from fa_registry.cli.options import (
+    ARCHITECTURE,
+    DATA_ROOT,
+    DATASET,
+    DEVICE,
+    EXPERIMENT,
+    JSON,
+    PENALTY,
+    SEED,
+    SET,
+    STORE,
+    examples,
+)
+from fa_registry.cli.tables import print_json
 
 SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty", "device")
 
@@ -20,18 +28,12 @@ SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty",
 @click.command()
 @click.argument("weights", metavar="WEIGHTS")
 @click.option("--method", default="", help="Credit rule it was trained by, see `list methods`.")
-@click.option("--architecture", default="resmlp", show_default=True)
-@click.option("--dataset", default="digits", show_default=True)
-@click.option("--seed", default="", help="One integer; required.")
+@ARCHITECTURE
+@DATASET
+@SEED
 @click.option("--epochs", default="", help="How many it was trained for; required.")
-@click.option("--penalty", default="0", show_default=True, help="λ of the residual penalty.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE,…",
-    help="Recipe fields (learning_rate=…) and options (architecture.d_hidden=…, method.…).",
-)
+@PENALTY
+@SET
 @click.option("--feedback", default="", metavar="FILE", help="B_1..B_L it was trained with; without them Γ is N/A.")
 @click.option(
     "--frozen-accuracy",
@@ -63,12 +65,23 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     (small_resnet). Pickled models are not read.
     The feedback FILE holds tensors B_01, B_02, …, a list of matrices B_1..B_L, or names with one running number.
     """
-    from fa_registry.workflows.adopt import AdoptRequest, run_adopt
+    from fa_registry.workflows.adopt import run_adopt
     from fa_registry.workflows.requests import Place, spec_fields
 
     fields = spec_fields({name: arguments.pop(name) for name in SPEC_FIELDS}, options.settings(settings))
     place = Place(*(arguments.pop(name) for name in ("store", "experiment", "data_root")))
-    adopted(run_adopt(AdoptRequest(weights=weights, fields=fields, place=place, **arguments)), as_json)
+    result = run_adopt(weights, fields, place=place, **arguments)
+    if as_json:
+        print_json(result)
+        return
+    if not result.adopted:
+        click.echo(f"run {result.run_id}: already adopted (--force adopts it again)")
+        return
+    click.echo(f"run {result.run_id}: adopted, {result.status}")
+    click.echo("  " + " · ".join(f"{name} {value:.4g}" for name, value in result.headline.items()))
+    if result.absent:
+        click.echo(f"  no Γ: {result.absent} (--feedback FILE)")
+    click.echo(f"judge it: fa-registry audit --run {result.run_id}")
 
 
 @click.command()
@@ -100,35 +113,13 @@ def promote(as_json: bool, **arguments: Any) -> None:
     specification and a card, no pickle and no MLflow flavour: load it with fa_registry.load_model("models:/NAME@alias").
     A run that FAILs, or lacks evidence, is refused without --despite.
     """
-    from fa_registry.workflows.promote import PromoteRequest, run_promote
+    from fa_registry.workflows.promote import run_promote
     from fa_registry.workflows.requests import Place
 
     place = Place(arguments.pop("store"), data_root=arguments.pop("data_root"))
-    promoted(run_promote(PromoteRequest(place=place, **arguments)), as_json)
-
-
-# What they print.
-
-
-def adopted(result: Adoption, as_json: bool) -> None:
-    """The run's id, its headline figures, and what it lacks."""
+    result = run_promote(place=place, **arguments)
     if as_json:
-        click.echo(jsonio.pretty(result), nl=False)
-        return
-    if not result.adopted:
-        click.echo(f"run {result.run_id}: already adopted (--force adopts it again)")
-        return
-    click.echo(f"run {result.run_id}: adopted, {result.status}")
-    click.echo("  " + " · ".join(f"{name} {value:.4g}" for name, value in result.headline.items()))
-    if result.absent:
-        click.echo(f"  no Γ: {result.absent} (--feedback FILE)")
-    click.echo(f"judge it: fa-registry audit --run {result.run_id}")
-
-
-def promoted(result: Promotion, as_json: bool) -> None:
-    """The version, its verdict and its aliases, and how to load it."""
-    if as_json:
-        click.echo(jsonio.pretty(result), nl=False)
+        print_json(result)
         return
     done = "promoted" if result.promoted else "already promoted with this verdict"
     click.echo(f"{result.reference}: run {result.run_id} {done}, {result.verdict} by edition {result.edition}")

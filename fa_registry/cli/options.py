@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import click
 
@@ -15,6 +14,17 @@ from fa_registry.studies import twins
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 STORE = click.option(
     "--store", default="", metavar="URI", help="Tracking store [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db]."
+)
+ARCHITECTURE = click.option("--architecture", default="resmlp", show_default=True)
+DATASET = click.option("--dataset", default="digits", show_default=True)
+SEED = click.option("--seed", default="", help="One integer; required.")
+PENALTY = click.option("--penalty", default="0", show_default=True, help="λ of the residual penalty.")
+SET = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE,…",
+    help="Recipe fields (learning_rate=…) and options (architecture.d_hidden=…, method.…).",
 )
 EXPERIMENT = click.option("--experiment", default="", help="Experiment for new runs [fa_registry].")
 DATA_ROOT = click.option("--data-root", default="", help="Folder of data sets that need files.")
@@ -90,17 +100,25 @@ RECOMPUTE = click.option(
 ALL_OF = click.option("--experiment", default="", help="All runs of an experiment.")
 
 
-def of_many_runs(*own: Callable) -> Callable:
-    """The options of a verb that selects and judges runs and logs nothing, with its `own` in their midst."""
+def together(*options: Callable) -> Callable:
+    """Several options as one decorator, in this order in the help."""
 
     def add(function: Callable) -> Callable:
-        judging = (STUDY, RUN, ALL_OF, EDITION, THRESHOLD, RECOMPUTE, MEASURING_JOBS)
-        replacing = (EPOCHS, SEEDS, DATA, SCALE, DEVICE)
-        for option in reversed((*judging, *replacing, *own, DATA_ROOT, STORE, JSON)):  # decorators apply inside out
+        for option in reversed(options):  # decorators apply inside out
             function = option(function)
         return function
 
     return add
+
+
+REPLACING = together(EPOCHS, SEEDS, DATA, SCALE, DEVICE)
+TRAINING = together(EDITION, STOP_ON, EXPERIMENT, EVERY, DATA_ROOT, STORE, FORCE, KEEP_TRAINED)
+
+
+def of_many_runs(*own: Callable) -> Callable:
+    """The options of a verb that selects and judges runs and logs nothing, with its `own` in their midst."""
+    judging = (STUDY, RUN, ALL_OF, EDITION, THRESHOLD, RECOMPUTE, MEASURING_JOBS)
+    return together(*judging, REPLACING, *own, DATA_ROOT, STORE, JSON)
 
 
 def examples(*lines: str) -> Callable:
@@ -129,13 +147,9 @@ def settings(pairs: Sequence[str]) -> dict[str, str]:
     return {name: value for name, _, value in split}
 
 
-def folder(name: str) -> Path | None:
-    return Path(name) if name else None
-
-
 def thresholds(pairs: Sequence[str]) -> dict[str, float]:
     """The `--threshold RULE=NUMBER` pairs, rule → number; InvalidFields names all that are not of that form."""
-    found: dict[str, float] = {}
+    limits: dict[str, float] = {}
     problems = []
     for pair in pairs:
         rule, _, number = pair.partition("=")
@@ -145,9 +159,9 @@ def thresholds(pairs: Sequence[str]) -> dict[str, float]:
             value = math.nan
         if not rule.strip() or not math.isfinite(value):
             problems.append(f"--threshold {pair}: expected RULE=NUMBER, D1=100")
-        elif rule.strip() in found:
+        elif rule.strip() in limits:
             problems.append(f"--threshold {pair}: {rule.strip()} is given twice")
-        found[rule.strip()] = value
+        limits[rule.strip()] = value
     if problems:
         raise InvalidFields("thresholds", problems)
-    return found
+    return limits

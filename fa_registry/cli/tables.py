@@ -1,14 +1,23 @@
-"""Tables for people: one look for every verb."""
+"""What every verb prints in one look: tables for people, JSON for machines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fa_registry import jsonio
 
 if TYPE_CHECKING:
     from fa_registry.records import Reading
 
 SHORT_ID = 8
+
+
+def print_json(value: Any) -> None:
+    """What --json prints, on standard output."""
+    click.echo(jsonio.pretty(value), nl=False)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:

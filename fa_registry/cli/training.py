@@ -7,55 +7,46 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry import jsonio
 from fa_registry.cli import options
 from fa_registry.cli.auditing import audited
 from fa_registry.cli.options import (
-    DATA,
-    DATA_ROOT,
+    ARCHITECTURE,
+    DATASET,
     DEVICE,
     EDITION,
-    EPOCHS,
-    EVERY,
-    EXPERIMENT,
-    FORCE,
     JOBS,
     JSON,
     KEEP_TRAINED,
     OUT,
-    SCALE,
-    SEEDS,
+    PENALTY,
+    REPLACING,
+    SEED,
+    SET,
     STOP_ON,
     STORE,
+    TRAINING,
     examples,
 )
-from fa_registry.cli.tables import table
+from fa_registry.cli.tables import print_json, table
 from fa_registry.errors import UsageError
 from fa_registry.workflows import verbs
 
 if TYPE_CHECKING:
     from fa_registry.workflows.dry_run import Plan, SettingPlan
     from fa_registry.workflows.study import StudyResult
-    from fa_registry.workflows.training import Trained
 
 
 @click.command()
 @click.option("--method", default="", help="Credit rule, see `list methods`.")
-@click.option("--architecture", default="resmlp", show_default=True)
-@click.option("--dataset", default="digits", show_default=True)
-@click.option("--seed", default="", help="One integer; required.")
+@ARCHITECTURE
+@DATASET
+@SEED
 @click.option("--epochs", default="100", show_default=True)
-@click.option("--penalty", default="0", show_default=True, help="λ of the residual penalty.")
+@PENALTY
 @click.option(
     "--control", default="none", show_default=True, help="none, frozen, shallow, or ladder_K (the last K blocks learn)."
 )
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE,…",
-    help="Recipe fields (learning_rate=…) and options (architecture.d_hidden=…, method.…).",
-)
+@SET
 @click.option("--study", default="", help="Tag the run as part of a study.")
 @click.option(
     "--threads",
@@ -65,14 +56,7 @@ if TYPE_CHECKING:
     help="CPU threads; the last bits depend on it.",
 )
 @DEVICE
-@EDITION
-@STOP_ON
-@EXPERIMENT
-@EVERY
-@DATA_ROOT
-@STORE
-@FORCE
-@KEEP_TRAINED
+@TRAINING
 @JSON
 @examples(
     "train --method dfa --seed 7 --epochs 3",
@@ -82,25 +66,29 @@ if TYPE_CHECKING:
 )
 def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     """Train one configuration and log it as one run."""
-    trained(verbs.train(settings=options.settings(settings), **arguments), as_json)
+    run = verbs.train(settings=options.settings(settings), **arguments)
+    if as_json:
+        print_json(
+            {
+                "run_id": run.run_id,
+                "status": run.status,
+                "ended_by": run.ended_by,
+                "trained": run.result is not None,
+                "other_code": list(run.other_code),
+                "headline": run.result.headline if run.result else {},
+                "first_fire": run.result.fired if run.result else {},
+            }
+        )
+        return
+    status = f"{run.status.replace('_', ' ')} ({run.ended_by})" if run.ended_by else run.status
+    click.echo(f"run {run.run_id}: " + (status if run.result else f"already {status} (--force trains it again)"))
 
 
 @click.command()
 @click.argument("name", default="digits")
 @JOBS
-@EPOCHS
-@SEEDS
-@DATA
-@SCALE
-@DEVICE
-@EDITION
-@STOP_ON
-@EXPERIMENT
-@EVERY
-@DATA_ROOT
-@STORE
-@FORCE
-@KEEP_TRAINED
+@REPLACING
+@TRAINING
 @click.option("--dry-run", is_flag=True, help="Print what would be trained and what it would take; write nothing.")
 @click.option("--no-probe", is_flag=True, help="With --dry-run: time no steps, give no cost.")
 @JSON
@@ -123,11 +111,7 @@ def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **arguments: 
 @click.command()
 @click.argument("name", default="digits")
 @JOBS
-@EPOCHS
-@SEEDS
-@DATA
-@SCALE
-@DEVICE
+@REPLACING
 @EDITION
 @STOP_ON
 @KEEP_TRAINED
@@ -142,18 +126,18 @@ def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **arguments: 
 )
 def run(name: str, jobs: str, edition: str, store: str, out: str, as_json: bool, **arguments: Any) -> None:
     """Study, audit and report in one go. Failed verdicts, and runs that --stop-on ends, are results here: exit 0."""
-    from fa_registry.workflows.audit import AuditRequest, run_audit
+    from fa_registry.workflows.audit import run_audit
     from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, overrides
-    from fa_registry.workflows.study import StudyRequest, run_study
+    from fa_registry.workflows.study import run_study
 
     training = {option: arguments.pop(option) for option in ("stop_on", "keep_trained")}
     chosen, place = Chosen(name, overrides=overrides(**arguments)), Place(store)
-    result = run_study(StudyRequest(chosen, place, jobs, edition, **training))
+    result = run_study(chosen, place, jobs, edition, **training)
     code = studied(result, as_json=False, quiet=as_json)
     if result.stopped:
         sys.exit(code)
     judged = Terms(edition), Measuring(jobs=jobs), place, Pages(out)
-    audit = run_audit(AuditRequest(chosen, *judged, adopt=False, early_is_incomplete=False))
+    audit = run_audit(chosen, *judged, adopt=False, early_is_incomplete=False)
     audited(audit, as_json)
     sys.exit(3 if audit.exit_code == 3 else code)
 
@@ -161,29 +145,11 @@ def run(name: str, jobs: str, edition: str, store: str, out: str, as_json: bool,
 # What they print.
 
 
-def trained(run: Trained, as_json: bool) -> None:
-    """Prints what became of one run."""
-    if as_json:
-        fields = {
-            "run_id": run.run_id,
-            "status": run.status,
-            "ended_by": run.ended_by,
-            "trained": run.result is not None,
-            "other_code": list(run.other_code),
-            "headline": run.result.headline if run.result else {},
-            "first_fire": run.result.fired if run.result else {},
-        }
-        click.echo(jsonio.pretty(fields), nl=False)
-        return
-    status = f"{run.status.replace('_', ' ')} ({run.ended_by})" if run.ended_by else run.status
-    click.echo(f"run {run.run_id}: " + (status if run.result else f"already {status} (--force trains it again)"))
-
-
 def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
     """Prints the study's outcome (errors alone if quiet); returns its exit code."""
     if as_json:
         names = ("study", "present", "trained", "stopped_early", "failed", "stopped", "other_code")
-        click.echo(jsonio.pretty({name: getattr(result, name) for name in names}), nl=False)
+        print_json({name: getattr(result, name) for name in names})
         return result.exit_code
     counts = {
         "already complete": result.present,
@@ -205,7 +171,7 @@ def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
 def planned(plan: Plan, as_json: bool) -> int:
     """Prints what a study would train; returns its exit code."""
     if as_json:
-        click.echo(jsonio.pretty(plan), nl=False)
+        print_json(plan)
         return plan.exit_code
     name = " ".join(word for word in ("study", plan.study, plan.twin) if word)
     click.echo(f"{name}: {plan.title}")

@@ -22,8 +22,8 @@ from fa_registry.terminal_loss import NO_CLASSES, is_regression
 from fa_registry.training.asking import check_finite
 from fa_registry.training.bench import bench_conventions, bench_of, credit_inputs, credits_under
 from fa_registry.training.checkpoint import load_into, load_tensors
-from fa_registry.training.devices import pinned_threads, products
-from fa_registry.training.task import Task, eval_digest, prepare
+from fa_registry.training.devices import products
+from fa_registry.training.task import Task, eval_digest
 
 TEST_BATCH = 512  # what a convolutional net makes of 2048 samples leaves the cache: that takes twice as long
 
@@ -176,30 +176,24 @@ def obstacle(spec: RunSpec) -> str:
 
 
 def remeasure(
-    spec: RunSpec,
+    task: Task,
     checkpoint: Path,
     feedback: Path | None,
     digests: Mapping[str, str],
-    threads: int = 1,
-    data_root: Path | None = None,
     initial: Path | None = None,
-    drawn: Task | None = None,
 ) -> Measurements:
     """All measurements of a run's final weights.
 
+    task: as `prepare` draws it; it ends with the run's final weights and feedback.
     digests: "checkpoint", "feedback" and "initial" → recorded SHA-256. feedback None: every Γ is N/A with the reason.
     initial: the checkpoint of the initial weights; None: what is compared with them is N/A.
-    drawn: the task as `prepare` draws it, where the caller has it; it ends with the run's final weights and feedback.
     Raises IntegrityError when a file is not the recorded one or does not fit the spec.
     """
-    with pinned_threads(threads):
-        task = drawn or prepare(spec, torch.device(spec.device_class), data_root)
-        load_into(task.network, checkpoint, digests["checkpoint"])
-        has_feedback = bool(task.feedback.state_dict())
-        if has_feedback and feedback is not None:
-            load_into(task.feedback, feedback, digests["feedback"])
-        absent = ""
-        if has_feedback and feedback is None:
-            absent = NOT_GIVEN if spec.weights and not digests.get("feedback") else NO_FEEDBACK
-        start = None if initial is None else load_tensors(initial, digests.get("initial"))
-        return with_conventions(measure(task, absent, MOMENTS, start), task)  # one look for both moments
+    load_into(task.network, checkpoint, digests["checkpoint"])
+    absent = ""
+    if task.feedback.state_dict() and feedback is not None:
+        load_into(task.feedback, feedback, digests["feedback"])
+    elif task.feedback.state_dict():
+        absent = NOT_GIVEN if task.spec.weights and not digests.get("feedback") else NO_FEEDBACK
+    start = None if initial is None else load_tensors(initial, digests.get("initial"))
+    return with_conventions(measure(task, absent, MOMENTS, start), task)  # one look for both moments

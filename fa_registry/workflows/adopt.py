@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,23 +35,6 @@ MOST_EPOCHS = 100_000  # a record holds one reading an epoch of every headline, 
 
 
 @dataclass(frozen=True)
-class AdoptRequest:
-    """What to adopt. fields: those of a run specification, as typed. feedback: file of the feedback state, if any.
-
-    frozen_accuracy: of the frozen control that stood beside the run elsewhere, a fraction of the test set.
-    """
-
-    weights: str
-    fields: Mapping[str, Any]
-    feedback: str = ""
-    frozen_accuracy: str = ""
-    name: str = ""
-    place: Place = Place()
-    threads: int = 1
-    force: bool = False
-
-
-@dataclass(frozen=True)
 class Adoption:
     """adopted: False where the store already held the run. absent: why there is no Γ, empty where there is one."""
 
@@ -62,34 +45,59 @@ class Adoption:
     absent: str = ""
 
 
-@dataclass(frozen=True)
-class _Checked:
-    """A request whose every part could be read."""
+def run_adopt(
+    weights: str,
+    fields: Mapping[str, Any],
+    feedback: str = "",
+    frozen_accuracy: str = "",
+    name: str = "",
+    place: Place = Place(),
+    threads: int = 1,
+    force: bool = False,
+) -> Adoption:
+    """Measure the checkpoint and log it as one run; InvalidFields names all that is wrong before anything is written.
 
-    spec: RunSpec
-    weights: Any
-    feedback: Any | None
-    frozen_accuracy: float | None
-    origin: Origin
-
-
-def run_adopt(request: AdoptRequest) -> Adoption:
-    """Measure the checkpoint and log it as one run; InvalidFields names all that is wrong before anything is written."""
-    checked = _check(request)
-    tracker = open_tracker(request.place.store, request.place.experiment)
-    present = None if request.force else finished_run(tracker, checked.spec)
-    if present and not code_changes(tracker, present, checked.spec):
-        _check_same(tracker, present, checked)
+    fields: those of a run specification, as typed. feedback: file of the feedback state, if any. frozen_accuracy: of the frozen
+    control that stood beside the run elsewhere, a fraction of the test set. name: of the run [as if it were trained here].
+    """
+    problems: list[str] = []
+    method, seed = (str(fields.get(field, "")) for field in ("method", "seed"))
+    spec = _read("", lambda: parse_spec(fields), problems)
+    problems += _unfit(spec) if spec else []
+    given = _read("weights: ", lambda: read_foreign(Path(weights)), problems)
+    state = _read("feedback: ", lambda: _read_feedback(Path(feedback), method, seed) if feedback else None, problems)
+    frozen = _read("frozen_accuracy: ", lambda: _fraction(frozen_accuracy), problems)
+    if problems:
+        raise InvalidFields("adopt", problems)
+    spec = dataclasses.replace(spec, weights=jsonio.file_digest(Path(weights)))
+    feedback_digest = jsonio.file_digest(Path(feedback)) if feedback else ""
+    tracker = open_tracker(place.store, place.experiment)
+    present = None if force else finished_run(tracker, spec)
+    if present and not code_changes(tracker, present, spec):
+        _check_same(tracker, present, feedback_digest, frozen)
         return Adoption(present.run_id, present.tags[schema.TAG_STATUS], adopted=False)
-    with pinned_threads(request.threads):
-        task = prepare(checked.spec, torch.device(checked.spec.device_class), request.place.root)
-        absent = put_into(task, checked.weights, checked.feedback)
+    feedback_name = Path(feedback).name if feedback else ""
+    origin = Origin(name or run_name(spec), Path(weights).name, spec.weights, feedback_name, feedback_digest)
+    with pinned_threads(threads):
+        task = prepare(spec, torch.device(spec.device_class), place.root)
+        absent = put_into(task, given, state)
         measured = measure(task, absent)
         status = "diverged" if has_diverged(measured) else "complete"
-        final = _with_frozen(with_final(measured, task, absent), checked.frozen_accuracy)
+        final = _with_frozen(with_final(measured, task, absent), frozen)
         outcome = Outcome(status, 0, final)  # no epoch was run here
-        run_id = _write(tracker, task, checked.origin, EpochRow(checked.spec.epochs, measured), outcome)
+        run_id = _write(tracker, task, origin, EpochRow(spec.epochs, measured), outcome)
     return Adoption(run_id, status, True, headline(outcome), absent)
+
+
+def _read(field: str, read: Callable[[], Any], problems: list[str]) -> Any:
+    """What `read` returns; None, and what is wrong with it in `problems`, where it refuses."""
+    try:
+        return read()
+    except InvalidFields as error:
+        problems += error.problems
+    except ValueError as error:
+        problems.append(f"{field}{error}")
+    return None
 
 
 def _write(tracker: Tracker, task: Task, origin: Origin, row: EpochRow, outcome: Outcome) -> str:
@@ -111,32 +119,6 @@ def _with_frozen(measured: Measurements, frozen_accuracy: float | None) -> Measu
     return dataclasses.replace(measured, scalars=dict(sorted(scalars.items())))
 
 
-def _check(request: AdoptRequest) -> _Checked:
-    problems: list[str] = []
-    spec = weights = feedback = frozen = None
-    try:
-        spec = parse_spec(request.fields)
-        problems += _unfit(spec)
-    except InvalidFields as error:
-        problems += error.problems
-    try:
-        weights = read_foreign(Path(request.weights))
-    except ValueError as error:
-        problems.append(f"weights: {error}")
-    try:
-        feedback = _read_feedback(request, *(str(request.fields.get(name, "")) for name in ("method", "seed")))
-    except ValueError as error:
-        problems.append(f"feedback: {error}")
-    try:
-        frozen = _fraction(request.frozen_accuracy)
-    except ValueError as error:
-        problems.append(f"frozen_accuracy: {error}")
-    if problems or spec is None:
-        raise InvalidFields("adopt", problems)
-    spec = dataclasses.replace(spec, weights=jsonio.file_digest(Path(request.weights)))
-    return _Checked(spec, weights, feedback, frozen, _origin(request, spec))
-
-
 def _unfit(spec: RunSpec) -> list[str]:
     problems = []
     if spec.control != "none":
@@ -148,31 +130,28 @@ def _unfit(spec: RunSpec) -> list[str]:
     return problems
 
 
-def _read_feedback(request: AdoptRequest, method: str, seed: str) -> Any | None:
+def _read_feedback(path: Path, method: str, seed: str) -> Any:
     """What the feedback file holds; IntegrityError when it is one of a registry and not the file its card tells of."""
-    if not request.feedback:
-        return None
-    path = Path(request.feedback)
     held = read_foreign(path)
     card = path.with_name(Path(schema.FEEDBACK_CARD).name)
     if path.suffix != SAFETENSORS or not card.is_file():
         return held
     try:
-        told = json.loads(card.read_text(encoding="utf-8"))
+        stated = json.loads(card.read_text(encoding="utf-8"))
     except ValueError as error:
         raise IntegrityError(f"{card}: the card beside {path.name} cannot be read as JSON: {error}") from error
-    if not isinstance(told, Mapping) or "sha256" not in told:
+    if not isinstance(stated, Mapping) or "sha256" not in stated:
         return held  # somebody else's card.json
-    found = jsonio.file_digest(path)
-    if told["sha256"] != found:
+    digest = jsonio.file_digest(path)
+    if stated["sha256"] != digest:
         raise IntegrityError(
-            f"{path.name}: {card.name} beside it tells of a file with SHA-256 {told['sha256']}, found {found}; "
+            f"{path.name}: {card.name} beside it tells of a file with SHA-256 {stated['sha256']}, found {digest}; "
             "the file was changed after it was recorded"
         )
-    if told.get("method") != method:
-        raise ValueError(f"its {card.name} says it is of method {told.get('method')!r}, not {method!r}")
-    if str(told.get("seed")) != seed.strip():
-        raise ValueError(f"its {card.name} says it is of the run with seed {told.get('seed')}, not {seed}")
+    if stated.get("method") != method:
+        raise ValueError(f"its {card.name} says it is of method {stated.get('method')!r}, not {method!r}")
+    if str(stated.get("seed")) != seed.strip():
+        raise ValueError(f"its {card.name} says it is of the run with seed {stated.get('seed')}, not {seed}")
     return held
 
 
@@ -188,22 +167,12 @@ def _fraction(text: str) -> float | None:
     return value
 
 
-def _origin(request: AdoptRequest, spec: RunSpec) -> Origin:
-    return Origin(
-        name=request.name or run_name(spec),
-        weights=Path(request.weights).name,
-        weights_sha256=spec.weights,
-        feedback=Path(request.feedback).name if request.feedback else "",
-        feedback_sha256=jsonio.file_digest(Path(request.feedback)) if request.feedback else "",
-    )
-
-
-def _check_same(tracker: Tracker, present: StoredRun, checked: _Checked) -> None:
+def _check_same(tracker: Tracker, present: StoredRun, feedback_digest: str, frozen_accuracy: float | None) -> None:
     """Raise where the run that is there was adopted with other evidence: saying "already" would drop what is given now."""
     record = read_record(tracker, present)
     frozen = record.measurements.scalars.get(FROZEN_ACCURACY)
     before = (record.provenance["origin"].get("feedback sha256", ""), frozen.value if frozen else None)
-    if before != (checked.origin.feedback_sha256, checked.frozen_accuracy):
+    if before != (feedback_digest, frozen_accuracy):
         raise UsageError(
             f"adopt: these weights are already adopted as run {present.run_id}, with other evidence: "
             f"feedback {record.provenance['origin']['feedback file']}, frozen accuracy "

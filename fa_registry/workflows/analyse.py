@@ -6,35 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fa_registry import jsonio
-from fa_registry.analyses import CATALOG, Analyser, Analysis
-from fa_registry.errors import InvalidFields, UnknownName
-from fa_registry.protocol.rules import Edition
+from fa_registry.analyses import CATALOG, Analysis
+from fa_registry.errors import IntegrityError, InvalidFields, UnknownName
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import analysis_png, table_numbers
-from fa_registry.workflows.audit import LoadedTerms, build_report
-from fa_registry.workflows.editions import checked_terms
-from fa_registry.workflows.evidence import checked_measuring
-from fa_registry.workflows.requests import LOGGED, Chosen, Measuring, Pages, Place, Terms, checked_pages
+from fa_registry.workflows.audit import build_report, checked_judging, is_intact
+from fa_registry.workflows.requests import LOGGED, Chosen, Measuring, Pages, Place, Terms
 from fa_registry.workflows.selection import select
 from fa_registry.workflows.stores import open_tracker
 
 ALL = "all"
-NOT_INTACT = 3
-
-
-@dataclass(frozen=True)
-class AnalyseRequest:
-    """What to ask of which runs. name: one analysis, or `all`. chosen: of one way only.
-
-    Waivers do not apply: an analysis asks what the rules say. One edition judges.
-    """
-
-    name: str
-    chosen: Chosen
-    terms: Terms = Terms()
-    measuring: Measuring = LOGGED
-    place: Place = Place()
-    pages: Pages = Pages("reports/analyses")
 
 
 @dataclass(frozen=True)
@@ -46,41 +27,41 @@ class AnalyseResult:
     exit_code: int
 
 
-def run_analyse(request: AnalyseRequest) -> AnalyseResult:
-    """Read and judge the selected runs, answer, and write JSON, CSV and PNG to `out`."""
-    analysers, edition, measuring = _checked(request)
-    tracker = open_tracker(request.place.store, create=False)
-    selection = select(tracker, request.chosen)
-    report, tampered = build_report(tracker, selection, LoadedTerms((edition,)), measuring, request.place.data_root)
-    out = Path(request.pages.out)
+def run_analyse(
+    name: str,
+    chosen: Chosen,
+    terms: Terms = Terms(),
+    measuring: Measuring = LOGGED,
+    place: Place = Place(),
+    pages: Pages = Pages("reports/analyses"),
+) -> AnalyseResult:
+    """Read and judge the chosen runs, answer, and write JSON, CSV and PNG to `out`. name: one analysis, or `all`.
+
+    Waivers do not apply: an analysis asks what the rules say. One edition judges.
+    Raises InvalidFields that names all that is wrong, before the store is opened.
+    """
+    problems: list[str] = []
+    wanted = name.replace("_", "-")
+    if wanted not in (ALL, *names()):
+        problems.append(f"name: {UnknownName('analysis', name, [*names(), ALL])}")
+    editions, measuring = checked_judging(chosen, terms, measuring, pages, problems)
+    if problems:
+        raise InvalidFields("analyse", problems)
+    tracker = open_tracker(place.store, create=False)
+    report = build_report(tracker, select(tracker, chosen), editions, measuring, place.root)
+    out = Path(pages.out)
     out.mkdir(parents=True, exist_ok=True)
     analyses, files = [], []
-    for analyser in analysers:
-        analysis = analyser.run(report, edition)
+    for asked in names() if wanted == ALL else [wanted]:
+        analysis = CATALOG.get(asked.replace("-", "_")).run(report, editions[0])
         analyses.append(analysis)
         files += _write(analysis, report.runs, out)
-    return AnalyseResult(tuple(analyses), tuple(files), NOT_INTACT if tampered else 0)
+    return AnalyseResult(tuple(analyses), tuple(files), 0 if is_intact(report) else IntegrityError.exit_code)
 
 
 def names() -> list[str]:
     """What can be asked for, as it is typed."""
     return [name.replace("_", "-") for name in CATALOG.names()]
-
-
-def _checked(request: AnalyseRequest) -> tuple[list[Analyser], Edition, Measuring]:
-    """Refuse what cannot end well before the store is opened; every wrong field is named."""
-    problems: list[str] = []
-    wanted = request.name.replace("_", "-")
-    known = names()
-    if wanted not in (ALL, *known):
-        problems.append(f"name: {UnknownName('analysis', request.name, [*known, ALL])}")
-    checked_pages(request.pages, problems)
-    measuring = checked_measuring(request.measuring, problems)
-    editions = checked_terms(request.chosen, request.terms, problems)
-    if problems:
-        raise InvalidFields("analyse", problems)
-    chosen = known if wanted == ALL else [wanted]
-    return [CATALOG.get(name.replace("-", "_")) for name in chosen], editions[0], measuring
 
 
 def _write(analysis: Analysis, runs: tuple[RunAudit, ...], out: Path) -> list[Path]:

@@ -25,7 +25,6 @@ from fa_registry.records import (
     SCHEMA,
     AuditReport,
     EditionReference,
-    Exclusion,
     Reference,
     RunAudit,
     RunRecord,
@@ -40,9 +39,9 @@ from fa_registry.tracking.base import Point, Tracker
 from fa_registry.tracking.writer import process_tag
 from fa_registry.workflows.conformance import with_conformance
 from fa_registry.workflows.editions import checked_terms, signature
-from fa_registry.workflows.evidence import Gathered, checked_measuring, gather_all, replay_remark
+from fa_registry.workflows.evidence import checked_measuring, gather_all, replay_remark
 from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, checked_pages
-from fa_registry.workflows.selection import Selection, exclusion, looks_of, not_judged, select, with_unaudited
+from fa_registry.workflows.selection import Selection, looks_of, not_judged, select, with_unaudited
 from fa_registry.workflows.stores import launched_run, open_tracker
 
 WAIVERS = "waivers.toml"
@@ -58,115 +57,108 @@ class AuditResult:
     exit_code: int
 
 
-@dataclass(frozen=True)
-class AuditRequest:
-    """What to audit and how. chosen: of one way only.
+def run_audit(
+    chosen: Chosen,
+    terms: Terms = Terms(),
+    measuring: Measuring = Measuring(),
+    place: Place = Place(),
+    pages: Pages = Pages(),
+    adopt: bool = True,
+    early_is_incomplete: bool = True,
+) -> AuditResult:
+    """Audit the chosen runs, write the pages to `out` and log them as one audit run beside the runs.
 
     adopt: the run that `mlflow run` started becomes the audit's own run (not where it is already the study's).
     early_is_incomplete: whether a run that --stop-on ended makes the audit incomplete (not where it was just asked for).
+    Raises InvalidFields that names all that is wrong, before anything is measured or opened.
     """
-
-    chosen: Chosen
-    terms: Terms = Terms()
-    measuring: Measuring = Measuring()
-    place: Place = Place()
-    pages: Pages = Pages()
-    adopt: bool = True
-    early_is_incomplete: bool = True
-
-
-@dataclass(frozen=True)
-class LoadedTerms:
-    """What the terms turn out to be: the editions, the leading one first, the waivers, and the study's published figures."""
-
-    editions: tuple[Edition, ...]
-    waivers: tuple[Waiver, ...] = ()
-    reference: Reference | None = None
-
-    @property
-    def remarks(self) -> Iterator[str]:
-        """What has no effect although somebody wrote it down."""
-        for one in self.waivers:
-            if one.expired:
-                yield (
-                    f"The waiver of {one.rule} for {one.run or one.method} by {one.author} expired on {one.expiry} "
-                    f"and does not apply. Its reason was: {one.reason}"
-                )
-        yield from unknown_rules(self.waivers, self.editions)
-
-
-def run_audit(request: AuditRequest) -> AuditResult:
-    """Audit the selected runs, write the pages to `out` and log them as one audit run beside the runs."""
-    terms, measuring = _checked(request)
-    place, pages = request.place, request.pages
+    problems: list[str] = []
+    editions, measuring = checked_judging(chosen, terms, measuring, pages, problems)
+    waivers = _waivers(terms.waivers, problems)
+    reference = study_reference(chosen, problems)
+    if problems:
+        raise InvalidFields("audit", problems)
     tracker = open_tracker(place.store, create=False)
-    adopted = launched_run() if request.adopt else ""
-    selection = select(tracker, request.chosen)
-    report, tampered = build_report(tracker, selection, terms, measuring, place.data_root)
+    adopted = launched_run() if adopt else ""
+    selection = select(tracker, chosen)
+    report = build_report(tracker, selection, editions, measuring, place.root, waivers)
+    if reference:
+        report = dataclasses.replace(report, reproduction=reproduction(reference, report))
     report = with_unaudited(tracker, report, selection.runs)
     out = Path(pages.out)
     written = tuple(render_report(report, out, pages.own_templates))
     beside = tracker.beside(selection.runs[0].experiment)  # the audit stands in its runs' experiment
     audit_run_id = log_audit(beside, report, written, out, selection, adopted)
     verdicts = [run.verdict for run in report.runs if run.verdict.outcome != "control"]
-    gaps = [one for one in report.excluded if request.early_is_incomplete or one.kind != "ended early"]
-    return AuditResult(report, written, audit_run_id, exit_code(verdicts, tampered or bool(gaps) or not verdicts))
+    gaps = [excluded for excluded in report.excluded if early_is_incomplete or excluded.kind != "ended early"]
+    return AuditResult(report, written, audit_run_id, exit_code(verdicts, bool(gaps) or not verdicts))
 
 
-def _checked(request: AuditRequest) -> tuple[LoadedTerms, Measuring]:
-    """Refuse what cannot end well before anything is measured or opened; every wrong field is named."""
-    problems: list[str] = []
-    checked_pages(request.pages, problems)
-    measuring = checked_measuring(request.measuring, problems)
-    editions = checked_terms(request.chosen, request.terms, problems)
-    waivers = _waivers(request.terms.waivers, problems)
-    reference = study_reference(request.chosen, problems)
-    if problems:
-        raise InvalidFields("audit", problems)
-    return LoadedTerms(editions, waivers, reference), measuring
+def checked_judging(
+    chosen: Chosen, terms: Terms, measuring: Measuring, pages: Pages, problems: list[str]
+) -> tuple[tuple[Edition, ...], Measuring]:
+    """The editions, the leading one first, and how to measure; what is wrong with any of it is added to `problems`."""
+    checked_pages(pages, problems)
+    measuring = checked_measuring(measuring, problems)
+    return checked_terms(chosen, terms, problems), measuring
 
 
 def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
     """The waivers of the file, or of the current folder's; what is wrong with them is added to `problems`."""
-    found = file or (WAIVERS if Path(WAIVERS).is_file() else "")
+    path = file or (WAIVERS if Path(WAIVERS).is_file() else "")
     try:
-        return load_waivers(Path(found), datetime.date.today()) if found else ()
+        return load_waivers(Path(path), datetime.date.today()) if path else ()
     except InvalidFields as error:
-        problems += [f"waivers {found}: {problem}" for problem in error.problems]
+        problems += [f"waivers {path}: {problem}" for problem in error.problems]
         return ()
 
 
 def build_report(
-    tracker: Tracker, selection: Selection, terms: LoadedTerms, measuring: Measuring, data_root: str
-) -> tuple[AuditReport, bool]:
-    """The report, and whether any run failed its integrity check: it is not judged, whatever its figures say."""
+    tracker: Tracker,
+    selection: Selection,
+    editions: Sequence[Edition],
+    measuring: Measuring,
+    data_root: Path | None,
+    waivers: tuple[Waiver, ...] = (),
+) -> AuditReport:
+    """The selected runs, judged by the editions, the leading one first. One that fails its integrity check is not judged."""
     gathered = gather_all(tracker, selection.runs, measuring, data_root)
-    records = [with_conformance(one.record) for one in gathered if one.record and not not_judged(one.record)]
-    broken = [_excluded(tracker, one) for one in gathered if one.record is None or not_judged(one.record)]
-    leading, *others = terms.editions
-    looks = looks_of(records, selection.runs).number
-    report = AuditReport(
+    records, gaps = [], []
+    for run in gathered:
+        gap = not_judged(run.record) if run.record else run.gap
+        if gap:
+            gaps.append(gap)
+        else:
+            records.append(with_conformance(run.record))
+    leading, *others = editions
+    looks, _ = looks_of(records, selection.runs)
+    without_effect = [*_expired(waivers), *unknown_rules(waivers, editions), *without_runs(waivers, records)]
+    return AuditReport(
         title=f"Audit of study {selection.study}" if selection.study else f"Audit of {selection.words}",
         selection=selection.words,
         edition=leading.reference,
-        runs=judge_all(records, leading, terms.waivers, looks),
-        excluded=(*selection.excluded, *broken),
-        remarks=(*selection.remarks, *replay_remark(gathered), *terms.remarks, *without_runs(terms.waivers, records)),
+        runs=judge_all(records, leading, waivers, looks),
+        excluded=(*selection.excluded, *gaps),
+        remarks=(*selection.remarks, *replay_remark(gathered), *without_effect),
         cards=cards(records),
-        opinions=second_opinions(records, others, terms.waivers, looks),
-        waivers=terms.waivers,
+        opinions=second_opinions(records, others, waivers, looks),
+        waivers=waivers,
         choice=selection.choice,
     )
-    if terms.reference:
-        report = dataclasses.replace(report, reproduction=reproduction(terms.reference, report))
-    return report, any(one.kind == "integrity" for one in report.excluded)
 
 
-def _excluded(tracker: Tracker, gathered: Gathered) -> Exclusion:
-    if gathered.record:
-        return not_judged(gathered.record)
-    kind = "integrity" if gathered.tampered else "broken"
-    return exclusion(tracker, gathered.run, gathered.reason, gathered.failure, kind=kind)
+def is_intact(report: AuditReport) -> bool:
+    """Whether no run failed its integrity check: one that did is not judged, whatever its figures say."""
+    return not any(excluded.kind == "integrity" for excluded in report.excluded)
+
+
+def _expired(waivers: Sequence[Waiver]) -> Iterator[str]:
+    for waiver in waivers:
+        if waiver.expired:
+            yield (
+                f"The waiver of {waiver.rule} for {waiver.run or waiver.method} by {waiver.author} expired on "
+                f"{waiver.expiry} and does not apply. Its reason was: {waiver.reason}"
+            )
 
 
 def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
@@ -175,19 +167,20 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
     used |= {("datasets", record.spec.dataset) for record in records}
     used |= {("architectures", record.spec.architecture) for record in records}
     used |= {("diagnostics", name) for name in diagnostics.CATALOG.names()}
-    catalogs = {
-        "methods": methods.CATALOG,
-        "architectures": architectures.CATALOG,
-        "diagnostics": diagnostics.CATALOG,
+    members = {
+        "methods": methods.CATALOG.get,
+        "datasets": datasets.get,
+        "architectures": architectures.CATALOG.get,
+        "diagnostics": diagnostics.CATALOG.get,
     }
-    found = {}
+    known = {}
     for family, name in sorted(used):
         try:
-            member = datasets.get(name) if family == "datasets" else catalogs[family].get(name)
+            card = members[family](name).card
         except UnknownName:
             continue  # logged figures can be judged where their plugin is not
-        found[f"{family}/{name}"] = json.loads(jsonio.canonical(member.card))
-    return found
+        known[f"{family}/{name}"] = json.loads(jsonio.canonical(card))
+    return known
 
 
 # Writing an audit down: a run of its own with the pages, and what it found on every run it audited and on its study.
@@ -220,12 +213,12 @@ def log_audit(
     try:
         _upload(tracker, run_id, pages, out)
         notes = Notes(report)
-        found = notes.of_audit(tracker.link(run_id, ""), tracker.table())
-        tracker.log(run_id, tags={schema.TAG_NOTE: found})
+        note = notes.of_audit(tracker.link(run_id, ""), tracker.table())
+        tracker.log(run_id, tags={schema.TAG_NOTE: note})
         _tell_runs(tracker, report, notes, run_id, selection)
         _tell_excluded(tracker, report, notes, run_id)
         _attach_forms(tracker, notes, out)
-        _tell_studies(tracker, selection, {schema.TAG_NOTE: found, schema.TAG_REPORT: run_id})
+        _tell_studies(tracker, selection, {schema.TAG_NOTE: note, schema.TAG_REPORT: run_id})
         status, state = "complete", "FINISHED"
     finally:
         tracker.log(run_id, tags={schema.TAG_STATUS: status})
@@ -246,7 +239,7 @@ def _upload(tracker: Tracker, run_id: str, pages: Sequence[Path], out: Path) -> 
 def _tell_runs(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str, selection: Selection) -> None:
     before = {run.run_id: run for run in selection.runs}
     whole = tracker.link(audit_id, "index.html")
-    looks = looks_of([run.record for run in report.runs], selection.runs).tags
+    _, looks = looks_of([run.record for run in report.runs], selection.runs)
     for place, run in enumerate(report.runs):
         run_id = run.record.run_id
         form = tracker.link(run_id, schema.FORM) if run_id in notes.forms else ""
@@ -266,16 +259,17 @@ def _tell_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id
     TAG_REPORT, which names the audit that judged.
     """
     whole = tracker.link(audit_id, "index.html")
-    for one in report.excluded:
-        tags = tracker.get(one.run_id).tags if one.run_id else {}
-        sealed = one.kind == "integrity" and schema.TAG_ARTIFACTS in tags  # whatever its status tag was made to say
+    for excluded in report.excluded:
+        tags = tracker.get(excluded.run_id).tags if excluded.run_id else {}
+        sealed = (
+            excluded.kind == "integrity" and schema.TAG_ARTIFACTS in tags
+        )  # whatever its status tag was made to say
         if sealed or tags.get(schema.TAG_STATUS) in schema.ENDED_STATUSES:
-            said = not_judged_words(one)
-            verdicts = {name: said for name in tags if name.startswith(schema.TAG_VERDICT)}
-            note = notes.of_excluded(one, whole)
-            tracker.log(one.run_id, tags={**verdicts, schema.TAG_VERDICT: said, schema.TAG_NOTE: note})
-            if tracker.artifact(one.run_id, schema.FORM):
-                _attach(tracker, [one.run_id], in_place_of_a_form(note))
+            verdict, note = not_judged_words(excluded), notes.of_excluded(excluded, whole)
+            verdicts = {name: verdict for name in tags if name.startswith(schema.TAG_VERDICT)}
+            tracker.log(excluded.run_id, tags={**verdicts, schema.TAG_VERDICT: verdict, schema.TAG_NOTE: note})
+            if tracker.artifact(excluded.run_id, schema.FORM):
+                _attach(tracker, [excluded.run_id], in_place_of_a_form(note))
 
 
 def _last_epoch(run: RunAudit) -> int:
@@ -315,13 +309,11 @@ def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> 
     before: the run's tags; those of older releases name no digest, and whose verdict they hold cannot be known any more.
     """
     leading = report.runs[place].verdict
-    said: list[tuple[EditionReference, Verdict]] = [
-        (report.edition, leading),
-        *((one.edition, one.judgements[place].verdict) for one in report.opinions),
-    ]
-    old = {name: NO_DIGEST for name in before if name.startswith(f"{schema.TAG_VERDICT}.") and not HAS_DIGEST(name)}
-    tags = {schema.verdict_tag(edition): verdict.label for edition, verdict in said}
-    return old | tags | {schema.TAG_VERDICT: marked(leading, report.edition)}
+    tags = {name: NO_DIGEST for name in before if name.startswith(f"{schema.TAG_VERDICT}.") and not HAS_DIGEST(name)}
+    tags |= {schema.verdict_tag(report.edition): leading.label}
+    for opinion in report.opinions:
+        tags[schema.verdict_tag(opinion.edition)] = opinion.judgements[place].verdict.label
+    return tags | {schema.TAG_VERDICT: marked(leading, report.edition)}
 
 
 def marked(verdict: Verdict, edition: EditionReference) -> str:

@@ -10,43 +10,103 @@ from pathlib import Path
 
 from fa_registry.errors import IntegrityError, InvalidFields, NothingSelected, UsageError, unknown_name_text
 from fa_registry.protocol.grouping import Group, groups
-from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Exclusion
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.pages.comparison import CompareContext, compare_context
 from fa_registry.reporting.render import render_comparison
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.workflows.audit import LoadedTerms, build_report
-from fa_registry.workflows.editions import checked_terms
-from fa_registry.workflows.evidence import checked_measuring
-from fa_registry.workflows.requests import LOGGED, Chosen, Measuring, Pages, Place, Terms, checked_pages
+from fa_registry.workflows.audit import build_report, checked_judging, is_intact
+from fa_registry.workflows.requests import LOGGED, Chosen, Measuring, Pages, Place, Terms
 from fa_registry.workflows.selection import Selection, select
 from fa_registry.workflows.stores import open_tracker
 
-NOT_INTACT = 3
 WHOLE_STORE = "the newest run of every specification in the store"
+
+
+# Four characters at least: `dfa` and `fa` are hexadecimal too, and whoever mistypes a method means no run.
+RUN_ID = re.compile(r"[0-9a-f]{4,32}")
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What was typed: a method by its label, or a run by the first characters of its id.
+
+    runs: those it stands for; of a run operand the one. label: without options, as the store's tag has it.
+    """
+
+    text: str
+    label: str
+    is_run: bool
+    runs: tuple[StoredRun, ...]
+
+
+@dataclass(frozen=True)
+class CompareResult:
+    """exit_code: 0, or 3 where a run is not intact."""
+
+    context: CompareContext
+    page: Path
+    exit_code: int
+
+
+def run_compare(
+    texts: Sequence[str],
+    chosen: Chosen = Chosen(),
+    setting: str = "",
+    terms: Terms = Terms(),
+    measuring: Measuring = LOGGED,
+    place: Place = Place(),
+    pages: Pages = Pages(),
+) -> CompareResult:
+    """Read and judge what is compared, and write compare.html to `out`.
+
+    texts: method labels and run ids. chosen: of at most one way; of none: the store. setting: words of a setting's name, where
+    the methods ran in several. Waivers do not apply, and one edition judges.
+    Raises InvalidFields that names all that is wrong, before the store is opened.
+    """
+    problems: list[str] = []
+    if len(texts) < 2:
+        problems.append(f"operands: expected two or more methods or runs, found {', '.join(texts) or 'none'}")
+    editions, measuring = checked_judging(chosen, terms, measuring, pages, problems)
+    if problems:
+        raise InvalidFields("compare", problems)
+    tracker = open_tracker(place.store, create=False)
+    selection = _pool(tracker, chosen)
+    pool = in_setting(selection.runs, setting) if setting else selection.runs
+    compared = operands(texts, pool)
+    if not chosen.ways:
+        check_unambiguous(compared)
+    narrowed = dataclasses.replace(
+        selection,
+        runs=tuple(needed(compared, pool)),
+        excluded=tuple(excluded for excluded in selection.excluded if _concerns(excluded, compared)),
+        remarks=(),  # they are of the whole selection
+    )
+    report = build_report(tracker, narrowed, editions, measuring, place.root)
+    context = compare_context(report, columns(report, compared))
+    page = render_comparison(context, Path(pages.out), pages.own_templates)
+    return CompareResult(context, page, 0 if is_intact(report) else IntegrityError.exit_code)
 
 
 def operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:
     """Every operand looked up among the pool; InvalidFields names all that cannot be."""
     problems: list[str] = []
-    found = [_operand(text, pool, problems) for text in texts]
-    known = [one for one in found if one]
+    known = [operand for text in texts if (operand := _operand(text, pool, problems))]
     problems += _twice(known)
     if problems:
         raise InvalidFields("compare", problems)
     return known
 
 
-def _twice(found: Sequence[Operand]) -> Iterable[str]:
-    for place, one in enumerate(found):
-        for other in found[:place]:
-            both = {run.run_id for run in one.runs} & {run.run_id for run in other.runs}
-            if one.text == other.text or (both and one.is_run == other.is_run and one.is_run):
-                yield f"{one.text}: the same as {other.text}; expected things that differ"
-            elif both and one.is_run != other.is_run:
-                yield f"{one.text}: one of {other.text} is part of the other; compare runs with runs, methods with methods"
+def _twice(known: Sequence[Operand]) -> Iterable[str]:
+    for place, operand in enumerate(known):
+        for other in known[:place]:
+            both = {run.run_id for run in operand.runs} & {run.run_id for run in other.runs}
+            if operand.text == other.text or (both and operand.is_run and other.is_run):
+                yield f"{operand.text}: the same as {other.text}; expected things that differ"
+            elif both and operand.is_run != other.is_run:
+                yield f"{operand.text}: one of {other.text} is part of the other; compare runs with runs, methods with methods"
 
 
 def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Operand | None:
@@ -66,83 +126,6 @@ def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Opera
     return None
 
 
-@dataclass(frozen=True)
-class Operand:
-    """runs: those it stands for; of a run operand the one. label: without options, as the store's tag has it."""
-
-    text: str
-    label: str
-    is_run: bool
-    runs: tuple[StoredRun, ...]
-
-
-# What the operands of `compare` stand for: methods by their label, runs by the first characters of their id.
-
-
-# Four characters at least: `dfa` and `fa` are hexadecimal too, and whoever mistypes a method means no run.
-RUN_ID = re.compile(r"[0-9a-f]{4,32}")
-
-
-@dataclass(frozen=True)
-class CompareRequest:
-    """What to compare. operands: method labels and run ids. chosen: of at most one way; of none: the store.
-
-    setting: words of a setting's name, where the methods ran in several. Waivers do not apply, and one edition judges.
-    """
-
-    operands: tuple[str, ...]
-    chosen: Chosen = Chosen()
-    setting: str = ""
-    terms: Terms = Terms()
-    measuring: Measuring = LOGGED
-    place: Place = Place()
-    pages: Pages = Pages()
-
-
-@dataclass(frozen=True)
-class CompareResult:
-    """exit_code: 0, or 3 where a run is not intact."""
-
-    context: CompareContext
-    page: Path
-    exit_code: int
-
-
-def run_compare(request: CompareRequest) -> CompareResult:
-    """Read and judge what is compared, and write compare.html to `out`."""
-    edition, measuring = _checked(request)
-    tracker = open_tracker(request.place.store, create=False)
-    selection = _pool(tracker, request.chosen)
-    pool = in_setting(selection.runs, request.setting) if request.setting else selection.runs
-    found = operands(request.operands, pool)
-    if not request.chosen.ways:
-        check_unambiguous(found)
-    narrowed = dataclasses.replace(
-        selection,
-        runs=tuple(needed(found, pool)),
-        excluded=tuple(one for one in selection.excluded if _concerns(one, found)),
-        remarks=(),  # they are of the whole selection
-    )
-    report, tampered = build_report(tracker, narrowed, LoadedTerms((edition,)), measuring, request.place.data_root)
-    context = compare_context(report, columns(report, found))
-    page = render_comparison(context, Path(request.pages.out), request.pages.own_templates)
-    return CompareResult(context, page, NOT_INTACT if tampered else 0)
-
-
-def _checked(request: CompareRequest) -> tuple[Edition, Measuring]:
-    """Refuse what cannot end well before the store is opened; every wrong field is named."""
-    problems: list[str] = []
-    if len(request.operands) < 2:
-        found = ", ".join(request.operands) or "none"
-        problems.append(f"operands: expected two or more methods or runs, found {found}")
-    checked_pages(request.pages, problems)
-    measuring = checked_measuring(request.measuring, problems)
-    editions = checked_terms(request.chosen, request.terms, problems)
-    if problems:
-        raise InvalidFields("compare", problems)
-    return editions[0], measuring
-
-
 def _pool(tracker: Tracker, chosen: Chosen) -> Selection:
     """The runs among which the operands are looked up."""
     if chosen.ways:
@@ -156,27 +139,27 @@ def _pool(tracker: Tracker, chosen: Chosen) -> Selection:
     return Selection(tuple(newest.values())[::-1], (), WHOLE_STORE)
 
 
-def _concerns(excluded: Exclusion, found: list[Operand]) -> bool:
+def _concerns(excluded: Exclusion, compared: Sequence[Operand]) -> bool:
     """Whether a run that cannot be judged is of a method that is compared; by its specification, or its tag where that is lost."""
     label = excluded.spec.method_label if excluded.spec else excluded.method
-    return any(label == operand.label for operand in found)
+    return any(label == operand.label for operand in compared)
 
 
 SHOWN = 8  # characters of a run's id in its label
 FROZEN = "frozen"
 
 
-def needed(found: Sequence[Operand], pool: Sequence[StoredRun]) -> list[StoredRun]:
+def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[StoredRun]:
     """The operands' runs, the other seeds of a single run (a rule may judge over seeds), and their frozen controls."""
-    settings = {_setting(run) for one in found for run in one.runs}
-    groups_of = {(one.label, _setting(run)) for one in found for run in one.runs}
-    groups_of |= {(FROZEN, setting) for setting in settings}
-    return [run for run in pool if (run.tags.get(schema.TAG_METHOD, ""), _setting(run)) in groups_of]
+    wanted = {
+        (label, _setting(run)) for operand in compared for run in operand.runs for label in (operand.label, FROZEN)
+    }
+    return [run for run in pool if (run.tags.get(schema.TAG_METHOD, ""), _setting(run)) in wanted]
 
 
-def check_unambiguous(found: Sequence[Operand]) -> None:
+def check_unambiguous(compared: Sequence[Operand]) -> None:
     """UsageError with the choices where methods of a whole store ran in several settings."""
-    of_each = [dict.fromkeys(map(_setting, one.runs)) for one in found]
+    of_each = [dict.fromkeys(map(_setting, operand.runs)) for operand in compared]
     shared = [setting for setting in of_each[0] if all(setting in others for others in of_each)]
     if len(shared) == 1 or all(len(settings) == 1 for settings in of_each):
         return
@@ -184,7 +167,7 @@ def check_unambiguous(found: Sequence[Operand]) -> None:
     where = "all of them ran" if shared else "none has them all"
     listed = "".join(f"\n  - {setting}" for setting in named)
     raise UsageError(
-        f"compare: {', '.join(one.text for one in found)} ran in several settings of this store; "
+        f"compare: {', '.join(operand.text for operand in compared)} ran in several settings of this store; "
         f"choose by --setting, --study, --experiment or --run ({where} in these):{listed}"
     )
 
@@ -197,21 +180,26 @@ def in_setting(pool: Sequence[StoredRun], words: str) -> list[StoredRun]:
     return kept
 
 
-def columns(report: AuditReport, found: Sequence[Operand]) -> list[Group]:
+def columns(report: AuditReport, compared: Sequence[Operand]) -> list[Group]:
     """The groups of the judged runs in the operands' order; a single run as a group of its own, with its own verdict.
 
     InvalidFields where no run of an operand could be judged, IntegrityError where that is because of a changed file.
     """
     judged = groups(report)
-    made = [(one, _columns(one, judged)) for one in found]
-    excluded = {one.run_id: one for one in report.excluded}
-    missing = [(one, excluded.get(one.runs[0].run_id)) for one, own in made if not own]
-    problems = [f"{one.text}: {gone.reason if gone else _options_known(one, judged)}" for one, gone in missing]
-    if any(gone and gone.kind == "integrity" for _, gone in missing):
+    gaps = {excluded.run_id: excluded for excluded in report.excluded}
+    made, problems, is_changed = [], [], False
+    for operand in compared:
+        own = _columns(operand, judged)
+        made += own
+        if not own:
+            gap = gaps.get(operand.runs[0].run_id)
+            problems.append(f"{operand.text}: {gap.reason if gap else _options_known(operand, judged)}")
+            is_changed |= bool(gap) and gap.kind == "integrity"
+    if is_changed:
         raise IntegrityError("\n".join(problems))
     if problems:
         raise InvalidFields("compare", problems)
-    return [group for _, own in made for group in own]
+    return made
 
 
 def _columns(operand: Operand, judged: Sequence[Group]) -> list[Group]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from fa_registry import architectures, jsonio, methods, provenance
 from fa_registry.errors import InvalidFields, UnknownName
-from fa_registry.records import Check, Conformance, Integrity, RunRecord, RunSpec
+from fa_registry.records import Check, Conformance, RunRecord, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.training.code import Code, changes, code_of, described
@@ -34,16 +34,16 @@ def stated_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
         return {}
     key = _key(spec)
     path = registry_folder(store) / "conformance" / f"{jsonio.digest_of(key)}.json"
-    found = _read(path)
-    if found is None:
-        found = _measured(jsonio.canonical(key))
+    conformance = _read(path)
+    if conformance is None:
+        conformance = _measured(jsonio.canonical(key))
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(jsonio.pretty(found), encoding="utf-8")
-    if found.state == "failed":
+        path.write_text(jsonio.pretty(conformance), encoding="utf-8")
+    if conformance.state == "failed":
         LOG.info("method %s fails its conformance, so that no audit will pass its runs:", spec.method)
-        for line in found.failures:
+        for line in conformance.failures:
             LOG.info("  %s", line)
-    return jsonio.encode(found)
+    return jsonio.encode(conformance)
 
 
 def with_conformance(record: RunRecord) -> RunRecord:
@@ -68,12 +68,12 @@ def _conformance(record: RunRecord) -> Conformance:
 def _stated(record: RunRecord, why: str) -> Conformance:
     """By the run's own files: a failure that they admit is one, a success that they claim is a statement."""
     try:
-        found = jsonio.decode(Conformance, record.provenance.get("conformance") or {"state": "unchecked"})
+        sealed = jsonio.decode(Conformance, record.provenance.get("conformance") or {"state": "unchecked"})
     except InvalidFields:
         return Conformance("unchecked", (why,))
-    if found.state == "failed":
-        return found
-    return Conformance("stated" if found.state == "passed" else "unchecked", (why,), found.architecture)
+    if sealed.state == "failed":
+        return sealed
+    return Conformance("stated" if sealed.state == "passed" else "unchecked", (why,), sealed.architecture)
 
 
 def _key(spec: RunSpec) -> dict[str, Any]:
@@ -144,19 +144,19 @@ def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
     return {name: entry for name, entry in code.items() if isinstance(entry, Mapping)}
 
 
-def tell(found: Mapping[str, Sequence[str]], kept: bool) -> None:
-    """Say which runs other code has trained, what changed, and what becomes of them. found: by run name."""
-    if not found:
+def tell(changed: Mapping[str, Sequence[str]], kept: bool) -> None:
+    """Say which runs other code has trained, what changed in it, by run name, and what becomes of them."""
+    if not changed:
         return
-    many = len(found) > 1
-    count = f"{len(found)} runs were" if many else f"{next(iter(found))} was"
+    many = len(changed) > 1
+    count = f"{len(changed)} runs were" if many else f"{next(iter(changed))} was"
     become = (
         f"{'are' if many else 'is'} kept (--keep-trained); an audit cannot recompute {'them' if many else 'it'}"
         if kept
         else f"{'are' if many else 'is'} trained again (--keep-trained keeps {'them' if many else 'it'})"
     )
     LOG.info("%s trained by other code and %s:", count, become)
-    for line in dict.fromkeys(line for lines in found.values() for line in lines):
+    for line in dict.fromkeys(line for lines in changed.values() for line in lines):
         LOG.info("  %s", line)
 
 
@@ -164,11 +164,11 @@ def code_check(record: RunRecord) -> Check:
     """Whether today's code is what trained the run. Where it is not, or is not installed, no figure can be recomputed."""
     sealed = sealed_code(record.provenance)
     try:
-        found = changes(sealed, code_of(record.spec))
+        differences = changes(sealed, code_of(record.spec))
     except UnknownName as error:
         return Check(SUBJECT, "not possible", f"{str(error).splitlines()[0]}{_wanted(sealed)}")
-    if found:
-        return Check(SUBJECT, "not possible", f"trained by other code than is installed: {'; '.join(found)}")
+    if differences:
+        return Check(SUBJECT, "not possible", f"trained by other code than is installed: {'; '.join(differences)}")
     if sealed is None:
         words = (
             "no code was recorded by the release that trained it; its members are taken for version 1, as today's are"
@@ -181,8 +181,3 @@ def _wanted(sealed: Code | None) -> str:
     """Which packages the run names that no member of ours is in."""
     entries = {described(entry) for entry in (sealed or {}).values() if "digest" in entry}
     return f"; the run names {', '.join(sorted(entries))}" if entries else ""
-
-
-def with_other_code(record: RunRecord, check: Check) -> RunRecord:
-    """The record as it was logged: nothing of it can be measured again by the code that is here."""
-    return dataclasses.replace(record, integrity=Integrity("unverifiable", (check.detail,), (check,)))

@@ -12,7 +12,7 @@ import torch
 from fa_registry import datasets
 from fa_registry.datasets._files import ImageFiles, candidates, data_root, existing_root, inspected, is_present, refusal
 from fa_registry.datasets._raw_images import RawImages, cache_path, read_cache
-from fa_registry.datasets.base import Dataset
+from fa_registry.datasets.base import Dataset, Splits
 from fa_registry.datasets.random_targets import RandomTargets
 from fa_registry.errors import IntegrityError, RegistryError, UsageError
 
@@ -42,13 +42,13 @@ def places(name: str = "", root: Path | None = None) -> list[Row]:
     return rows
 
 
-def make_ready(names: Iterable[str], root: str) -> None:
+def make_ready(names: Iterable[str], root: Path | None) -> None:
     """Decode what the data sets of these names need, once, before several processes ask for it; errors as of their `load`."""
     problems = []
     for name in sorted(names):
         for dataset in _with_files(name).values():
             try:
-                dataset.raw(existing_root(Path(root) if root else None), LOG.info)
+                dataset.raw(existing_root(root), LOG.info)
             except IntegrityError as error:  # the next one's files may be missing too: all are named at once
                 problems.append(str(error))
     if problems:
@@ -65,17 +65,17 @@ def fetch(name: str, root: Path | None = None, report: Report = lambda line: Non
     folder = data_root(root)
     for dataset in _with_files(name).values():
         _make(folder)
-        existing_root(folder)
         if not cache_path(folder, dataset.card.name).is_file():
             _download(dataset, folder, report)
     return check(name, folder, report)
 
 
 def _make(folder: Path) -> None:
-    """The folder, unless something is there; UsageError where none can be made."""
+    """The folder, unless something is there; UsageError where none can be made, or what is there is none."""
     try:
         if not folder.exists():
             folder.mkdir(parents=True)
+        existing_root(folder)
     except OSError as error:  # above it stands a file, or a folder that may not be written to
         raise UsageError(
             f"data root {folder}: cannot be made: {error.strerror}; name another with --data-root"
@@ -86,7 +86,7 @@ def check(name: str = "", root: Path | None = None, report: Report = lambda line
     """One row a check: name, what, ok, found. Without a name: every data set of which there is anything below root."""
     chosen = _chosen(name)
     if name and not _with_files(name):
-        return [_attempt(name, "splits", lambda: _loaded(chosen[name]))]
+        return [_attempt(name, "splits", lambda: _counted(chosen[name].load(torch.device("cpu"))))]
     folder = existing_root(root)
     rows = []
     for called, dataset in _with_files(name).items():
@@ -110,7 +110,7 @@ def state(row: Row) -> str:
 def _chosen(name: str) -> dict[str, Dataset]:
     """The data set asked for, or every one: by the name it is asked for, one with permuted labels standing for its source."""
     if not name:
-        return {one: datasets.CATALOG.get(one) for one in datasets.CATALOG.names()}
+        return {known: datasets.CATALOG.get(known) for known in datasets.CATALOG.names()}
     dataset = datasets.get(name)
     return {name: dataset.source if isinstance(dataset, RandomTargets) else dataset}
 
@@ -153,11 +153,11 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
 def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[Row]:
     """A row a source file. One that is not there is in order when its content is decoded already, in a cache that can be read."""
     decoded = _is_cached(dataset, root)
-    found, problems = inspected(root, dataset.card)
+    whole, problems = inspected(root, dataset.card)
     rows = []
     for source in dataset.card.files:
-        if source in found:
-            rows.append(_row(name, str(found[source]), True, "as published"))
+        if source in whole:
+            rows.append(_row(name, str(whole[source]), True, "as published"))
         elif decoded and not is_present(root, source):
             rows.append(_row(name, str(root / source.path), True, "not there, and not needed: decoded already"))
         else:
@@ -174,13 +174,8 @@ def _is_cached(dataset: ImageFiles, root: Path) -> bool:
         return False
 
 
-def _loaded(dataset: Dataset) -> str:
-    splits = dataset.load(torch.device("cpu"))
-    return f"{len(splits.train_labels):,} train, {len(splits.test_labels):,} test, digest {splits.digest[:12]}"
-
-
-def _counted(raw: RawImages) -> str:
-    return f"{len(raw.train_labels):,} train, {len(raw.test_labels):,} test, digest {raw.digest[:12]}"
+def _counted(data: Splits | RawImages) -> str:
+    return f"{len(data.train_labels):,} train, {len(data.test_labels):,} test, digest {data.digest[:12]}"
 
 
 def _attempt(name: str, what: str, look: Callable[[], str]) -> Row:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,8 +28,9 @@ from fa_registry.training.task import EVAL_SAMPLES, Task, assemble
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.conformance import code_changes
 from fa_registry.workflows.progress import Progress
+from fa_registry.workflows.requests import Chosen, Place
 from fa_registry.workflows.stores import open_tracker
-from fa_registry.workflows.study import StudyRequest, checked_study, default_processes, on_gpu
+from fa_registry.workflows.study import checked_study, default_processes, on_gpu
 from fa_registry.workflows.training import newest_finished
 from fa_registry.workflows.watching import Watch
 
@@ -86,19 +88,27 @@ class Plan:
         return 1 if any(setting.problem for setting in self.settings) else 0
 
 
-def plan_study(request: StudyRequest, probing: bool = True) -> Plan:
+def plan_study(
+    chosen: Chosen,
+    place: Place = Place(),
+    jobs: str | int = 0,
+    edition: str = "",
+    stop_on: str = "",
+    force: bool = False,
+    keep_trained: bool = False,
+    executor: str = "",
+    probing: bool = True,
+) -> Plan:
     """The plan of what run_study is asked, whose InvalidFields it raises; no file of a data set is touched."""
-    study, processes, watch = checked_study(request)
-    there, remarks = set(), []
-    if not request.force:
-        there, remarks = _complete(study, request.place.store, watch, request.keep_trained)
-    found = probe(study.specs) if probing else Probe()
+    study, processes, watch = checked_study(chosen, jobs, edition, stop_on, executor)
+    there, remarks = (set(), []) if force else _complete(study, place.store, watch, keep_trained)
+    probed = probe(study.specs) if probing else Probe()
     settings = tuple(
-        _setting(specs, study.labels.get(identity, ()), there, found) for identity, specs in study.settings.items()
+        _setting(specs, study.labels.get(identity, ()), there, probed) for identity, specs in study.settings.items()
     )
     processes = processes or default_processes(study.specs)
     sharing = 1 if on_gpu(study.specs) else processes  # what runs side by side gain on one card is not known beforehand
-    seconds, left = (_sum([getattr(one, name) for one in settings]) for name in ("seconds", "seconds_left"))
+    seconds, left = _sum(plan.seconds for plan in settings), _sum(plan.seconds_left for plan in settings)
     return Plan(
         study.name,
         study.title,
@@ -114,7 +124,7 @@ def plan_study(request: StudyRequest, probing: bool = True) -> Plan:
         seconds,
         left,
         None if left is None else left / sharing,
-        (*remarks, *(_probe_remarks(settings, found) if probing else ("Nothing was probed: no cost is given.",))),
+        (*remarks, *(_probe_remarks(settings, probed) if probing else ("Nothing was probed: no cost is given.",))),
     )
 
 
@@ -136,13 +146,10 @@ def _complete(study: Study, store: str, watch: Watch, keep_trained: bool) -> tup
     return there, [f"Some runs were trained by other code: {line}." for line in other]
 
 
-def _setting(specs: Sequence[RunSpec], labels: tuple[str, ...], there: set[str], found: Probe) -> SettingPlan:
+def _setting(specs: Sequence[RunSpec], labels: tuple[str, ...], there: set[str], probed: Probe) -> SettingPlan:
     first = specs[0]
-    controls: dict[str, int] = {}
-    for spec in specs:
-        if spec.control != "none":
-            word = spec.control.partition("_")[0]  # the rungs of a ladder are counted together
-            controls[word] = controls.get(word, 0) + 1
+    # the rungs of a ladder are counted together
+    controls = Counter(spec.control.partition("_")[0] for spec in specs if spec.control != "none")
     left = [spec for spec in specs if spec.identity not in there]
     return SettingPlan(
         setting_label(first),
@@ -154,11 +161,11 @@ def _setting(specs: Sequence[RunSpec], labels: tuple[str, ...], there: set[str],
         _methods(specs),
         tuple(sorted({spec.seed for spec in specs})),
         len(specs),
-        controls,
+        dict(controls),
         len(specs) - len(left),
-        _seconds(specs, found),
-        _seconds(left, found),
-        next((found.failure(spec) for spec in specs if found.failure(spec)), ""),
+        probed.seconds(specs),
+        probed.seconds(left),
+        next((problem for spec in specs if (problem := probed.failures.get(kind(spec).identity))), ""),
     )
 
 
@@ -168,30 +175,24 @@ def _methods(specs: Sequence[RunSpec]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{spec.method}+pen" if spec.penalty else spec.method for spec in trained))
 
 
-def _seconds(specs: Sequence[RunSpec], found: Probe) -> float | None:
-    """Of all these runs, one after another; None where one of them has not been probed."""
-    known = [found.seconds(spec) for spec in specs]
-    return None if None in known else sum(known)
-
-
-def _sum(known: Sequence[float | None]) -> float | None:
+def _sum(values: Iterable[float | None]) -> float | None:
     """Over the settings that have a figure; None where none has."""
-    given = [value for value in known if value is not None]
+    given = [value for value in values if value is not None]
     return sum(given) if given else None
 
 
-def _probe_remarks(settings: Sequence[SettingPlan], found: Probe) -> list[str]:
+def _probe_remarks(settings: Sequence[SettingPlan], probed: Probe) -> list[str]:
     remarks = [
         "Seconds are of training and measuring by a few timed steps of this machine as it is now; "
         "MLflow's own writing and the audit come on top."
     ]
-    if found.random:
+    if probed.random:
         remarks.append(
-            f"Its files were left alone, random images of its shape were probed: {', '.join(sorted(found.random))}."
+            f"Its files were left alone, random images of its shape were probed: {', '.join(sorted(probed.random))}."
         )
-    if found.unprobed:
-        remarks.append(f"Not probed, so the sums are too low by them: {', '.join(found.unprobed)}.")
-    problems = [one.setting for one in settings if one.problem]
+    if probed.unprobed:
+        remarks.append(f"Not probed, so the sums are too low by them: {', '.join(probed.unprobed)}.")
+    problems = [plan.setting for plan in settings if plan.problem]
     if problems:
         remarks.append(f"Cannot be run as they are: {', '.join(problems)}.")
     return remarks
@@ -208,39 +209,32 @@ LIGHT_SECONDS = 0.5  # of a step on a whole batch, up to which it is timed itsel
 TRIED = {0.05: EVAL_SAMPLES, LIGHT_SECONDS: 16}  # seconds of a step up to which so many samples are measured; beyond: 2
 STABILITY_BATCHES = 8  # docs/decisions/0013
 STEPS = 5
-TEST_SHARE = (
-    5  # a data set that is read from files is taken to hold one test sample for five of training, as CIFAR does
-)
-
-
-@dataclass(frozen=True)
-class Speed:
-    """Seconds of one epoch (training and measuring) and of the final measurement."""
-
-    epoch: float
-    final: float
+TEST_SHARE = 5  # a data set read from files is taken to hold one test sample for five of training, as CIFAR does
 
 
 @dataclass
 class Probe:
-    """speeds: kind of a run → its speed. random: data sets that were probed with random images. failures: kind → why.
+    """speeds: kind of a run → seconds of one epoch (training and measuring) and of the final measurement.
 
-    unprobed: the settings for which no time was left.
+    random: data sets that were probed with random images. failures: kind → why it cannot be run. unprobed: the settings for
+    which no time was left.
     """
 
-    speeds: dict[str, Speed] = field(default_factory=dict)
+    speeds: dict[str, tuple[float, float]] = field(default_factory=dict)
     random: set[str] = field(default_factory=set)
     failures: dict[str, str] = field(default_factory=dict)
     unprobed: list[str] = field(default_factory=list)
 
-    def seconds(self, spec: RunSpec) -> float | None:
-        """What the run will take, without MLflow's part; None where its kind has not been probed."""
-        speed = self.speeds.get(kind(spec).identity)
-        return speed and spec.epochs * speed.epoch + speed.final
-
-    def failure(self, spec: RunSpec) -> str:
-        """Why the run cannot be run; empty where it can, as far as is known."""
-        return self.failures.get(kind(spec).identity, "")
+    def seconds(self, specs: Iterable[RunSpec]) -> float | None:
+        """What all these runs take, one after another, without MLflow's part; None where one of them has not been probed."""
+        total: float = 0
+        for spec in specs:
+            speed = self.speeds.get(kind(spec).identity)
+            if speed is None:
+                return None
+            epoch, final = speed
+            total += spec.epochs * epoch + final
+        return total
 
 
 def kind(spec: RunSpec) -> RunSpec:
@@ -252,9 +246,9 @@ def kind(spec: RunSpec) -> RunSpec:
 def probe(specs: Iterable[RunSpec], budget: float = BUDGET_SECONDS) -> Probe:
     """Time every kind of run among `specs`, setting by setting, on the device they name and one CPU thread."""
     groups: dict[str, list[RunSpec]] = {}
-    for spec in sorted({kind(spec).identity: kind(spec) for spec in specs}.values(), key=lambda one: one.dataset):
+    for spec in sorted({kind(spec).identity: kind(spec) for spec in specs}.values(), key=lambda kind: kind.dataset):
         groups.setdefault(spec.setting.identity, []).append(spec)
-    found, data = Probe(), _Data()
+    probed, data = Probe(), _Data()
     names = [setting_label(specs[0]).replace(" · 1 epochs", "") for specs in groups.values()]
     started = time.monotonic()
     with (
@@ -263,11 +257,11 @@ def probe(specs: Iterable[RunSpec], budget: float = BUDGET_SECONDS) -> Probe:
     ):
         for index, kinds in enumerate(groups.values()):
             if time.monotonic() - started > budget:
-                found.unprobed.append(names[index])
+                probed.unprobed.append(names[index])
                 progress.show(JobEvent(index, "done", "not probed: the time for it is used up"))
             else:
-                progress.show(JobEvent(index, "done", _probe_setting(kinds, data, found)))
-    return found
+                progress.show(JobEvent(index, "done", _probe_setting(kinds, data, probed)))
+    return probed
 
 
 class _Data:
@@ -301,27 +295,25 @@ def random_splits(card: DatasetCard, device: torch.device) -> Splits:
     )
 
 
-def _probe_setting(kinds: list[RunSpec], data: _Data, found: Probe) -> str:
+def _probe_setting(kinds: list[RunSpec], data: _Data, probed: Probe) -> str:
     """Fill in the speeds of one setting's kinds; returns what to tell of them."""
     try:
         card, splits, is_random = data.of(kinds[0])
         if is_random:
-            found.random.add(kinds[0].dataset)
+            probed.random.add(kinds[0].dataset)
         steps = {spec.identity: step_seconds(Trainer(_task(spec, card, splits))) for spec in kinds}
         local = [spec for spec in kinds if not methods.CATALOG.get(spec.method).end_to_end]
         measured, final = _measuring_seconds(_task([*local, *kinds][0], card, splits), min(steps.values()))
     except RegistryError as error:
-        found.failures |= {spec.identity: str(error) for spec in kinds}
+        probed.failures |= {spec.identity: str(error) for spec in kinds}
         return f"cannot be run: {error}"
     for spec in kinds:
         batches = math.ceil(card.train_samples / spec.recipe.batch_size)
-        found.speeds[spec.identity] = Speed(batches * steps[spec.identity] + measured, final)
-    shown = ", ".join(f"{_word(spec)} {1000 * steps[spec.identity]:.3g}" for spec in kinds)
+        probed.speeds[spec.identity] = (batches * steps[spec.identity] + measured, final)
+    shown = ", ".join(
+        f"{spec.method if spec.control == 'none' else spec.control} {1000 * steps[spec.identity]:.3g}" for spec in kinds
+    )
     return f"ms a step: {shown}" + (" (random images)" if is_random else "")
-
-
-def _word(spec: RunSpec) -> str:
-    return spec.method if spec.control == "none" else spec.control
 
 
 def _task(spec: RunSpec, card: DatasetCard, splits: Splits) -> Task:
@@ -357,15 +349,12 @@ def _measuring_seconds(task: Task, step: float) -> tuple[float, float]:
     if count == EVAL_SAMPLES:
         measure(task)  # the first draws what later ones hold
         return _timed(lambda: measure(task), task), _timed(lambda: measure(task, moments=("final",)), task)
-    few = Splits(*(part[:count] for part in _parts(splits)), augment=splits.augment, digest=splits.digest)
+    parts = (splits.train_images, splits.train_labels, splits.test_images, splits.test_labels)
+    few = Splits(*(part[:count] for part in parts), augment=splits.augment, digest=splits.digest)
     small, share = dataclasses.replace(task, splits=few), EVAL_SAMPLES / count
     passes = len(splits.test_labels) / task.spec.recipe.batch_size
     final = _timed(lambda: measure(small, moments=("final",)), task) * share + STABILITY_BATCHES * step
     return _timed(lambda: measure(small), task) * share + passes * step / 3, final
-
-
-def _parts(splits: Splits) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return splits.train_images, splits.train_labels, splits.test_images, splits.test_labels
 
 
 def _timed(work: Callable[[], object], task: Task) -> float:

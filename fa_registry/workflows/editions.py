@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fa_registry.errors import InvalidFields, UnknownName
@@ -52,10 +53,10 @@ def chosen_editions(
     first = leading if leading in names else names[0]
     ordered = sorted(names, key=lambda name: name != first)  # sorted keeps the order of the others
     loaded = [load_or_name(name, problems, thresholds if place == 0 else {}) for place, name in enumerate(ordered)]
-    found = [one for one in loaded if one]
-    twice = dict.fromkeys(one.name for one in found if [other.name for other in found].count(one.name) > 1)
-    problems += [f"editions: {name} is given twice" for name in twice]
-    return tuple(found)
+    valid = tuple(filter(None, loaded))
+    names_read = Counter(known.name for known in valid)
+    problems += [f"editions: {name} is given twice" for name, count in names_read.items() if count > 1]
+    return valid
 
 
 def checked_terms(chosen: Chosen, terms: Terms, problems: list[str]) -> tuple[Edition, ...]:

@@ -6,8 +6,8 @@ import contextlib
 import inspect
 import sqlite3
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +47,15 @@ def examine(store: str = "") -> list[dict[str, Any]]:
     ]
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device: training runs on the CPU"
     rows.append({"check": "device", "ok": True, "found": gpu})
-    rows.append(_check("store", lambda: f"{resolve_uri(store)}: {_count_runs(store)} finished runs"))
-    rows.append(
-        _check("templates", lambda: str(len(list(resources.templates().glob("*.j2")))) + f" in {resources.templates()}")
-    )
-    rows.append(_check("studies", lambda: ", ".join(study.names())))
-    for name in datasets.CATALOG.names():
-        rows.append(_check(f"data set {name}", lambda name=name: _load(name)))
-    rows.append(_check("temporary folder", lambda: tempfile.gettempdir()))
-    rows.append(_check("working folder", lambda: str(Path.cwd())))
-    return rows
+    looks: dict[str, Callable[[], str]] = {
+        "store": lambda: f"{resolve_uri(store)}: {_count_runs(store)} finished runs",
+        "templates": lambda: f"{len(list(resources.templates().glob('*.j2')))} in {resources.templates()}",
+        "studies": lambda: ", ".join(study.names()),
+        **{f"data set {name}": partial(_load, name) for name in datasets.CATALOG.names()},
+        "temporary folder": tempfile.gettempdir,
+        "working folder": lambda: str(Path.cwd()),
+    }
+    return rows + [_check(what, look) for what, look in looks.items()]
 
 
 def _count_runs(store: str) -> int:
@@ -93,53 +92,37 @@ CATALOGS = {
     "datasets": datasets.CATALOG,
     "diagnostics": diagnostics.CATALOG,
 }
+PART = "taken in by pages."  # of a template that is no page of its own
 FAMILIES = (*CATALOGS, "analyses", "editions", "studies", "templates")
 
 
 def members(family: str) -> list[dict[str, str]]:
     """name, line and file of every member of a family; UnknownName for another family."""
-    if family == "editions":
-        return [_edition_row(name) for name in shipped()]
-    if family == "studies":
-        return [_study_row(name) for name in study.names()]
-    if family == "templates":
-        return [_template_row(name) for name in overridable()]
-    if family == "analyses":
-        return [_analysis_row(name) for name in analyses.CATALOG.names()]
-    if family not in CATALOGS:
+    if family not in FAMILIES:
         raise UnknownName("family", family, FAMILIES)
-    catalog = CATALOGS[family]
-    rows = []
-    for name in catalog.names():
-        card = catalog.get(name).card
-        rows.append({"name": name, "line": getattr(card, "rule", "") or card.line, "file": catalog.location(name).file})
-    return rows
+    return [{"name": name, "line": line, "file": str(file)} for name, line, file in _members(family)]
 
 
-def _edition_row(name: str) -> dict[str, str]:
-    """A variant lives in the file of its edition: `2026-05:strict` in 2026-05.toml."""
-    file = resources.editions() / f"{name.partition(':')[0]}.toml"
-    return {"name": name, "line": load_edition(name).title, "file": str(file)}
-
-
-def _analysis_row(name: str) -> dict[str, str]:
-    typed = name.replace("_", "-")  # as `fa-registry analyse` takes it
-    return {"name": typed, "line": analyses.CATALOG.get(name).question, "file": analyses.CATALOG.location(name).file}
-
-
-def _template_row(name: str) -> dict[str, str]:
-    """One that --templates may replace; what is no page of its own is taken in by pages."""
-    words = inspect.cleandoc(TEMPLATES[name].__doc__).partition(": ")[2] if name in TEMPLATES else "taken in by pages."
-    return {"name": name, "line": words.partition("\n")[0], "file": str(resources.templates() / name)}
-
-
-def _study_row(name: str) -> dict[str, str]:
-    loaded = study.load_study(name)
-    return {
-        "name": name,
-        "line": f"{loaded.title} ({len(loaded.specs)} runs; {loaded.cost})",
-        "file": str(study.find(name)),
-    }
+def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
+    if family == "editions":
+        for name in shipped():  # a variant lives in the file of its edition: `2026-05:strict` in 2026-05.toml
+            yield name, load_edition(name).title, resources.editions() / f"{name.partition(':')[0]}.toml"
+    elif family == "studies":
+        for name in study.names():
+            loaded = study.load_study(name)
+            yield name, f"{loaded.title} ({len(loaded.specs)} runs; {loaded.cost})", study.find(name)
+    elif family == "templates":
+        for name in overridable():
+            words = inspect.cleandoc(TEMPLATES[name].__doc__).partition(": ")[2] if name in TEMPLATES else PART
+            yield name, words.partition("\n")[0], resources.templates() / name
+    elif family == "analyses":
+        for name in analyses.CATALOG.names():
+            typed = name.replace("_", "-")  # as `fa-registry analyse` takes it
+            yield typed, analyses.CATALOG.get(name).question, analyses.CATALOG.location(name).file
+    else:
+        for name in CATALOGS[family].names():
+            card = CATALOGS[family].get(name).card
+            yield name, getattr(card, "rule", "") or card.line, CATALOGS[family].location(name).file
 
 
 # The card verb: everything that is declared of one method, architecture, data set or diagnostic.
@@ -167,17 +150,10 @@ def card_of(name: str, family: str = "") -> dict[str, Any]:
 COUNTED = ("runs", "metrics", "latest_metrics", "params", "tags")
 
 
-@dataclass(frozen=True)
-class Optimized:
-    """rows: of each of the store's large tables."""
-
-    store: str
-    rows: dict[str, int]
-
-
-def run_optimize(store: str = "") -> Optimized:
+def run_optimize(store: str = "") -> dict[str, Any]:
     """Run ANALYZE on a sqlite store: MLflow never does, and sqlite then scans all metrics of all runs for one chart.
 
+    Returns `store`, its address, and `rows`, of each of its large tables.
     Raises UsageError for a store that is no sqlite database (others count by themselves), StoreError where it is locked.
     """
     uri = open_tracker(store, create=False).uri
@@ -193,4 +169,4 @@ def run_optimize(store: str = "") -> Optimized:
             rows = {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in COUNTED}
     except sqlite3.OperationalError as error:
         raise StoreError(f"store {uri}: cannot be analysed now: {error}; is a study being trained into it?") from error
-    return Optimized(uri, rows)
+    return {"store": uri, "rows": rows}

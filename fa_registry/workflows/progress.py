@@ -78,9 +78,9 @@ class Progress:
 
     def _tell_fires(self, index: int, fired: Mapping[str, int]) -> None:
         """A line for every rule that this job had not told of, as it happens: the bar has room for their names only."""
-        told = self._fired.setdefault(index, set())
-        news = {code: epoch for code, epoch in fired.items() if code not in told}
-        told.update(news)
+        known = self._fired.setdefault(index, set())
+        news = {code: epoch for code, epoch in fired.items() if code not in known}
+        known.update(news)
         if news:
             seconds = time.monotonic() - self._started
             LOG.info("%5.0f s  %s: %s", seconds, self._names[index], fired_words(news))

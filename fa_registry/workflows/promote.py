@@ -40,23 +40,6 @@ FILES = {model_folder.NETWORK: schema.FINAL, model_folder.FEEDBACK: schema.FEEDB
 
 
 @dataclass(frozen=True)
-class PromoteRequest:
-    """What to promote. run: an id or its beginning. name: of the registered model; aliases: beside the verdict's own.
-
-    edition: whose verdict decides; empty for the leading one of the newest audit. despite: why, where that verdict is a FAIL.
-    author: of `despite`; empty for the user's login name.
-    """
-
-    run: str
-    name: str = ""
-    aliases: tuple[str, ...] = ()
-    edition: str = ""
-    despite: str | None = None
-    author: str = ""
-    place: Place = Place()
-
-
-@dataclass(frozen=True)
 class Promotion:
     """promoted: False where the version was there already. aliases: those that were set now. reference: for load_model.
 
@@ -88,7 +71,7 @@ def opinions(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple
     if not audit_run_id:
         raise UsageError(f"run {run.run_id} ({run.name}) was never audited; judge it first: {_audit(run, edition)}")
     report = recorded_report(tracker, audit_run_id, _audit(run, edition))
-    place = next((at for at, one in enumerate(report.runs) if one.record.run_id == run.run_id), None)
+    place = next((at for at, other in enumerate(report.runs) if other.record.run_id == run.run_id), None)
     if place is None:
         raise IntegrityError(
             f"run {run.run_id}: the tag {schema.TAG_REPORT} names audit {audit_run_id}, which did not judge it"
@@ -97,15 +80,17 @@ def opinions(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple
         raise UsageError(
             f"run {run.run_id}: audit {audit_run_id} judged other files than it has now; judge it again: {_audit(run, edition)}"
         )
-    said = [Opinion(report.edition, report.runs[place].verdict, report.runs[place].findings)]
+    judged = [Opinion(report.edition, report.runs[place].verdict, report.runs[place].findings)]
     for other in report.opinions:
         judgement = other.judgements[place]
-        said.append(Opinion(other.edition, judgement.verdict, judgement.findings))
-    deciding = _deciding(run, [one.edition for one in said], edition)
-    for one in said:
-        _check_limits(run, one)
-        _check_verdict(run, one, report, place)
-    return audit_run_id, tuple(sorted(said, key=lambda one: one.edition != deciding))  # sorted keeps the others' order
+        judged.append(Opinion(other.edition, judgement.verdict, judgement.findings))
+    deciding = _deciding(run, [opinion.edition for opinion in judged], edition)
+    for opinion in judged:
+        if standing(opinion.edition) == SHIPPED:
+            _check_opinion(run, opinion, report, place)
+    return audit_run_id, tuple(
+        sorted(judged, key=lambda opinion: opinion.edition != deciding)
+    )  # keeps the others' order
 
 
 def _audit(run: StoredRun, edition: str) -> str:
@@ -115,16 +100,27 @@ def _audit(run: StoredRun, edition: str) -> str:
     return f"`fa-registry audit {chosen}" + (f" --edition {edition}`" if edition else "`")
 
 
-def _check_verdict(run: StoredRun, opinion: Opinion, report: AuditReport, place: int) -> None:
-    """Raise IntegrityError where a shipped edition, asked again about the report's own figures, says something else of the run."""
-    if standing(opinion.edition) != SHIPPED:
-        return
-    limits = {name: float(limit) for name, limit in opinion.edition.overrides.items()}
+def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, place: int) -> None:
+    """Raise IntegrityError where a shipped edition's verdict rests on limits that it does not have, or is not what the edition
+    says when it is asked again about the report's own figures."""
+    edition = load_edition(opinion.edition.name, {code: float(at) for code, at in opinion.edition.overrides.items()})
+    limits = {rule.code: [condition.threshold for condition in rule.conditions] for rule in edition.rules}
+    wrong = [
+        f"{finding.rule} at {finding.threshold:g}"
+        for finding in opinion.findings
+        if finding.threshold is not None and finding.threshold not in limits.get(finding.rule, ())
+    ]
+    if wrong:
+        raise IntegrityError(
+            f"run {run.run_id}: its newest audit names edition {signature(opinion.edition)} and judged by other limits: "
+            f"{', '.join(wrong)}"
+        )
     looks = {
-        seeds_key(one.record.spec): max([finding.look for finding in one.findings], default=1) for one in report.runs
+        seeds_key(other.record.spec): max([finding.look for finding in other.findings], default=1)
+        for other in report.runs
     }
-    records = [one.record for one in report.runs]
-    again = judge_all(records, load_edition(opinion.edition.name, limits), report.waivers, looks)[place].verdict
+    records = [other.record for other in report.runs]
+    again = judge_all(records, edition, report.waivers, looks)[place].verdict
     if again != opinion.verdict:
         raise IntegrityError(
             f"run {run.run_id}: its newest audit says {opinion.verdict.label} by edition {signature(opinion.edition)}, and its own "
@@ -138,20 +134,15 @@ def _deciding(run: StoredRun, judged_by: list[EditionReference], edition: str) -
     Nor can one that has a shipped edition's name and another digest: an audit's report can be changed in the store.
     """
     wanted = _reference(edition) if edition else None
-    whole = [one for one in judged_by if not one.overrides and standing(one) != FOREIGN]
-    found = next((one for one in whole if _is(one, wanted)), None)
-    if found is None:
-        names = ", ".join(signature(one) for one in judged_by)
-        raise UsageError(
-            f"run {run.run_id} ({run.name}): expected a verdict by edition {signature(wanted) if wanted else 'as published'}, "
-            f"its newest audit judged by {names}; judge it first: {_audit(run, edition)}"
-        )
-    return found
-
-
-def _is(one: EditionReference, wanted: EditionReference | None) -> bool:
-    """Of the same name and rules; of any where none is wanted."""
-    return wanted is None or (one.name, one.digest) == (wanted.name, wanted.digest)
+    for judge in judged_by:
+        asked_for = wanted is None or (judge.name, judge.digest) == (wanted.name, wanted.digest)
+        if asked_for and not judge.overrides and standing(judge) != FOREIGN:
+            return judge
+    names = ", ".join(signature(judge) for judge in judged_by)
+    raise UsageError(
+        f"run {run.run_id} ({run.name}): expected a verdict by edition {signature(wanted) if wanted else 'as published'}, "
+        f"its newest audit judged by {names}; judge it first: {_audit(run, edition)}"
+    )
 
 
 def _reference(edition: str) -> EditionReference:
@@ -162,126 +153,57 @@ def _reference(edition: str) -> EditionReference:
     return loaded.reference
 
 
-def _check_limits(run: StoredRun, opinion: Opinion) -> None:
-    """Raise IntegrityError where a shipped edition's verdict rests on limits that it does not have."""
-    if standing(opinion.edition) != SHIPPED:
-        return
-    asked = load_edition(
-        opinion.edition.name, {name: float(limit) for name, limit in opinion.edition.overrides.items()}
-    )
-    limits = {rule.code: [condition.threshold for condition in rule.conditions] for rule in asked.rules}
-    wrong = [
-        f"{one.rule} at {one.threshold:g}"
-        for one in opinion.findings
-        if one.threshold is not None and one.threshold not in limits.get(one.rule, ())
-    ]
-    if wrong:
-        raise IntegrityError(
-            f"run {run.run_id}: its newest audit names edition {signature(opinion.edition)} and judged by other limits: "
-            f"{', '.join(wrong)}"
-        )
-
-
-@dataclass(frozen=True)
-class _Case:
-    """A run that may be promoted: as it is, as it was judged, and why all the same."""
-
-    record: RunRecord
-    opinions: tuple[Opinion, ...]
-    audit_run_id: str
-    despite: Despite | None
-
-    @property
-    def deciding(self) -> Opinion:
-        return self.opinions[0]
-
-    @property
-    def verdict_tags(self) -> dict[str, str]:
-        return {schema.verdict_tag(one.edition): one.verdict.label for one in self.opinions}
-
-    @property
-    def key(self) -> str:
-        """Equal for the same run with the same verdicts and reason: promoting it twice makes one version."""
-        weights = [self.record.digests.get(name, "") for name in FILES.values()]
-        edition = [self.deciding.edition.name, self.deciding.edition.digest]
-        return jsonio.digest_of([self.record.run_id, weights, edition, self.verdict_tags, self.despite])
-
-
-def run_promote(request: PromoteRequest) -> Promotion:
+def run_promote(
+    run: str,
+    name: str = "",
+    aliases: Sequence[str] = (),
+    edition: str = "",
+    despite: str | None = None,
+    author: str = "",
+    place: Place = Place(),
+) -> Promotion:
     """Register the run's final weights with card, feedback and specification; nothing is written before all is checked.
+
+    run: an id or its beginning. name: of the registered model; aliases: beside the verdict's own. edition: whose verdict decides;
+    empty for the leading one of the newest audit. despite: why, where that verdict is a FAIL; author: of `despite`, empty for the
+    user's login name.
 
     Every figure of the run is measured again, as `verify` does. Raises InvalidFields, UsageError (not finished, not audited, a
     FAIL without a reason), IntegrityError (a file or a figure is not what was recorded), StoreError.
     """
-    check_words(request.name, request.aliases, request.despite)
-    tracker = open_tracker(request.place.store, create=False)
-    case = _case(request, tracker)
-    name = request.name or model_name(case.record.spec, case.record.setting)
-    registry = ModelRegistry(tracker.uri)
-    present = next((one for one in registry.versions(name) if one.tags.get(models.TAG_PROMOTION) == case.key), None)
-    version = present or _register(tracker, registry, case, name)
+    check_words(name, aliases, despite)
+    tracker = open_tracker(place.store, create=False)
+    stored = tracker.get(whole_id(tracker, run))
+    check_finished(stored)
+    audit_run_id, judged = opinions(tracker, stored, edition)
+    deciding = judged[0]
+    check_aliases(aliases, deciding)
+    reason = justified(stored, deciding, despite, author)
+    record = verified(tracker, stored, place.root)  # after the refusals that cost nothing
+    card = _card(record, judged, audit_run_id, reason)
+    name = name or model_name(record.spec, record.setting)
+    registry, key = ModelRegistry(tracker.uri), _key(card)
+    present = next((known for known in registry.versions(name) if known.tags.get(models.TAG_PROMOTION) == key), None)
+    version = present or _register(tracker, registry, record, card, name)
     # a version that was there keeps its place: a newer one may have taken the verdict's alias
-    aliases = tuple(dict.fromkeys([*([] if present else [verdict_alias(case.deciding)]), *request.aliases]))
-    for alias in aliases:
+    given = tuple(dict.fromkeys([*([] if present else [verdict_alias(deciding)]), *aliases]))
+    for alias in given:
         registry.set_alias(version, alias)
     return Promotion(
         name=name,
         version=version.version,
         reference=version.reference,
-        run_id=case.record.run_id,
-        verdict=case.deciding.verdict.label,
-        edition=edition_words(case.deciding.edition),
+        run_id=record.run_id,
+        verdict=deciding.verdict.label,
+        edition=edition_words(deciding.edition),
         promoted=present is None,
-        verdicts={edition_words(one.edition): one.verdict.label for one in case.opinions},
-        aliases=aliases,
-        despite=case.despite.reason if case.despite else "",
+        verdicts={edition_words(opinion.edition): opinion.verdict.label for opinion in judged},
+        aliases=given,
+        despite=reason.reason if reason else "",
     )
 
 
-def _case(request: PromoteRequest, tracker: Tracker) -> _Case:
-    """The run with all that decides, the cheap refusals before it is measured again."""
-    run = tracker.get(whole_id(tracker, request.run))
-    check_finished(run)
-    audit_run_id, said = opinions(tracker, run, request.edition)
-    check_aliases(request.aliases, said[0])
-    despite = justified(run, said[0], request.despite, request.author)
-    record = verified(tracker, run, request.place.root)
-    return _Case(record, said, audit_run_id, despite)
-
-
-def _register(tracker: Tracker, registry: ModelRegistry, case: _Case, name: str) -> RegisteredVersion:
-    """Upload the version's files as artifacts of the run, where a server lets a version point to, and register them."""
-    path = f"{FOLDER}/{case.key[:16]}"
-    with tempfile.TemporaryDirectory(prefix="fa_registry-promote-") as upload:
-        folder = Path(upload) / path
-        card = _card(case, _copied(tracker, case.record, folder))
-        text = model_card_text(card, name)
-        (folder / model_folder.CARD).write_text(jsonio.pretty(card), encoding="utf-8")
-        (folder / model_folder.CARD_TEXT).write_bytes(text.encode("utf-8", errors="backslashreplace"))
-        tags = {models.TAG_CARD: jsonio.file_digest(folder / model_folder.CARD), **_tags(case, card)}
-        tracker.upload(case.record.run_id, Path(upload))
-    return registry.register(name, case.record.run_id, path, tags, text)
-
-
-def _copied(tracker: Tracker, record: RunRecord, folder: Path) -> dict[str, str]:
-    """Copy the run's files into `folder`; their digests, which are the recorded ones, else IntegrityError."""
-    found = {
-        name: tracker.artifact(record.run_id, artifact)
-        for name, artifact in FILES.items()
-        if artifact in record.digests  # a file that was never recorded is nobody's evidence
-    }
-    missing = [FILES[name] for name, path in found.items() if path is None]
-    if missing:
-        raise IntegrityError(f"run {record.run_id}: {', '.join(missing)} missing")
-    digests = model_folder.fill_folder(folder, found)
-    changed = [FILES[name] for name, digest in digests.items() if digest != record.digests[FILES[name]]]
-    if changed:
-        raise IntegrityError(f"run {record.run_id}: {', '.join(changed)}: not the file that was recorded")
-    return digests
-
-
-def _card(case: _Case, digests: dict[str, str]) -> ModelCard:
-    record = case.record
+def _card(record: RunRecord, judged: tuple[Opinion, ...], audit_run_id: str, despite: Despite | None) -> ModelCard:
     method = methods.CATALOG.get(record.spec.method).card
     return ModelCard(
         method=record.spec.label,
@@ -291,11 +213,12 @@ def _card(case: _Case, digests: dict[str, str]) -> ModelCard:
         run_name=record.name,
         identity=record.spec.identity,
         accuracy=record.measurements.scalars.get("accuracy", Reading(None, "not measured")),
-        opinions=case.opinions,
-        audit_run_id=case.audit_run_id,
+        opinions=judged,
+        audit_run_id=audit_run_id,
         integrity=record.integrity,
-        digests=digests,
-        despite=case.despite,
+        # a file that was never recorded is nobody's evidence
+        digests={name: record.digests[artifact] for name, artifact in FILES.items() if artifact in record.digests},
+        despite=despite,
         feedback=record.feedback,
         provenance=record.provenance,
         citation=method.citation,
@@ -303,15 +226,55 @@ def _card(case: _Case, digests: dict[str, str]) -> ModelCard:
     )
 
 
-def _tags(case: _Case, card: ModelCard) -> dict[str, str]:
-    said = {
-        **case.verdict_tags,
-        schema.TAG_VERDICT: marked(case.deciding.verdict, case.deciding.edition),
-        models.TAG_EDITION: f"{edition_words(case.deciding.edition)}, sha256 {case.deciding.edition.digest}",
+def _key(card: ModelCard) -> str:
+    """Equal for the same run with the same verdicts and reason: promoting it twice makes one version."""
+    weights = [card.digests.get(name, "") for name in FILES]
+    edition = card.opinions[0].edition
+    return jsonio.digest_of([card.run_id, weights, [edition.name, edition.digest], _verdict_tags(card), card.despite])
+
+
+def _verdict_tags(card: ModelCard) -> dict[str, str]:
+    return {schema.verdict_tag(opinion.edition): opinion.verdict.label for opinion in card.opinions}
+
+
+def _register(
+    tracker: Tracker, registry: ModelRegistry, record: RunRecord, card: ModelCard, name: str
+) -> RegisteredVersion:
+    """Upload the version's files as artifacts of the run, where a server lets a version point to, and register them."""
+    path = f"{FOLDER}/{_key(card)[:16]}"
+    with tempfile.TemporaryDirectory(prefix="fa_registry-promote-") as upload:
+        folder = Path(upload) / path
+        _copy(tracker, card, folder)
+        text = model_card_text(card, name)
+        (folder / model_folder.CARD).write_text(jsonio.pretty(card), encoding="utf-8")
+        (folder / model_folder.CARD_TEXT).write_bytes(text.encode("utf-8", errors="backslashreplace"))
+        tags = {models.TAG_CARD: jsonio.file_digest(folder / model_folder.CARD), **_tags(card, record.spec)}
+        tracker.upload(card.run_id, Path(upload))
+    return registry.register(name, card.run_id, path, tags, text)
+
+
+def _copy(tracker: Tracker, card: ModelCard, folder: Path) -> None:
+    """Copy the run's files into `folder`; IntegrityError unless each is there and the recorded one."""
+    paths = {name: tracker.artifact(card.run_id, FILES[name]) for name in card.digests}
+    missing = [FILES[name] for name, path in paths.items() if path is None]
+    if missing:
+        raise IntegrityError(f"run {card.run_id}: {', '.join(missing)} missing")
+    copied = model_folder.fill_folder(folder, paths)
+    changed = [FILES[name] for name, digest in copied.items() if digest != card.digests[name]]
+    if changed:
+        raise IntegrityError(f"run {card.run_id}: {', '.join(changed)}: not the file that was recorded")
+
+
+def _tags(card: ModelCard, spec: RunSpec) -> dict[str, str]:
+    deciding = card.opinions[0]
+    tags = {
+        **_verdict_tags(card),
+        schema.TAG_VERDICT: marked(deciding.verdict, deciding.edition),
+        models.TAG_EDITION: f"{edition_words(deciding.edition)}, sha256 {deciding.edition.digest}",
         models.TAG_RUN: card.run_id,
         schema.TAG_REPORT: card.audit_run_id,
         schema.TAG_SPEC: card.identity,
-        models.TAG_METHOD: case.record.spec.method_label,
+        models.TAG_METHOD: spec.method_label,
         schema.TAG_SETTING: card.setting,
         models.TAG_INTEGRITY: card.integrity.state,
         models.TAG_WEIGHTS: card.digests[model_folder.NETWORK],
@@ -319,9 +282,9 @@ def _tags(case: _Case, card: ModelCard) -> dict[str, str]:
         models.TAG_CONTROL: "" if card.control == "none" else card.control,
         models.TAG_DESPITE: card.despite.reason if card.despite else "",
         models.TAG_AUTHOR: card.despite.author if card.despite else "",
-        models.TAG_PROMOTION: case.key,
+        models.TAG_PROMOTION: _key(card),
     }
-    return {tag: value for tag, value in said.items() if value}
+    return {tag: value for tag, value in tags.items() if value}
 
 
 # Whether a run may be promoted, and as what: everything that refuses a promotion before anything is written.
@@ -373,7 +336,8 @@ def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) ->
 
     Figures that this machine cannot give again (a GPU's, on one without) are let pass: the card says `unverifiable`.
     """
-    (record,) = compared(tracker, [gather(tracker, run, data_root=data_root)])
+    measured, _ = gather(tracker, run, data_root=data_root)
+    (record,) = compared(tracker, [measured])
     if record.status not in schema.FINISHED_STATUSES:
         raise IntegrityError(f"run {run.run_id} ({run.name}): its sealed files say {record.status}")
     if record.integrity.state == "mismatch":
@@ -387,7 +351,7 @@ def justified(run: StoredRun, opinion: Opinion, reason: str | None, author: str)
     if reason is None:
         if verdict.outcome in NEEDS_REASON:
             by = edition_words(opinion.edition)
-            against = [one for one in opinion.findings if one.gating and one.outcome in SPEAKS_AGAINST]
+            against = [finding for finding in opinion.findings if finding.gating and finding.outcome in SPEAKS_AGAINST]
             raise UsageError(
                 f"run {run.run_id} ({run.name}) is {verdict.label} by edition {by} and is not promoted; "
                 'if it shall be all the same, say why: --despite "reason", which is kept with the model'
@@ -482,7 +446,7 @@ def _head(card: ModelCard) -> Iterator[str]:
     control = f"**{markdown_text(card.control)} control** · " if card.control != "none" else ""
     edition = markdown_text(f"{edition_words(deciding.edition)}, sha256 {deciding.edition.digest[:DIGEST]}")
     yield f"{control}**{label}** by edition {edition} · {markdown_text(card.method)} · {markdown_text(card.setting)}"
-    if others := "; ".join(f"{one.verdict.label} by {edition_words(one.edition)}" for one in card.opinions[1:]):
+    if others := "; ".join(f"{other.verdict.label} by {edition_words(other.edition)}" for other in card.opinions[1:]):
         yield ""
         yield f"Other editions: {markdown_text(others)}"
 

@@ -53,13 +53,13 @@ def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
     Compared with each other, and with the rest of the store by the digest that runs carry in a tag and seal in a file.
     """
     digests = [record.provenance.get("final_weights") or _content(tracker, record) for record in records]
-    alike: dict[str, list[RunRecord]] = {}
+    by_digest: dict[str, list[RunRecord]] = {}
     for digest, record in zip(digests, records, strict=True):
-        alike.setdefault(digest, []).append(record)
-    alike.pop("", None)
-    elsewhere = _elsewhere(tracker, alike)
+        by_digest.setdefault(digest, []).append(record)
+    by_digest.pop("", None)
+    elsewhere = _elsewhere(tracker, by_digest)
     return [
-        _told(record, [*alike.get(digest, ()), *elsewhere.get(digest, ())])
+        _with_finding(record, [*by_digest.get(digest, ()), *elsewhere.get(digest, ())])
         for digest, record in zip(digests, records, strict=True)
     ]
 
@@ -144,15 +144,15 @@ def _content(tracker: Tracker, record: RunRecord) -> str:
         return ""
 
 
-def _elsewhere(tracker: Tracker, alike: Mapping[str, Sequence[RunRecord]]) -> dict[str, list[RunRecord]]:
+def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -> dict[str, list[RunRecord]]:
     """Runs of the store outside of `alike` with the same weights. A tag finds them; what they sealed decides."""
-    known = {record.run_id for several in alike.values() for record in several}
-    found: dict[str, list[RunRecord]] = {}
-    for digest, runs in runs_by_tag(tracker, schema.TAG_WEIGHTS, alike, FEW).items():
+    known = {record.run_id for records in by_digest.values() for record in records}
+    elsewhere: dict[str, list[RunRecord]] = {}
+    for digest, runs in runs_by_tag(tracker, schema.TAG_WEIGHTS, by_digest, FEW).items():
         for run in runs:
-            if run.run_id not in known and (other := _sealed_with(tracker, run.run_id, digest, alike[digest][0])):
-                found.setdefault(digest, []).append(dataclasses.replace(other, name=run.name))
-    return found
+            if run.run_id not in known and (twin := _sealed_with(tracker, run.run_id, digest, by_digest[digest][0])):
+                elsewhere.setdefault(digest, []).append(dataclasses.replace(twin, name=run.name))
+    return elsewhere
 
 
 def _sealed_with(tracker: Tracker, run_id: str, digest: str, like: RunRecord) -> RunRecord | None:
@@ -166,8 +166,8 @@ def _sealed_with(tracker: Tracker, run_id: str, digest: str, like: RunRecord) ->
     return dataclasses.replace(like, run_id=run_id, spec=jsonio.decode(RunSpec, held, schema.SPEC))
 
 
-def _told(record: RunRecord, alike: Iterable[RunRecord]) -> RunRecord:
-    others = [one for one in alike if one.run_id != record.run_id and not may_share_weights(record.spec, one.spec)]
+def _with_finding(record: RunRecord, same: Iterable[RunRecord]) -> RunRecord:
+    others = [twin for twin in same if twin.run_id != record.run_id and not may_share_weights(record.spec, twin.spec)]
     if not others:
         return record
     words = ", ".join(_named(others))
@@ -175,12 +175,12 @@ def _told(record: RunRecord, alike: Iterable[RunRecord]) -> RunRecord:
         FINAL_WEIGHTS, "differs", f"the same weights, bit by bit, as {words}: two specifications cannot give that"
     )
     integrity = record.integrity
-    kept = tuple(one for one in integrity.checks if one.subject != FINAL_WEIGHTS or one.outcome == "differs")
+    kept = tuple(check for check in integrity.checks if check.subject != FINAL_WEIGHTS or check.outcome == "differs")
     return dataclasses.replace(record, integrity=with_checks(dataclasses.replace(integrity, checks=kept), [finding]))
 
 
-def _named(others: Sequence[RunRecord]) -> Iterator[str]:
-    for one in others[:SHOWN]:
-        yield f"run {one.run_id} ({one.name})"
-    if len(others) > SHOWN:
-        yield f"{len(others) - SHOWN} more"
+def _named(twins: Sequence[RunRecord]) -> Iterator[str]:
+    for twin in twins[:SHOWN]:
+        yield f"run {twin.run_id} ({twin.name})"
+    if len(twins) > SHOWN:
+        yield f"{len(twins) - SHOWN} more"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from fa_registry.errors import IntegrityError, NothingSelected, RegistryError, U
 from fa_registry.protocol.cases import COUNTED
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.integrity import with_checks
-from fa_registry.records import AuditReport, Choice, Exclusion, Integrity, Measurements, OtherRun, RunRecord, RunSpec
+from fa_registry.records import AuditReport, Choice, Exclusion, Measurements, OtherRun, RunRecord, RunSpec
 from fa_registry.studies.study import Study
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -28,22 +27,25 @@ FULL_ID = 32  # hexadecimal characters
 
 @dataclass(frozen=True)
 class Selection:
-    """runs: finished runs to judge, in the study's order. words: how they were chosen. edition, choice: the study's, if any."""
+    """runs: finished runs to judge, in the study's order. words: how they were chosen. choice: of a study, None without."""
 
     runs: tuple[StoredRun, ...]
     excluded: tuple[Exclusion, ...]
     words: str
     remarks: tuple[str, ...] = ()
-    edition: str = ""
-    study: str = ""
     choice: Choice | None = None
+
+    @property
+    def study(self) -> str:
+        """The study's name; empty where runs were chosen otherwise."""
+        return self.choice.study if self.choice else ""
 
 
 def select(tracker: Tracker, chosen: Chosen) -> Selection:
     """The runs that are chosen, in one way only; NothingSelected when no finished run is among them."""
     if len(chosen.ways) != 1:
-        found = ", ".join(chosen.ways) or "none"
-        raise UsageError(f"choose runs by one of --study, --experiment or --run; found {found}")
+        ways = ", ".join(chosen.ways) or "none"
+        raise UsageError(f"choose runs by one of --study, --experiment or --run; found {ways}")
     if chosen.study:
         selection = _by_study(tracker, chosen)
     elif chosen.experiment:
@@ -55,7 +57,7 @@ def select(tracker: Tracker, chosen: Chosen) -> Selection:
     if not selection.runs:
         raise NothingSelected(
             f"no finished run among {selection.words} in {tracker.uri}"
-            + "".join(f"\n  - {one.name}: {one.reason}" for one in selection.excluded[:5])
+            + "".join(f"\n  - {excluded.name}: {excluded.reason}" for excluded in selection.excluded[:5])
         )
     return selection
 
@@ -64,11 +66,11 @@ def whole_id(tracker: Tracker, start: str) -> str:
     """The full id of a run by its first characters, as tables and reports print them."""
     if len(start) >= FULL_ID:
         return start
-    found = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}, start=start)]
-    if len(found) != 1:
-        shown = f": {', '.join(found[:5])}" if found else ""
-        raise UsageError(f"run {start!r}: {len(found)} runs begin so{shown}; give more characters of the id")
-    return found[0]
+    ids = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}, start=start)]
+    if len(ids) != 1:
+        shown = f": {', '.join(ids[:5])}" if ids else ""
+        raise UsageError(f"run {start!r}: {len(ids)} runs begin so{shown}; give more characters of the id")
+    return ids[0]
 
 
 def _by_study(tracker: Tracker, chosen: Chosen) -> Selection:
@@ -88,7 +90,7 @@ def _by_study(tracker: Tracker, chosen: Chosen) -> Selection:
             superseded += len(finished) - 1
             excluded += [half_written(tracker, run, spec) for run in attempts if is_hidden(run)]
         else:
-            excluded.append(_unfinished(tracker, spec, attempts))
+            excluded.append(half_written(tracker, attempts[0], spec) if attempts else never_trained(spec))
     others = sum(len(runs) for runs in by_identity.values())
     if superseded:
         remarks.append(f"{superseded} older runs of the same specifications exist; the newest of each was audited.")
@@ -97,8 +99,8 @@ def _by_study(tracker: Tracker, chosen: Chosen) -> Selection:
             f"{others} runs carry the tag of study {study.name} with other specifications than those asked for; not audited."
         )
     asked = _asked(study, chosen.overrides)
-    choice, words = Choice(study.name, asked, others, superseded), _words(study, asked)
-    return Selection(tuple(newest), tuple(excluded), words, tuple(remarks), study.edition, study.name, choice)
+    choice = Choice(study.name, asked, others, superseded)
+    return Selection(tuple(newest), tuple(excluded), _words(study, asked), tuple(remarks), choice)
 
 
 def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
@@ -125,9 +127,10 @@ def _as_trained(tracker: Tracker, chosen: Chosen) -> tuple[Study, list[str]]:
     attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
     if any(_is_finished(run) for runs in attempts.values() for run in runs):
         return study, []
-    found = chosen.twin(json.loads(twin))
-    return found, [
-        f"No run of study {study.name} as it is written is finished here; audited is its twin {found.twin.words}."
+    trained_twin = chosen.twin(json.loads(twin))
+    words = trained_twin.twin.words
+    return trained_twin, [
+        f"No run of study {study.name} as it is written is finished here; audited is its twin {words}."
     ]
 
 
@@ -139,10 +142,6 @@ def _sorted_out(tracker: Tracker, runs: Sequence[StoredRun], words: str) -> Sele
 
 def _is_finished(run: StoredRun) -> bool:
     return run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES
-
-
-def _unfinished(tracker: Tracker, spec: RunSpec, attempts: Sequence[StoredRun]) -> Exclusion:
-    return half_written(tracker, attempts[0], spec) if attempts else never_trained(spec)
 
 
 # Runs that cannot be judged, with whose seed each would have been: its method's form must not be silent about it.
@@ -170,10 +169,9 @@ def not_judged(record: RunRecord) -> Exclusion | None:
     Its figures, its tables or its weights are not what is sealed; or it was not trained to its end.
     """
     if record.integrity.state == "mismatch":
-        reason = f"{INTEGRITY_FAILURE}: {'; '.join(record.integrity.details)}"
-        return _of_record(record, "integrity", reason, record.integrity)
+        return _of_record(record, "integrity", f"{INTEGRITY_FAILURE}: {'; '.join(record.integrity.details)}")
     if record.status not in schema.FINISHED_STATUSES:
-        return _of_record(record, "ended early", ended_early(record), record.integrity)
+        return _of_record(record, ENDED_EARLY, ended_early(record))
     return None
 
 
@@ -185,9 +183,9 @@ def ended_early(record: RunRecord, stopped_on: str = "") -> str:
     return f"{ENDED_EARLY} at epoch {epoch or '?'} because {rules.replace('+', ' and ')} fired (--stop-on)"
 
 
-def _of_record(record: RunRecord, kind: str, reason: str, integrity: Integrity) -> Exclusion:
+def _of_record(record: RunRecord, kind: str, reason: str) -> Exclusion:
     named = record.spec.method_label, record.setting
-    return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, kind, integrity)
+    return Exclusion(record.run_id, record.name, reason, "", *named, record.spec, kind, record.integrity)
 
 
 def never_trained(spec: RunSpec) -> Exclusion:
@@ -208,11 +206,10 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
         except IntegrityError as error:
             return exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", spec=spec, kind="integrity")
         if record.status in schema.FINISHED_STATUSES:
-            told = f"tag {schema.TAG_STATUS} is {status!r}, its sealed files say {record.status}"
-            held = with_checks(dataclasses.replace(record.integrity, checks=()), record.integrity.checks)
-            return _of_record(record, "integrity", f"{INTEGRITY_FAILURE}: {told}", held)
-        reason = ended_early(record, run.tags.get(schema.TAG_STOPPED_ON, ""))
-        return _of_record(record, "ended early", reason, record.integrity)
+            held = with_checks(replace(record.integrity, checks=()), record.integrity.checks)
+            lie = f"{INTEGRITY_FAILURE}: tag {schema.TAG_STATUS} is {status!r}, its sealed files say {record.status}"
+            return _of_record(replace(record, integrity=held), "integrity", lie)
+        return _of_record(record, ENDED_EARLY, ended_early(record, run.tags.get(schema.TAG_STOPPED_ON, "")))
     path = tracker.artifact(run.run_id, schema.FAILURE)
     failure = path.read_text(encoding="utf-8") if path else ""
     return exclusion(tracker, run, f"half-written: {schema.TAG_STATUS} is {status}", failure, spec)
@@ -220,8 +217,8 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
 
 def is_hidden(run: StoredRun) -> bool:
     """Whether a run is sealed, though its tag says that it never came so far."""
-    told = (*schema.FINISHED_STATUSES, schema.STOPPED_EARLY)
-    return schema.TAG_ARTIFACTS in run.tags and run.tags.get(schema.TAG_STATUS) not in told
+    sealed = (*schema.FINISHED_STATUSES, schema.STOPPED_EARLY)
+    return schema.TAG_ARTIFACTS in run.tags and run.tags.get(schema.TAG_STATUS) not in sealed
 
 
 def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
@@ -229,12 +226,7 @@ def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
 
     Why the run cannot be judged is told elsewhere: here a broken file only means that its tags are all that is known.
     """
-    try:
-        path = tracker.artifact(run.run_id, schema.SPEC)
-        held = json.loads(path.read_text(encoding="utf-8")) if path else None
-        spec = None if held is None else jsonio.decode(RunSpec, held, schema.SPEC)
-    except (RegistryError, OSError, ValueError):  # no store, no file, no JSON, no specification
-        return None
+    spec = _read(tracker, run, schema.SPEC, RunSpec)
     return spec if spec and spec.identity == run.tags.get(schema.TAG_SPEC) else None
 
 
@@ -249,37 +241,31 @@ def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
 MOST_LOOKS = 200  # of which a tag has room: 13 characters each, of the 5,000 that MLflow takes
 
 
-@dataclass(frozen=True)
-class Looks:
-    """number: group → the how-many-th look this audit is. tags: run id → what its TAG_LOOKS becomes."""
-
-    number: Mapping[str, int]
-    tags: Mapping[str, str]
-
-
-def looks_of(records: Sequence[RunRecord], stored: Iterable[StoredRun]) -> Looks:
+def looks_of(records: Sequence[RunRecord], stored: Iterable[StoredRun]) -> tuple[dict[str, int], dict[str, str]]:
     """The look that judging these records is, by what earlier audits left on the runs. stored: the same runs, with their tags.
 
     A group is what the seeds of one method in one setting share (grouping.seeds_key). A control is no look of its own.
+    Returns group → the how-many-th look this audit is, and run id → what its TAG_LOOKS becomes.
     """
     before = {run.run_id: run.tags.get(schema.TAG_LOOKS, "").split() for run in stored}
     groups: dict[str, list[RunRecord]] = {}
     for record in records:
         if record.spec.control == "none" and record.status in COUNTED:
             groups.setdefault(seeds_key(record.spec), []).append(record)
-    number, tags = {}, {}
+    number: dict[str, int] = {}
+    tags: dict[str, str] = {}
     for key, members in groups.items():
         seeds = {record.spec.seed for record in members}
         if len(seeds) > 1:
             earlier = [before.get(record.run_id, []) for record in members]
             number[key], history = _look(_name(seeds), earlier)
             tags |= {record.run_id: " ".join(history[:MOST_LOOKS]) for record in members}
-    return Looks(number, tags)
+    return number, tags
 
 
 def _look(judged: str, earlier: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
     """The number of this look, and the history that goes on: all sets that any of the runs was judged in, then this one."""
-    history = list(dict.fromkeys(one for sets in sorted(earlier, key=len, reverse=True) for one in sets))
+    history = list(dict.fromkeys(seeds for sets in sorted(earlier, key=len, reverse=True) for seeds in sets))
     if judged not in history:
         history.append(judged)
     return history.index(judged) + 1, history
@@ -310,69 +296,55 @@ def with_unaudited(tracker: Tracker, report: AuditReport, judged: Sequence[Store
 
 def _unaudited(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun]) -> Iterator[OtherRun]:
     """Runs of the judged groups, controls included, that are neither judged nor listed as excluded; by seed, newest first."""
-    known = {run.record.run_id for run in report.runs} | {one.run_id for one in report.excluded}
-    groups = _Groups([run.record.spec for run in report.runs])
     started = {run.run_id: run.started for run in judged}
     newest: dict[str, int] = {}
     for run in report.runs:
         identity = run.record.spec.identity
         newest[identity] = max(newest.get(identity, 0), started.get(run.record.run_id, 0))
-    found = [run for run in candidates(tracker, groups.specs) if run.run_id not in known]
-    members = [(run, spec) for run in found if (spec := groups.spec_of(tracker, run))]
-    for run, spec in sorted(members, key=lambda pair: (pair[1].label, pair[1].seed, -pair[0].started)):
+    for run, spec in sorted(_others(tracker, report), key=lambda pair: (pair[1].label, pair[1].seed, -pair[0].started)):
         status, finished = _ended(tracker, run, spec)
         newer = spec.identity in newest and run.started > newest[spec.identity]
         yield OtherRun(run.run_id, spec, setting_label(spec), status, finished, run.deleted, newer)
 
 
-def candidates(tracker: Tracker, specs: Iterable[RunSpec]) -> list[StoredRun]:
+def _others(tracker: Tracker, report: AuditReport) -> Iterator[tuple[StoredRun, RunSpec]]:
+    """Every run that the report does not know and that is a seed of one of its methods, by its spec.json or its parameters.
+
+    A run at work has no spec.json yet, and one whose files were changed or removed may have none any more.
+    """
+    known = {run.record.run_id for run in report.runs} | {excluded.run_id for excluded in report.excluded}
+    specs = [run.record.spec for run in report.runs]
+    groups = {spec.seeds for spec in specs}
+    by_params = {_shared(schema.params(spec)): spec for spec in specs}
+    for run in _candidates(tracker, specs):
+        if run.run_id in known:
+            continue
+        own = _read(tracker, run, schema.SPEC, RunSpec)
+        sibling = by_params.get(_shared(run.params))
+        seed = run.params.get("cfg/seed", "")
+        if own and own.seeds in groups:
+            yield run, own
+        elif sibling and seed.lstrip("-").isdecimal():
+            yield run, replace(sibling, seed=int(seed), weights=run.params.get("cfg/weights", ""))
+
+
+def _candidates(tracker: Tracker, specs: Iterable[RunSpec]) -> list[StoredRun]:
     """Every run of the store that its parameters or its tags place in the setting of one of the specs."""
     settings = {spec.setting.identity: spec for spec in specs}.values()
-    found: dict[str, StoredRun] = {}
-    for params in _distinct({f"cfg/{name}": str(getattr(spec, name)) for name in COMPARED} for spec in settings):
-        found |= {run.run_id: run for run in tracker.search_everywhere(params, {})}
+    runs: dict[str, StoredRun] = {}
+    for values in dict.fromkeys(tuple(str(getattr(spec, name)) for name in COMPARED) for spec in settings):
+        params = {f"cfg/{name}": value for name, value in zip(COMPARED, values, strict=True)}
+        runs |= {run.run_id: run for run in tracker.search_everywhere(params, {})}
     for label in dict.fromkeys(setting_label(spec) for spec in settings):
         if "'" not in label:  # for which MLflow's queries have no escape; the parameters have told
-            found |= {run.run_id: run for run in tracker.search_everywhere({}, {schema.TAG_SETTING: label})}
-    return list(found.values())
-
-
-def _distinct(mappings: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
-    return list({tuple(one.items()): one for one in mappings}.values())
-
-
-class _Groups:
-    """The groups of some specs, each the seeds of one method in one setting, to be recognised in the store."""
-
-    def __init__(self, specs: Sequence[RunSpec]):
-        self.specs = specs
-        self._identities = {spec.seeds for spec in specs}
-        self._by_params = {_shared(schema.params(spec)): spec for spec in specs}
-
-    def spec_of(self, tracker: Tracker, run: StoredRun) -> RunSpec | None:
-        """The run's specification where it is of one of the groups, by its spec.json or else by its parameters.
-
-        A run at work has no spec.json yet, and one whose files were changed or removed may have none any more.
-        """
-        held = _spec_file(tracker, run)
-        if held and held.seeds in self._identities:
-            return held
-        alike = self._by_params.get(_shared(run.params))
-        seed = run.params.get("cfg/seed", "")
-        if alike is None or not seed.lstrip("-").isdecimal():
-            return None
-        return replace(alike, seed=int(seed), weights=run.params.get("cfg/weights", ""))
+            runs |= {run.run_id: run for run in tracker.search_everywhere({}, {schema.TAG_SETTING: label})}
+    return list(runs.values())
 
 
 def _shared(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """The specification's parameters without those in which seeds differ; an adopted run is no seed of one trained here."""
     kept = {name: value for name, value in params.items() if name.startswith("cfg/") and name not in FREE}
     return tuple(sorted({**kept, "adopted": str("cfg/weights" in params)}.items()))
-
-
-def _spec_file(tracker: Tracker, run: StoredRun) -> RunSpec | None:
-    """What its spec.json says, whatever its tag names; None where there is none that can be read."""
-    return _read(tracker, run, schema.SPEC, RunSpec)
 
 
 def _ended(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 
@@ -69,58 +69,52 @@ class StudyResult:
         return 130 if self.stopped else 1 if self.failed else 0
 
 
-@dataclass(frozen=True)
-class StudyRequest:
-    """What to train. chosen: a study. jobs: how many runs at a time, 0: one a core, several side by side on a GPU.
+def run_study(
+    chosen: Chosen,
+    place: Place = Place(),
+    jobs: str | int = 0,
+    edition: str = "",
+    stop_on: str = "",
+    checkpoint_every: int = 0,
+    force: bool = False,
+    keep_trained: bool = False,
+    executor: str = "",
+) -> StudyResult:
+    """Train every run of the study that the store does not hold yet.
 
-    edition: the rules that watch the runs instead of the study's. stop_on: which of them end a run, `D1,D2`.
-    keep_trained: runs that other code has trained stay; else they are trained again. executor: a name of
-    studies.executors.CATALOG; empty: `side_by_side` on a GPU, else `local`.
+    chosen: a study. jobs: how many runs at a time, 0: one a core, several side by side on a GPU. edition: the rules that watch
+    the runs instead of the study's. stop_on: which of them end a run, `D1,D2`. keep_trained: runs that other code has trained
+    stay; else they are trained again. executor: a name of studies.executors.CATALOG; empty: `side_by_side` on a GPU, else `local`.
     """
-
-    chosen: Chosen
-    place: Place = Place()
-    jobs: str | int = 0
-    edition: str = ""
-    stop_on: str = ""
-    checkpoint_every: int = 0
-    force: bool = False
-    keep_trained: bool = False
-    executor: str = ""
-
-
-def run_study(request: StudyRequest) -> StudyResult:
-    """Train every run of the study that the store does not hold yet."""
-    study, processes, watch = checked_study(request)
-    place = request.place
+    study, processes, watch = checked_study(chosen, jobs, edition, stop_on, executor)
     tracker, adopted = open_tracker(place.store, place.experiment), launched_run()
     close_zombies(tracker, {schema.TAG_KIND: "study"})
-    result, todo = _already_there(study, tracker, watch, request.force, request.keep_trained)
-    make_ready({spec.dataset for spec in todo}, place.data_root)
+    result, todo = _already_there(study, tracker, watch, force, keep_trained)
+    make_ready({spec.dataset for spec in todo}, place.root)
     if adopted:
         tracker.adopt(adopted, f"study {study.name}", _study_tags(study), {})
     if not todo:
         return _nothing_to_train(study, result, tracker, adopted)
     parent = adopted or tracker.create(f"study {study.name}", _study_tags(study), {})
-    template = TrainingJob(
-        todo[0],
-        tracker.uri,
-        experiment_id=tracker.experiment_id,
-        study=study.name,
-        parent=parent,
-        checkpoint_every=request.checkpoint_every,
-        data_root=place.data_root,
-        watch=watch,
-    )
+    training = [
+        TrainingJob(
+            spec,
+            tracker.uri,
+            experiment_id=tracker.experiment_id,
+            study=study.name,
+            parent=parent,
+            checkpoint_every=checkpoint_every,
+            data_root=place.data_root,
+            watch=watch,
+            conformance=stated_conformance(spec, tracker.uri),
+        )
+        for spec in todo
+    ]
     try:
-        _train_all([_job(template, spec) for spec in todo], study, result, processes, request.executor)
+        _train_all(training, study, result, processes, executor)
     finally:
         _close(tracker, parent, study, result)
     return result
-
-
-def _job(template: TrainingJob, spec: RunSpec) -> TrainingJob:
-    return replace(template, spec=spec, conformance=stated_conformance(spec, template.store))
 
 
 def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResult) -> None:
@@ -133,7 +127,7 @@ def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResul
 
 
 def _already_there(
-    study: Study, tracker: MlflowTracker, watch: Watch, force: bool, keep_trained: bool = False
+    study: Study, tracker: MlflowTracker, watch: Watch, force: bool, keep_trained: bool
 ) -> tuple[StudyResult, list[RunSpec]]:
     """The runs that the store holds, and the specs it does not hold yet."""
     result, todo = StudyResult(study.name), []
@@ -171,31 +165,33 @@ def _marks(study: Study) -> dict[str, str]:
     return kind | ({schema.TAG_TWIN: jsonio.canonical(study.twin.overrides)} if study.twin.words else {})
 
 
-def checked_study(request: StudyRequest) -> tuple[Study, int, Watch]:
+def checked_study(
+    chosen: Chosen, jobs: str | int, edition: str, stop_on: str, executor: str
+) -> tuple[Study, int, Watch]:
     """The study, the number of processes and what to look out for; everything that is wrong is named at once."""
     problems: list[str] = []
-    name, processes, study, watch = request.chosen.study, 0, None, UNWATCHED
+    processes, study, watch = 0, None, UNWATCHED
     try:
-        processes = whole_number(request.jobs, least=0)
+        processes = whole_number(jobs, least=0)
     except ValueError as error:
         problems.append(f"jobs: {error}")
     try:
-        if request.executor:
-            executors.CATALOG.get(request.executor)
+        if executor:
+            executors.CATALOG.get(executor)
     except UnknownName as error:
         problems.append(f"executor: {error}")
     try:
-        study = request.chosen.as_asked
+        study = chosen.as_asked
         # an edition that does not exist must show before hours of training, not after
-        watch = checked_watch(request.edition or study.edition, request.stop_on, problems)
-        own = load_or_name(study.edition, problems) if request.edition else watch.edition
+        watch = checked_watch(edition or study.edition, stop_on, problems)
+        own = load_or_name(study.edition, problems) if edition else watch.edition
         problems += without_frozen(study, own) if own else []
     except InvalidFields as error:
         problems += error.problems
     except UnknownName as error:
-        problems.append(f"study {name}: {error}")
+        problems.append(f"study {chosen.study}: {error}")
     if problems or study is None:
-        raise InvalidFields(f"study {name}", problems)
+        raise InvalidFields(f"study {chosen.study}", problems)
     return study, processes, watch
 
 
@@ -203,7 +199,9 @@ def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, proce
     """Have the executor of this name (empty: the usual one) train all, and sort the runs into `result` as they end."""
     specs = [job.spec for job in jobs]
     processes = processes or default_processes(specs)
-    name = name or usual_executor(specs)
+    name = name or (
+        "side_by_side" if on_gpu(specs) else "local"
+    )  # on a GPU the runs share the card in turns of one process
     resources = Resources(processes, "cuda" if on_gpu(specs) else "cpu", jobs[0].threads)
     open_jobs = set(range(len(jobs)))
     names = [run_name(job.spec) for job in jobs]
@@ -225,11 +223,6 @@ def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, proce
         executors.CATALOG.get(name).run(jobs, training_steps, resources, stop, hear)
         for index in sorted(open_jobs):
             hear(JobEvent(index, "failed", f"the executor {name} returned and never told how this run ended"))
-
-
-def usual_executor(specs: Iterable[RunSpec]) -> str:
-    """On a GPU the runs share the card in turns of one process."""
-    return "side_by_side" if on_gpu(specs) else "local"
 
 
 def _study_tags(study: Study) -> dict[str, str]:

@@ -88,7 +88,7 @@ def training_steps(
     tracker = MlflowTracker(job.store, job.experiment, job.experiment_id)
     close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})
     watch = job.watch.of(job.spec.control)
-    resume = ResumeFile(resume_folder(job.store), _resume_name(job.spec, watch))
+    resume = ResumeFile(registry_folder(job.store) / "resume", _resume_name(job.spec, watch))
     root = Path(job.data_root) if job.data_root else None
     task = prepare(job.spec, torch.device(job.spec.device_class), root)
     trainer = Trainer(task)
@@ -185,13 +185,9 @@ def _is_alive(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except PermissionError:  # it is somebody else's
         return True
     return True
-
-
-def resume_folder(store: str) -> Path:
-    return registry_folder(store) / "resume"
 
 
 def training_words(result: TrainingResult) -> str:
@@ -219,47 +215,41 @@ class Trained:
     other_code: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class TrainRequest:
-    """What to train. fields: of a run specification, as typed. study: of which it is tagged as a part.
-
-    edition: the rules it is watched by instead of the study's. stop_on: which of them end it, `D1,D2`.
-    keep_trained: a run that other code has trained stays; else it is trained again.
-    """
-
-    fields: Mapping[str, Any]
-    place: Place = Place()
-    study: str = ""
-    edition: str = ""
-    stop_on: str = ""
-    threads: int = 1
-    checkpoint_every: int = 0
-    force: bool = False
-    keep_trained: bool = False
-
-
-def run_train(request: TrainRequest) -> Trained:
+def run_train(
+    fields: Mapping[str, Any],
+    place: Place = Place(),
+    study: str = "",
+    edition: str = "",
+    stop_on: str = "",
+    threads: int = 1,
+    checkpoint_every: int = 0,
+    force: bool = False,
+    keep_trained: bool = False,
+) -> Trained:
     """Train one spec, unless the store already holds a finished run of it, trained by today's code or kept all the same.
 
+    fields: of a run specification, as typed. study: of which it is tagged as a part. edition: the rules it is watched by instead
+    of the study's; stop_on: which of them end it, `D1,D2`. keep_trained: a run that other code has trained stays; else it is
+    trained again.
     Raises InvalidFields before anything is written, RegistryError with the traceback when training breaks.
     """
-    place = request.place
-    spec, watch = _checked(request.fields, request.edition or study_edition(request.study), request.stop_on)
+    spec, watch = _checked(fields, edition or study_edition(study), stop_on)
     tracker = open_tracker(place.store, place.experiment)
-    present = None if request.force else finished_run(tracker, spec, watch)
+    present = None if force else finished_run(tracker, spec, watch)
     changed = code_changes(tracker, present, spec) if present else ()
-    tell({run_name(spec): changed} if changed else {}, request.keep_trained)
-    if present and (request.keep_trained or not changed):
-        return _as_it_is(present, changed)
-    make_ready([spec.dataset], place.data_root)
+    tell({run_name(spec): changed} if changed else {}, keep_trained)
+    if present and (keep_trained or not changed):
+        ended_by = present.tags.get(schema.TAG_STOPPED_ON, "")
+        return Trained(present.run_id, present.tags[schema.TAG_STATUS], ended_by, other_code=changed)
+    make_ready([spec.dataset], place.root)
     job = TrainingJob(
         spec,
         tracker.uri,
         experiment_id=tracker.experiment_id,
-        study=request.study,
+        study=study,
         adopt=launched_run(),
-        threads=request.threads,
-        checkpoint_every=request.checkpoint_every,
+        threads=threads,
+        checkpoint_every=checkpoint_every,
         data_root=place.data_root,
         watch=watch,
         conformance=stated_conformance(spec, tracker.uri),
@@ -270,11 +260,6 @@ def run_train(request: TrainRequest) -> Trained:
     if end.kind == "failed":
         raise RegistryError(end.value)
     return Trained(end.value.run_id, end.value.status, end.value.ended_by, end.value, changed)
-
-
-def _as_it_is(run: StoredRun, changed: tuple[str, ...]) -> Trained:
-    status, ended_by = run.tags[schema.TAG_STATUS], run.tags.get(schema.TAG_STOPPED_ON, "")
-    return Trained(run.run_id, status, ended_by, other_code=changed)
 
 
 def _checked(fields: Mapping[str, Any], edition: str, stop_on: str) -> tuple[RunSpec, Watch]:

@@ -69,11 +69,11 @@ def train(
     >>> fa_registry.train(method="dfa", seed=7, epochs=3, settings={"architecture.d_hidden": 128}).status
     'complete'
     """
-    from fa_registry.workflows.training import TrainRequest, run_train
+    from fa_registry.workflows.training import run_train
 
     own = {"method": method, "architecture": architecture, "dataset": dataset, "seed": seed, "epochs": epochs}
     own |= {"penalty": penalty, "control": control, "device": device}
-    request = TrainRequest(
+    return run_train(
         spec_fields(own, settings or {}),
         Place(store, experiment, data_root),
         study=study,
@@ -84,7 +84,6 @@ def train(
         force=force,
         keep_trained=keep_trained,
     )
-    return run_train(request)
 
 
 def study(
@@ -120,24 +119,17 @@ def study(
     >>> fa_registry.study("digits", epochs=3, seeds=[42]).exit_code
     0
     """
-    from fa_registry.workflows.study import StudyRequest, run_study
+    asked = {"jobs": jobs, "edition": edition, "stop_on": ",".join(listed(stop_on)), "executor": executor}
+    asked |= {"force": force, "keep_trained": keep_trained}
+    chosen = Chosen(name, overrides=overrides(epochs, seeds, device, data, scale))
+    place = Place(store, experiment, data_root)
+    if dry_run:
+        from fa_registry.workflows.dry_run import plan_study
 
-    request = StudyRequest(
-        Chosen(name, overrides=overrides(epochs, seeds, device, data, scale)),
-        Place(store, experiment, data_root),
-        jobs=jobs,
-        edition=edition,
-        stop_on=",".join(listed(stop_on)),
-        checkpoint_every=checkpoint_every,
-        force=force,
-        keep_trained=keep_trained,
-        executor=executor,
-    )
-    if not dry_run:
-        return run_study(request)
-    from fa_registry.workflows.dry_run import plan_study
+        return plan_study(chosen, place, **asked, probing=not no_probe)
+    from fa_registry.workflows.study import run_study
 
-    return plan_study(request, probing=not no_probe)
+    return run_study(chosen, place, **asked, checkpoint_every=checkpoint_every)
 
 
 def audit(
@@ -176,16 +168,15 @@ def audit(
     >>> {run.record.name: run.verdict.label for run in result.report.runs}
     {'bp · resmlp-256x4 · digits · 100 epochs · s42': 'PASS', …}
     """
-    from fa_registry.workflows.audit import AuditRequest, run_audit
+    from fa_registry.workflows.audit import run_audit
 
-    request = AuditRequest(
+    return run_audit(
         Chosen(study, experiment, listed(run_ids), overrides(epochs, seeds, device, data, scale)),
         Terms(edition, listed(editions), thresholds or {}, waivers),
         Measuring(trust_logged, jobs, replay),
         Place(store, data_root=data_root),
         Pages(out, templates),
     )
-    return run_audit(request)
 
 
 def compare(
@@ -220,9 +211,9 @@ def compare(
     >>> fa_registry.compare("dfa", "bp", study="digits").page
     PosixPath('reports/compare.html')
     """
-    from fa_registry.workflows.compare import CompareRequest, run_compare
+    from fa_registry.workflows.compare import run_compare
 
-    request = CompareRequest(
+    return run_compare(
         operands,
         Chosen(study, experiment, listed(run_ids), overrides(epochs, seeds, device, data, scale)),
         setting,
@@ -231,7 +222,6 @@ def compare(
         Place(store, data_root=data_root),
         Pages(out, templates),
     )
-    return run_compare(request)
 
 
 def verify(

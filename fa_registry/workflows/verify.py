@@ -45,14 +45,14 @@ def verify_runs(chosen: Chosen, measuring: Measuring, store: str = "") -> list[V
         raise InvalidFields("verify", problems)
     tracker = open_tracker(store, create=False)
     gathered = gather_all(tracker, select(tracker, chosen).runs, checked)
-    return [Verification(one.run.run_id, one.run.name, _integrity(tracker, one)) for one in gathered]
+    return [Verification(outcome.run.run_id, outcome.run.name, _integrity(tracker, outcome)) for outcome in gathered]
 
 
 def _integrity(tracker: Tracker, gathered: Gathered) -> Integrity:
     """A changed file is a mismatch, and so is a table of the store; whatever else broke says nothing about the figures."""
     if gathered.record:
         return with_checks(gathered.record.integrity, [table_history(tracker, gathered.run)])
-    return Integrity("mismatch" if gathered.tampered else "unverifiable", (gathered.reason,))
+    return Integrity("mismatch" if gathered.gap.kind == "integrity" else "unverifiable", (gathered.gap.reason,))
 
 
 def verify_report(path: Path, store: str = "") -> list[Verification]:
@@ -80,9 +80,9 @@ def _still_stands(run: RunAudit, tracker: Tracker) -> Integrity:
     changed = []
     for name, digest in record.digests.items():
         path = tracker.artifact(record.run_id, name)
-        found = jsonio.file_digest(path) if path else "no such artifact"
-        if found != digest:
-            changed.append(f"{name}: expected SHA-256 {digest}, found {found}")
+        held = jsonio.file_digest(path) if path else "no such artifact"
+        if held != digest:
+            changed.append(f"{name}: expected SHA-256 {digest}, found {held}")
     if stored.tags.get(schema.TAG_SPEC) != record.spec.identity:
         changed.append(
             f"tag {schema.TAG_SPEC}: expected {record.spec.identity}, found {stored.tags.get(schema.TAG_SPEC)}"

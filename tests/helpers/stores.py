@@ -18,7 +18,7 @@ from fa_registry.tracking import schema
 from fa_registry.training.redraw import Redrawn
 from fa_registry.workflows import evidence
 
-Figures = dict[tuple, tuple[RunRecord, list[Redrawn]]]
+Figures = dict[tuple, tuple[RunRecord, Redrawn | None]]
 LEADING = (("runs", "artifact_uri"), ("experiments", "artifact_location"))  # columns that hold addresses of files
 
 
@@ -53,24 +53,20 @@ def copy_store(source: Path, target: Path) -> None:
             database.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (str(source), str(target)))
 
 
-def remembering(measure: Callable[..., RunRecord], known: Figures) -> Callable[..., RunRecord]:
+def remembering(measure: Callable[..., tuple[RunRecord, Redrawn | None]], known: Figures) -> Callable:
     """`evidence._measured` that answers from `known` where record, files, code and what is asked are the same."""
 
-    def measured(tracker, record, trust_logged, data_root, replay, tell):
+    def measured(tracker, record, measuring, data_root):
         folder = tracker.artifact(record.run_id, schema.PROVENANCE).parent
         paths = [path for path in folder.rglob("*") if path.is_file() and path.name != Path(schema.FORM).name]
         files = {str(path.relative_to(folder)): jsonio.file_digest(path) for path in paths}
-        asked = [jsonio.encode(record), files, trust_logged, str(data_root), str(replay)]
+        asked = [jsonio.encode(record), files, measuring.trust_logged, str(data_root), str(measuring.replay)]
         code = [jsonio.encode(evidence.code_check(record)), diagnostics.CATALOG.names()]
         # A test may put functions of its own in their place.
-        measuring = (evidence.obstacle, evidence.prepare, evidence.redraw, evidence.remeasure)
-        key = (jsonio.digest_of([asked, code]), *measuring)
+        functions = (evidence.obstacle, evidence.prepare, evidence.redraw, evidence.remeasure)
+        key = (jsonio.digest_of([asked, code]), *functions)
         if key not in known:
-            heard: list[Redrawn] = []
-            known[key] = measure(tracker, record, trust_logged, data_root, replay, heard.append), heard
-        figures, heard = known[key]
-        for redrawn in heard:
-            tell(redrawn)
-        return figures
+            known[key] = measure(tracker, record, measuring, data_root)
+        return known[key]
 
     return measured

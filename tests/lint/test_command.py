@@ -10,7 +10,6 @@ from click.testing import CliRunner
 
 from fa_registry import jsonio
 from fa_registry.cli import main
-from fa_registry.cli.looking import run_lint
 from fa_registry.lint.linting import lint_paths, sarif
 from tests.lint.samples import CLAMPED_COSINE, NEGATIVE_NORM, PITFALLS, notebook
 
@@ -235,5 +234,5 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_no_pitfall_in_this_projects_own_sources():
-    result = run_lint(tuple(str(ROOT / name) for name in ("fa_registry", "tests", "benchmarks")), False, False)
+    result = lint_paths([str(ROOT / name) for name in ("fa_registry", "tests", "benchmarks")])
     assert [str(finding) for finding in result.findings] == []

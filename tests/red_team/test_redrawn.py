@@ -36,7 +36,9 @@ def measure_again_and_seal(store: Store, run_id: str) -> None:
     }
     digests = {name: jsonio.file_digest(path) for name, path in paths.items() if path.is_file()}
     spec, logged = decoded(store, run_id), jsonio.decode(Measurements, store.json(run_id, schema.MEASUREMENTS))
-    again = remeasure(spec, paths["checkpoint"], paths["feedback"], digests, initial=paths["initial"])
+    again = remeasure(
+        prepare(spec, torch.device("cpu")), paths["checkpoint"], paths["feedback"], digests, initial=paths["initial"]
+    )
     held = {**logged.scalars, **again.scalars}
     forged = Measurements(again.sites, held, logged.conventions)
     (folder / schema.MEASUREMENTS).write_text(jsonio.pretty(forged), encoding="utf-8")

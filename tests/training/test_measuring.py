@@ -15,7 +15,7 @@ from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.training import measuring
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.measuring import NO_FEEDBACK, accuracy, measure, remeasure, with_conventions, with_final
-from fa_registry.training.task import Task
+from fa_registry.training.task import Task, prepare
 from tests.helpers.hand import hand_task, initial_of
 from tests.helpers.nets import of
 from tests.helpers.small import CPU, scaling_network, tiny_task, trained
@@ -243,7 +243,7 @@ def short_run(tmp_path, **changes):
 
 def test_recomputed_figures_are_bit_equal(run, tmp_path):
     spec, checkpoint, feedback, digests, final = run
-    again = remeasure(spec, checkpoint, feedback, digests, initial=tmp_path / INITIAL)
+    again = remeasure(prepare(spec, CPU), checkpoint, feedback, digests, initial=tmp_path / INITIAL)
     assert {"rho", "nudge", "stability", "gamma_null_p"} <= set(again.sites)
     assert again.scalars["feature_drift_blocks"].value > 0 and again.scalars["blocks_trained"].value == 2
     assert again.sites == final.sites
@@ -258,7 +258,7 @@ def test_recomputed_figures_are_bit_equal(run, tmp_path):
 @pytest.mark.parametrize("architecture", ["small_resnet", "vit_mini", "small_cnn"])
 def test_tokens_maps_and_running_statistics_give_the_same_figures_again(tmp_path, architecture):
     spec, checkpoint, feedback, digests, final = short_run(tmp_path, **of(architecture, method="dfa"))
-    again = remeasure(spec, checkpoint, feedback, digests, initial=tmp_path / INITIAL)
+    again = remeasure(prepare(spec, CPU), checkpoint, feedback, digests, initial=tmp_path / INITIAL)
     assert again.sites == final.sites and not again.failures
     assert all(reading.value is not None for reading in again.sites["gamma"])
     tensors = load_tensors(checkpoint)
@@ -266,13 +266,15 @@ def test_tokens_maps_and_running_statistics_give_the_same_figures_again(tmp_path
     assert len(moved) == (5 if architecture == "small_resnet" else 0)  # the stem's and two a block
     if moved:
         changed = {name: torch.zeros_like(value) if name in moved else value for name, value in tensors.items()}
-        other = remeasure(spec, checkpoint, feedback, {**digests, "checkpoint": save_tensors(checkpoint, changed)})
+        other = remeasure(
+            prepare(spec, CPU), checkpoint, feedback, {**digests, "checkpoint": save_tensors(checkpoint, changed)}
+        )
         assert other.sites["g_norm"] != final.sites["g_norm"]
 
 
 def test_without_the_feedback_file_every_gamma_is_na(run):
     spec, checkpoint, _, digests, _ = run
-    measured = remeasure(spec, checkpoint, None, digests)
+    measured = remeasure(prepare(spec, CPU), checkpoint, None, digests)
     gammas = [reading for name, row in measured.sites.items() if name.startswith("gamma") for reading in row]
     if spec.method == "bp":
         assert all(
@@ -287,13 +289,13 @@ def test_a_changed_checkpoint_is_refused(run):
     spec, checkpoint, feedback, digests, _ = run
     checkpoint.write_bytes(checkpoint.read_bytes()[:-1] + b"\x01")
     with pytest.raises(IntegrityError, match="final.safetensors: expected SHA-256"):
-        remeasure(spec, checkpoint, feedback, digests)
+        remeasure(prepare(spec, CPU), checkpoint, feedback, digests)
 
 
 @pytest.mark.parametrize("run", ["fa"], indirect=True)
 def test_without_the_initial_weights_there_is_no_drift(run):
     spec, checkpoint, feedback, digests, final = run
-    again = remeasure(spec, checkpoint, feedback, digests)
+    again = remeasure(prepare(spec, CPU), checkpoint, feedback, digests)
     lost = [name for name in again.scalars if name.startswith("feature_drift") or name == "blocks_trained"]
     assert set(lost) == {name for name in final.scalars if name.startswith("feature_drift") or name == "blocks_trained"}
     assert {again.scalars[name].reason for name in lost} == {"the run's initial weights were not saved"}
@@ -305,7 +307,7 @@ def test_changed_initial_weights_are_refused(run, tmp_path):
     spec, checkpoint, feedback, digests, _ = run
     save_tensors(tmp_path / INITIAL, tiny_task(seed=spec.seed + 1).network.state_dict())
     with pytest.raises(IntegrityError, match="init.safetensors: expected SHA-256"):
-        remeasure(spec, checkpoint, feedback, digests, initial=tmp_path / INITIAL)
+        remeasure(prepare(spec, CPU), checkpoint, feedback, digests, initial=tmp_path / INITIAL)
 
 
 @pytest.mark.parametrize("run", ["fa", "dfa"], indirect=True)
@@ -313,6 +315,6 @@ def test_another_feedback_gives_another_gamma(run):
     spec, checkpoint, feedback, digests, final = run
     stream = torch.Generator().manual_seed(0)
     fresh = {name: torch.randn(matrix.shape, generator=stream) for name, matrix in load_tensors(feedback).items()}
-    other = remeasure(spec, checkpoint, feedback, {**digests, "feedback": save_tensors(feedback, fresh)})
+    other = remeasure(prepare(spec, CPU), checkpoint, feedback, {**digests, "feedback": save_tensors(feedback, fresh)})
     assert other.sites["gamma"][1] != final.sites["gamma"][1]
     assert other.sites["g_norm"] == final.sites["g_norm"]

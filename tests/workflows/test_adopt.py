@@ -143,7 +143,7 @@ def test_the_audit_judges_it_by_the_frozen_accuracy_it_came_with(registry, adopt
 @pytest.mark.parametrize("edition", ["2026-04", "2026-11"])
 def test_no_rule_of_another_edition_breaks_on_it(adopt, elsewhere, edition):
     tracker = MlflowTracker()
-    record = gather(tracker, tracker.get(adopt(elsewhere.weights, "--frozen-accuracy", "0.05")[0]))
+    record, _ = gather(tracker, tracker.get(adopt(elsewhere.weights, "--frozen-accuracy", "0.05")[0]))
     findings = judge(record, None, load_edition(edition)).findings
     assert "error" not in {finding.outcome for finding in findings}
     depth = next(finding for finding in findings if finding.rule in ("d", "D3"))

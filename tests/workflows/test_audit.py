@@ -305,13 +305,13 @@ MOODY = Moody()
 
 
 @pytest.fixture
-def moody(monkeypatch):
+def moody(monkeypatch, measured_each_time):
     """The catalog of diagnostics with one more plugin, which knows whose run is being measured again."""
     genuine = evidence.remeasure
 
-    def remeasure(spec, *arguments):
-        monkeypatch.setattr(Moody, "measuring", spec.method_label)
-        return genuine(spec, *arguments)
+    def remeasure(task, *arguments):
+        monkeypatch.setattr(Moody, "measuring", task.spec.method_label)
+        return genuine(task, *arguments)
 
     monkeypatch.setattr(evidence, "remeasure", remeasure)
     location = Location(__name__, "MOODY", __file__)
@@ -441,7 +441,7 @@ def test_progress_names_every_run_and_how_it_went(trained):
     assert "again" not in trained(*AUDIT, "--trust-logged").stderr
 
 
-def test_logged_figures_are_judged_where_a_plugin_of_theirs_is_not_installed(trained, monkeypatch):
+def test_logged_figures_are_judged_where_a_plugin_of_theirs_is_not_installed(trained, monkeypatch, measured_each_time):
     left = {name: place for name, place in METHODS._locations.items() if name != "fa"}
     ids = [part for method in ("bp", "fa", "dfa") for part in ("--run", run_of(method).run_id)]
     monkeypatch.setitem(vars(METHODS), "_locations", left)

@@ -189,9 +189,9 @@ def tags(method="dfa"):
 def test_every_edition_judges_the_same_records_and_the_studys_leads(trained, monkeypatch, measured_each_time):
     measured, genuine = [], evidence.remeasure
 
-    def count(spec, *arguments):
-        measured.append(spec.identity)
-        return genuine(spec, *arguments)
+    def count(task, *arguments):
+        measured.append(task.spec.identity)
+        return genuine(task, *arguments)
 
     monkeypatch.setattr(evidence, "remeasure", count)
     code, result = audited(trained, "--editions", SEVERAL)

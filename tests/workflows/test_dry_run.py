@@ -18,7 +18,7 @@ from fa_registry.studies.study import load_study
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import dry_run
-from fa_registry.workflows.dry_run import EVAL_SAMPLES, FEW, Probe, Speed, kind, probe, random_splits
+from fa_registry.workflows.dry_run import EVAL_SAMPLES, FEW, Probe, kind, probe, random_splits
 
 CPU = {"device": "cpu"}
 PENALTY = """
@@ -68,7 +68,7 @@ def test_what_is_complete_is_counted_and_costs_nothing_more(trained, monkeypatch
 
 def known_speeds(specs) -> Probe:
     """Ten seconds an epoch and one for the end, whatever is run."""
-    return Probe(speeds={kind(spec).identity: Speed(10.0, 1.0) for spec in specs})
+    return Probe(speeds={kind(spec).identity: (10.0, 1.0) for spec in specs})
 
 
 def test_settings_methods_and_controls_are_told_apart(registry, workplace):
@@ -157,21 +157,21 @@ def test_every_kind_is_probed_once_and_every_run_has_a_cost():
     specs = [spec(), spec(seed=2), spec(penalty=0.1), spec(method="bp"), spec(method="bp", control="frozen", epochs=3)]
     found = probe(specs)
     assert set(found.speeds) == {kind(spec).identity for spec in specs} and len(found.speeds) == 3
-    assert all(found.seconds(spec) > 0 for spec in specs)
+    assert all(found.seconds([spec]) > 0 for spec in specs)
     assert not (found.random or found.failures or found.unprobed)
 
 
 def test_a_cost_is_of_all_epochs_and_one_final_measurement():
     one = spec()
-    found = Probe(speeds={kind(one).identity: Speed(epoch=2.0, final=0.5)})
-    assert found.seconds(one) == 5 * 2.0 + 0.5
-    assert found.seconds(spec(method="fa")) is None
+    found = Probe(speeds={kind(one).identity: (2.0, 0.5)})
+    assert found.seconds([one]) == 5 * 2.0 + 0.5
+    assert found.seconds([spec(method="fa")]) is None
 
 
 def test_without_its_files_a_data_set_is_probed_with_random_images_of_its_shape(tmp_path):
     one = spec(dataset="cifar10", architecture_options={"d_hidden": 4, "num_blocks": 1})
     found = probe([one])
-    assert found.random == {"cifar10"} and found.seconds(one) > 0
+    assert found.random == {"cifar10"} and found.seconds([one]) > 0
 
 
 def test_random_images_are_of_the_cards_shape_and_classes():

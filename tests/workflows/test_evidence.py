@@ -11,7 +11,7 @@ from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.training.measuring import NO_FEEDBACK
 from fa_registry.workflows import evidence
-from fa_registry.workflows.evidence import GatherJob, gather, gather_all, gather_one
+from fa_registry.workflows.evidence import gather, gather_all, gather_one
 from fa_registry.workflows.requests import Measuring
 from tests.tracking.conftest import write_run
 
@@ -34,7 +34,7 @@ def of_initial(table) -> dict:
 
 def test_every_figure_is_verified_bit_by_bit(written):
     tracker, run, final = written
-    record = gather(tracker, run)
+    record, _ = gather(tracker, run)
     assert record.integrity.state == "verified" and "bit-equal" in record.integrity.details[0]
     assert record.measurements == final
     assert {"rho", "nudge", "stability", "gamma_null_p", "gamma_block_input"} <= set(record.measurements.sites)
@@ -44,7 +44,7 @@ def test_every_figure_is_verified_bit_by_bit(written):
 def test_without_the_initial_weights_what_needs_them_cannot_be_verified(written):
     tracker, run, final = written
     tracker.artifact(run.run_id, schema.INITIAL).unlink()
-    record = gather(tracker, run)
+    record, _ = gather(tracker, run)
     assert record.integrity.state == "unverifiable"
     assert {reading.reason for reading in of_initial(record.measurements.scalars).values()} == {NO_INITIAL}
     assert record.measurements.sites == final.sites
@@ -62,7 +62,7 @@ def test_changed_initial_weights_are_an_integrity_error(written):
 def test_without_the_feedback_every_figure_of_a_credit_is_na_and_no_other(written, trust_logged):
     tracker, run, final = written
     tracker.artifact(run.run_id, schema.FEEDBACK).unlink()
-    record = gather(tracker, run, trust_logged)
+    record, _ = gather(tracker, run, Measuring(trust_logged))
     assert record.integrity.state == "unverifiable"
     cards = [diagnostics.CATALOG.get(name).card for name in diagnostics.CATALOG.names()]
     lost = {quantity for card in cards for quantity in card.needs_credit}
@@ -85,15 +85,10 @@ def test_a_diagnostic_that_crashes_while_auditing_leaves_the_rest_of_the_audit(
         raise ZeroDivisionError("no such luck")
 
     monkeypatch.setattr(type(diagnostics.CATALOG.get("rho")), "measure", broken)
-    record = gather(tracker, run)
+    record, _ = gather(tracker, run)
     assert "no such luck" in record.measurements.failures["rho"]
     assert record.integrity.state == "unverifiable"
     assert "rho" not in record.measurements.sites and record.measurements.sites["nudge"] == final.sites["nudge"]
-
-
-@pytest.fixture
-def job(stored):
-    return GatherJob(stored("a"), "")
 
 
 @pytest.fixture
@@ -102,20 +97,22 @@ def stored():
 
 
 @pytest.mark.parametrize(
-    ("error", "tampered", "reason"),
+    ("error", "kind", "reason"),
     [
-        (IntegrityError("changed"), True, "integrity failure: changed"),
-        (KeyError("threads"), False, "cannot be measured again: KeyError: 'threads'"),
+        (IntegrityError("changed"), "integrity", "integrity failure: changed"),
+        (KeyError("threads"), "broken", "cannot be measured again: KeyError: 'threads'"),
     ],
 )
-def test_a_changed_file_is_told_from_whatever_else_broke(job, monkeypatch, error, tampered, reason):
+def test_a_changed_file_is_told_from_whatever_else_broke(stored, tmp_path, monkeypatch, error, kind, reason):
     def broken(*_):
         raise error
 
     monkeypatch.setattr(evidence, "gather", broken)
-    found = gather_one(None, job)
-    assert (found.record, found.tampered, found.reason, found.words) == (None, tampered, reason, reason)
-    assert bool(found.failure) != tampered  # a traceback of what is a bug or a machine's, none of what is evidence
+    gathered = gather_one(MemoryTracker(tmp_path), stored("a"), Measuring(), None)
+    assert (gathered.record, gathered.gap.kind, gathered.gap.reason, gathered.words) == (None, kind, reason, reason)
+    assert bool(gathered.gap.failure) == (
+        kind == "broken"
+    )  # a traceback of what is a bug or a machine's, none of what is evidence
 
 
 @pytest.mark.parametrize(("runs", "cores", "processes"), [(7, 4, 1), (15, 8, 1), (16, 4, 2), (99, 4, 4), (0, 4, 1)])

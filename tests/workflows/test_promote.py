@@ -424,10 +424,9 @@ def test_a_changed_file_where_nothing_can_be_measured_again(judged, monkeypatch)
 def test_figures_that_do_not_come_out_again(judged, monkeypatch):
     genuine = evidence.remeasure
 
-    def other(spec, checkpoint, feedback, digests, *more):
-        return genuine(
-            spec, judged.artifact(judged.run(), schema.INITIAL), feedback, {**digests, "checkpoint": None}, *more
-        )
+    def other(task, checkpoint, feedback, digests, *more):
+        initial = judged.artifact(judged.run(), schema.INITIAL)
+        return genuine(task, initial, feedback, {**digests, "checkpoint": None}, *more)
 
     monkeypatch.setattr(evidence, "remeasure", other)
     words = judged.refused(judged.run(), *BY_2026_11, code=3)

@@ -58,10 +58,10 @@ class Study:
     def audit(self, *seeds: int, **changes) -> int | None:
         records = [record(f"r{seed}", seed=seed, **changes) for seed in seeds]
         stored = [Stored(record.run_id, self.tags.get(record.run_id, {})) for record in records]
-        looks = looks_of(records, stored)
-        for run_id, tag in looks.tags.items():
+        looks, tags = looks_of(records, stored)
+        for run_id, tag in tags.items():
             self.tags[run_id] = {schema.TAG_LOOKS: tag}
-        return looks.number.get(seeds_key(records[0].spec))
+        return looks.get(seeds_key(records[0].spec))
 
 
 def test_every_further_set_of_seeds_is_a_further_look_and_the_same_set_is_none():
@@ -100,7 +100,7 @@ def test_runs_that_no_margin_counts_are_no_look(change):
 
 def test_a_diverged_seed_counts_as_in_the_margin():
     members = [record("r1", seed=1), record("r2", seed=2, status="diverged"), frozen("f1", seed=1)]
-    assert list(looks_of(members, []).number.values()) == [1]
+    assert list(looks_of(members, [])[0].values()) == [1]
 
 
 def test_a_tag_stays_as_long_as_mlflow_takes():

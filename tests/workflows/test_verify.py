@@ -69,7 +69,9 @@ def test_a_lost_feedback_is_unverifiable(trained):
 def test_jobs_reach_what_measures(trained, monkeypatch):
     """That several processes give the same figures is tested with the audit, which measures by the same function."""
     asked = []
-    monkeypatch.setattr(evidence, "_run", lambda jobs, work, processes, stop: asked.append((work, processes)) or [])
+    monkeypatch.setattr(
+        evidence, "_run", lambda tracker, runs, work, processes, stop: asked.append((work.func, processes)) or []
+    )
     trained(*VERIFY, "--jobs", "2")
     assert asked == [(evidence._gather_there, 2)]
 
