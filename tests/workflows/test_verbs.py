@@ -127,14 +127,18 @@ def test_a_thread_may_train_too(workplace):
 @pytest.fixture
 def readings(monkeypatch):
     """Every reading of a study's file, in order."""
-    read, genuine = [], Path.read_text
+    read: list[Path] = []
 
-    def counted(path, *arguments, **named):
-        if path.name == studies.FILE:
-            read.append(path)
-        return genuine(path, *arguments, **named)
+    def counting(genuine):
+        def counted(path, *arguments, **named):
+            if path.name == studies.FILE:
+                read.append(path)
+            return genuine(path, *arguments, **named)
 
-    monkeypatch.setattr(Path, "read_text", counted)
+        return counted
+
+    for way in ("read_text", "read_bytes"):
+        monkeypatch.setattr(Path, way, counting(getattr(Path, way)))
     return read
 
 
