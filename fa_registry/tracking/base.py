@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fa_registry.tracking.views import View
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,8 @@ class Tracker(abc.ABC):
     uri: str
 
     @abc.abstractmethod
-    def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str], parent: str = "") -> str:
-        """Start a run (a child of run `parent`, if given); returns its id."""
+    def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
+        """Start a run; returns its id."""
 
     @abc.abstractmethod
     def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
@@ -96,8 +100,12 @@ class Tracker(abc.ABC):
         """Address of one artifact's page within the store's own pages, for a link in a note; empty where it has none."""
 
     @abc.abstractmethod
-    def table(self) -> str:
-        """Address of the table of new runs' experiment with the columns worth sorting by; empty as that of `link`."""
+    def show(self, views: Sequence[View]) -> str:
+        """Keep these views of new runs' experiment with the store's own pages; the address of the first, as that of `link`.
+
+        A view that a person has made or changed stays as it is. Empty where the store has no pages that know views, or takes
+        none: why is said in the log, and nothing else is lost by it.
+        """
 
     @abc.abstractmethod
     def artifact(self, run_id: str, path: str) -> Path | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fa_registry.errors import StoreError
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
-from fa_registry.tracking.schema import EXPERIMENT, TAG_PARENT
+from fa_registry.tracking.schema import EXPERIMENT
+from fa_registry.tracking.views import View
 
 
 class MemoryTracker(Tracker):
@@ -23,10 +24,11 @@ class MemoryTracker(Tracker):
         self.points: dict[str, list[Point]] = defaultdict(list)
         self.datasets: dict[str, list[DatasetReference]] = defaultdict(list)
 
-    def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str], parent: str = "") -> str:
+    def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         run_id = f"{len(self.runs) + 1:032x}"
-        linked = {**tags, TAG_PARENT: parent} if parent else dict(tags)
-        self.runs[run_id] = StoredRun(run_id, name, EXPERIMENT, "RUNNING", len(self.runs), linked, params=dict(params))
+        self.runs[run_id] = StoredRun(
+            run_id, name, EXPERIMENT, "RUNNING", len(self.runs), dict(tags), params=dict(params)
+        )
         return run_id
 
     def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
@@ -73,7 +75,7 @@ class MemoryTracker(Tracker):
     def link(self, run_id: str, path: str) -> str:
         return ""
 
-    def table(self) -> str:
+    def show(self, views: Sequence[View]) -> str:
         return ""
 
     def artifact(self, run_id: str, path: str) -> Path | None:

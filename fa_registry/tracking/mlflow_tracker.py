@@ -6,16 +6,19 @@ import atexit
 import copy
 import getpass
 import json
+import logging
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+import mlflow
 import mlflow.store.db_migrations
 from mlflow import MlflowClient
 from mlflow.entities import (
@@ -35,9 +38,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from fa_registry.errors import StoreError
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
-from fa_registry.tracking.schema import EXPERIMENT, MARGIN, TAG_PARENT, TAG_VERDICT
+from fa_registry.tracking.schema import EXPERIMENT
 from fa_registry.tracking.store import ARTIFACTS, check_store, creation_lock, quiet_migrations, resolve_uri, sqlite_path
+from fa_registry.tracking.views import RELEASE, TAG, View, is_ours
 
+LOG = logging.getLogger(__name__)
+VERSION_SECONDS = 10  # a server that does not answer by then has other troubles than a view
 BATCH_POINTS = 1000  # MLflow's own limit for one log_batch call
 BATCH_NAMES = 100
 PAGE = 1000
@@ -93,13 +99,12 @@ class MlflowTracker(Tracker):
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         return folder
 
-    def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str], parent: str = "") -> str:
+    def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         """As Tracker.create, with the user and the source as the tags that MLflow's own pages read."""
-        linked = {**tags, TAG_PARENT: parent} if parent else dict(tags)
         started = self._client.create_run(
             self.experiment_id,
             run_name=name,
-            tags={**linked, "mlflow.user": _user(), "mlflow.source.name": "fa_registry"},
+            tags={**tags, "mlflow.user": _user(), "mlflow.source.name": "fa_registry"},
         )
         self._log_params(started.info.run_id, params)
         return started.info.run_id
@@ -161,9 +166,37 @@ class MlflowTracker(Tracker):
         """Relative, so that it holds wherever the pages are served; MLflow's Markdown opens it in a new tab."""
         return f"#/experiments/{self._place(run_id).experiment_id}/runs/{run_id}/artifacts/{quote(path)}"
 
-    def table(self) -> str:
-        self._client.set_experiment_tag(self.experiment_id, VIEW_TAG, VIEW_STATE)
-        return f"#/experiments/{self.experiment_id}/runs?viewStateShareKey={VIEW}"
+    def show(self, views: Sequence[View]) -> str:
+        """As Tracker.show: each view is a tag of the experiment that MLflow's pages read."""
+        if not views or not self._pages_know_views():
+            return ""
+        try:
+            tags = self._client.get_experiment(self.experiment_id).tags
+            for view in views:
+                stands = tags.get(TAG + view.key, "")
+                if stands != view.text and (not stands or is_ours(stands)):
+                    self._client.set_experiment_tag(self.experiment_id, TAG + view.key, view.text)
+        except MlflowException as error:
+            LOG.warning(
+                "no view for MLflow's pages: the store does not take tags of experiment %s: %s", self._experiment, error
+            )
+            return ""
+        return f"#/experiments/{self.experiment_id}{views[0].address}"
+
+    def _pages_know_views(self) -> bool:
+        """Whether the pages over this store are of the release whose views are known: the server's own, or those installed."""
+        release = mlflow.__version__
+        if self.uri.startswith("http"):
+            try:
+                with urllib.request.urlopen(f"{self.uri.rstrip('/')}/version", timeout=VERSION_SECONDS) as answer:
+                    release = answer.read(100).decode(errors="replace").strip()
+            except OSError as error:
+                LOG.warning("no view for MLflow's pages: %s does not tell its version: %s", self.uri, error)
+                return False
+        if not release.startswith(RELEASE):
+            LOG.warning("no view for MLflow's pages: they are of MLflow %s, known are those of %s*", release, RELEASE)
+            return False
+        return True
 
     def artifact(self, run_id: str, path: str) -> Path | None:
         """As Tracker.artifact: the store's own file where it is on this machine, else a copy that lives as long as the process.
@@ -262,33 +295,3 @@ def _quoted(value: str) -> str:
     if "'" in value:
         raise StoreError(f"cannot search for {value!r}: MLflow's queries have no escape for a quote")
     return value
-
-
-# The run table of MLflow's pages with the columns worth sorting by, as a shared view of the experiment.
-#
-# MLflow keeps such a view in a tag of the experiment and opens it by its name in the address. Nobody's own columns change,
-# and which runs are unfolded stays everybody's own. The form of the tag is that of MLflow 3.17;
-# tests/end_to_end/test_mlflow_ui.py looks whether the pages still read it.
-
-
-VIEW = "audit"
-VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
-RUN_NAME = "attributes.`Run Name`"  # always shown, and always first
-VIEW_COLUMNS = {  # and their width in pixels
-    RUN_NAME: 420,
-    f"tags.`{TAG_VERDICT}`": 130,
-    "metrics.`accuracy/test`": 105,
-    f"metrics.`{MARGIN}`": 95,
-    "metrics.`growth_max`": 105,
-    "metrics.`gamma_deep_mean`": 150,
-    "metrics.`h_L`": 90,
-    "metrics.`g_L`": 100,
-    "attributes.`Dataset`": 200,
-}
-VIEW_STATE = json.dumps(
-    {
-        "selectedColumns": [name for name in VIEW_COLUMNS if name != RUN_NAME],
-        "columnOrder": list(VIEW_COLUMNS),
-        "columnWidths": VIEW_COLUMNS,
-    }
-)

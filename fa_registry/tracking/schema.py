@@ -15,6 +15,7 @@ MAX_EDITION = 200  # characters of an edition's name in a tag; MLflow's keys end
 TAG_SCHEMA = "fa.schema"
 TAG_SPEC = "fa.spec"
 TAG_STUDY = "fa.study"
+TAG_STUDY_RUN = "fa.study_run"  # the study's own run that this one was trained for
 TAG_SETTING = "fa.setting"
 TAG_METHOD = "fa.method"  # its label without options
 TAG_TWIN = "fa.twin"  # on a study's own run: what makes it another than its study.toml, {"data": …, "scale": …}
@@ -40,7 +41,7 @@ TAG_WEIGHTS = (
     "fa.weights"  # digest of the final weights' content, so that a search finds the same ones under another name
 )
 TAG_NOTE = "mlflow.note.content"
-TAG_PARENT = "mlflow.parentRunId"
+TAG_PARENT = "mlflow.parentRunId"  # of older releases: MLflow's table folds such runs away, see docs/decisions/0038
 
 SPEC = "spec.json"
 MEASUREMENTS = "measurements.json"

@@ -63,6 +63,7 @@ FLUSH_SECONDS = 2.0
 class RunWriter:
     """Writes one run. Use as: start → on_epoch … → complete, or fail / interrupt.
 
+    study_run: id of the study's own run.
     origin: of a run that was not trained here; it has no initial weights, and feedback only where that was given.
     conformance: what was measured of a method that is not our own.
     """
@@ -72,7 +73,7 @@ class RunWriter:
         tracker: Tracker,
         task: Task,
         study: str = "",
-        parent: str = "",
+        study_run: str = "",
         adopt: str = "",
         checkpoint_every: int = 0,
         origin: Origin | None = None,
@@ -98,11 +99,12 @@ class RunWriter:
         tags = {**schema.tags(spec, setting_label(spec), study), schema.TAG_PROCESS: process_tag()}
         tags |= {schema.TAG_CODE: jsonio.digest_of(self._sealed["code"])}
         tags |= {schema.TAG_ADOPTED: "true"} if origin else {}
+        tags |= {schema.TAG_STUDY_RUN: study_run} if study_run else {}
         name = origin.name if origin else run_name(spec)
         if adopt:
             self.run_id = tracker.adopt(adopt, name, tags, schema.params(spec))
         else:
-            self.run_id = tracker.create(name, tags, schema.params(spec), parent)
+            self.run_id = tracker.create(name, tags, schema.params(spec))
 
     def start(self, initial: nn.Module | None) -> None:
         """Write what is known before the first step: spec, the `initial` network's weights, feedback state with its card."""

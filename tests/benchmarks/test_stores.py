@@ -33,7 +33,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import folder_digests
 
 RUNS = 2 * PER_SEED
-OWN = {"fa.artifacts", "fa.weights", "fa.process", "mlflow.parentRunId"}  # tags whose values no two runs share
+OWN = {"fa.artifacts", "fa.weights", "fa.process", "fa.study_run"}  # tags whose values no two runs share
 
 
 @pytest.fixture(scope="module")

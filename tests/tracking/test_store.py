@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
@@ -10,14 +9,15 @@ import subprocess
 import sys
 
 import pytest
+from mlflow.exceptions import MlflowException
 
 from fa_registry.errors import StoreError
-from fa_registry.tracking import schema
+from fa_registry.tracking import mlflow_tracker, schema
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.mlflow_tracker import MlflowTracker, known_revisions
 from fa_registry.tracking.reader import FEW, runs_by_spec
-from fa_registry.tracking.schema import TAG_PARENT
 from fa_registry.tracking.store import check_store, resolve_uri
+from fa_registry.tracking.views import View
 
 
 @pytest.mark.parametrize("uri", ["file:./mlruns", "./mlruns", "mlruns"])
@@ -119,12 +119,6 @@ def test_runs_are_found_by_the_first_characters_of_their_ids(tracker):
     assert tracker.search({"a": "two"}, start=first[: shared + 1]) == tracker.search({}, start="%") == []
 
 
-def test_children_name_their_parent(tracker):
-    parent = tracker.create("study", {}, {})
-    child = tracker.create("run", {}, {}, parent)
-    assert tracker.get(child).tags[TAG_PARENT] == parent
-
-
 def test_an_adopted_run_keeps_its_id_and_takes_name_tags_and_params(tracker):
     launched = tracker.create("launched", {"by": "mlflow"}, {"method": "'dfa'"})
     assert tracker.adopt(launched, "dfa · s7", {"kind": "run"}, {"cfg/method": "dfa"}) == launched
@@ -192,13 +186,42 @@ def test_an_artifact_that_is_not_there_is_none(tracker):
 def test_links_lead_to_the_runs_own_page_or_nowhere(tracker):
     run_id = tracker.create("run", {}, {})
     if tracker.uri == "memory":
-        assert tracker.link(run_id, "report/form.html") == tracker.table() == ""
+        assert tracker.link(run_id, "report/form.html") == tracker.show([View("all")]) == ""
         return
     experiment = tracker.experiment_id
     assert tracker.link(run_id, "a b/x.html") == f"#/experiments/{experiment}/runs/{run_id}/artifacts/a%20b/x.html"
-    assert tracker.table() == f"#/experiments/{experiment}/runs?viewStateShareKey=audit"
-    tags = tracker._client.get_experiment(experiment).tags
-    assert json.loads(tags["mlflow.sharedViewState.audit"])["selectedColumns"][0] == "tags.`fa.verdict`"
+
+
+def test_a_view_is_kept_with_the_experiment_unless_a_person_made_another_of_it(tracker):
+    tracker.create("run", {}, {})
+    if tracker.uri == "memory":
+        return
+    experiment, client = tracker.experiment_id, tracker._client
+    first, second = View("all", {"groupBy": None}, charts=True), View("all", {"groupBy": 1}, charts=True)
+    address = f"#/experiments/{experiment}/runs?viewStateShareKey=all&compareRunsMode=CHART"
+
+    def stands() -> str:
+        return client.get_experiment(experiment).tags["mlflow.sharedViewState.all"]
+
+    assert tracker.show([first]) == address and stands() == first.text
+    assert tracker.show([second]) == address and stands() == second.text  # ours may be written anew
+    for theirs in ('{"groupBy": 2}', "deflate;bm90IHpsaWI="):
+        client.set_experiment_tag(experiment, "mlflow.sharedViewState.all", theirs)
+        assert tracker.show([first]) == address and stands() == theirs
+
+
+def test_a_store_that_takes_no_view_is_told_and_nothing_else_is_lost(tracker, monkeypatch, caplog):
+    tracker.create("run", {}, {})
+    if tracker.uri == "memory":
+        return
+
+    def refuse(*_):
+        raise MlflowException("Permission denied")
+
+    monkeypatch.setattr(tracker._client, "set_experiment_tag", refuse)
+    assert tracker.show([View("all")]) == "" and "Permission denied" in caplog.text
+    monkeypatch.setattr(mlflow_tracker.mlflow, "__version__", "4.0.1")
+    assert tracker.show([View("all")]) == "" and "MLflow 4.0.1" in caplog.text
 
 
 def test_a_run_tells_its_params_and_every_point_of_the_metrics_asked_for(tracker):

@@ -1,0 +1,182 @@
+"""What MLflow's pages show first: shared views of an experiment, its runs grouped by method, with the charts that matter.
+
+MLflow keeps a shared view in a tag of the experiment and opens it by its key in the address; nobody's own columns and charts
+change. Left alone, its pages open on a list without verdicts and on every metric's own chart, alphabetically, on linear axes.
+The form of the tag is that of MLflow 3.17; tests/end_to_end/test_mlflow_ui.py looks whether the pages still read it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from fa_registry import jsonio
+from fa_registry.errors import RegistryError
+from fa_registry.quantities import GEOMETRIC, quantity_of
+from fa_registry.tracking.base import StoredRun
+from fa_registry.tracking.schema import (
+    MARGIN,
+    SCALAR_METRICS,
+    TAG_KIND,
+    TAG_METHOD,
+    TAG_SETTING,
+    TAG_STUDY,
+    TAG_VERDICT,
+    first_fire_tag,
+)
+
+RELEASE = "3.17."  # of MLflow: other releases may read another form
+TAG = "mlflow.sharedViewState."  # before a view's key in the tag's name
+COMPRESSED = "deflate;"  # how MLflow's own pages begin a long state: zlib, base64
+MADE_BY = "fa_registry"  # a field that MLflow's pages do not read: the digest of the state as it was written here
+HEADLINE = ("accuracy", "growth_max", "h_L", "g_L", "gamma_deep_mean")
+BY_SITE = ("h_norm", "g_norm", "gamma")
+COLUMNS = ("accuracy", MARGIN, "growth_max", "gamma_deep_mean", "h_L", "g_L")
+COLUMN_WIDTH = 105
+RUN_NAME, RUN_NAME_WIDTH = "attributes.`Run Name`", 400  # always shown, and always first
+# Pixels: on 1,280 × 800 two rows of three charts stand under MLflow's own bars.
+HEADLINE_HEIGHT, SITE_HEIGHT, CHARTS_A_ROW = 200, 320, 3
+
+
+@dataclass(frozen=True)
+class View:
+    """One shared view. key: its name in the address. state: as MLflow's pages keep it."""
+
+    key: str
+    state: Mapping[str, Any] = field(default_factory=dict)
+    charts: bool = False
+
+    @property
+    def address(self) -> str:
+        """Of the view among the pages of its experiment."""
+        return f"/runs?viewStateShareKey={quote(self.key)}" + ("&compareRunsMode=CHART" if self.charts else "")
+
+    @property
+    def text(self) -> str:
+        """The tag's value: the state with its own digest, compressed."""
+        signed = {**self.state, MADE_BY: jsonio.digest_of(self.state)}
+        return COMPRESSED + base64.b64encode(zlib.compress(json.dumps(signed).encode(), 9)).decode()
+
+
+def is_ours(text: str) -> bool:
+    """Whether a view's tag is as it was written here, and not what a person made of it."""
+    try:
+        plain = zlib.decompress(base64.b64decode(text.removeprefix(COMPRESSED))) if COMPRESSED in text else text
+        state = json.loads(plain)
+        return state.pop(MADE_BY, "") == jsonio.digest_of(state)
+    except (ValueError, zlib.error, AttributeError, TypeError, RegistryError):
+        return False
+
+
+def views_of(study: str, runs: Sequence[StoredRun]) -> tuple[View, ...]:
+    """The views of a study's runs, or of all runs of an experiment where `study` is empty: charts, then table.
+
+    A study with several settings has two more for each. What is drawn is what these runs have, be it not all of them.
+    """
+    settings = sorted({run.tags.get(TAG_SETTING, "") for run in runs} - {""})
+    whole = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
+    views = [*_both(study or "runs", whole, runs, apart=not study)]
+    for setting in settings if study and len(settings) > 1 else ():
+        own = [run for run in runs if run.tags.get(TAG_SETTING) == setting]
+        views += _both(f"{study} {setting}", whole | {TAG_SETTING: setting}, own)
+    return tuple(views)
+
+
+def _both(title: str, wanted: Mapping[str, str], runs: Sequence[StoredRun], apart: bool = False) -> tuple[View, View]:
+    """apart: runs of several settings stand in groups of their own."""
+    key = re.sub(r"[^A-Za-z0-9_.]+", "-", title).strip("-")
+    shown = {
+        "searchFilter": " and ".join(f"tags.`{tag}` = '{value}'" for tag, value in wanted.items() if "'" not in value)
+    }
+    return (
+        View(key, shown | _charts(runs, [TAG_SETTING, TAG_METHOD] if apart else [TAG_METHOD]), charts=True),
+        View(f"{key}-table", shown | _table(runs)),
+    )
+
+
+def _charts(runs: Sequence[StoredRun], grouped_by: Sequence[str]) -> dict[str, Any]:
+    """Mean and band over the seeds of each group; a quantity that spans decades on a log axis."""
+    logged = {key for run in runs for key in run.metrics}
+    headline = [_chart("headline", name, [key]) for name in HEADLINE if (key := SCALAR_METRICS[name]) in logged]
+    sites = {name: sorted(key for key in logged if key.startswith(f"{name}/site_")) for name in BY_SITE}
+    by_site = [_chart("sites", name, keys) for name, keys in sites.items() if keys]
+    groups = {",".join(f"tag.{tag}.{run.tags.get(tag)}" for tag in grouped_by) for run in runs}
+    return {
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": True,  # as the study lists its methods
+        "groupBy": {
+            "aggregateFunction": "average",
+            "groupByKeys": [{"mode": "tag", "groupByData": tag} for tag in grouped_by],
+        },
+        "groupsExpanded": dict.fromkeys(sorted(groups), False),
+        "useGroupedValuesInCharts": True,
+        "runsHiddenMode": "SHOW_ALL",  # MLflow draws ten runs otherwise
+        "compareRunCharts": [*headline, *by_site],
+        "compareRunSections": [
+            _section("headline", "Headline", HEADLINE_HEIGHT),
+            _section("sites", "By site", SITE_HEIGHT),
+        ],
+        "isAccordionReordered": True,  # or MLflow sorts its own sections in between
+        "viewMaximized": True,
+        "hideEmptyCharts": True,
+    }
+
+
+def _chart(section: str, quantity: str, keys: Sequence[str]) -> dict[str, Any]:
+    """A line chart of these metric keys; without all of its fields MLflow's pages fail to draw it."""
+    return {
+        "uuid": f"{section}-{quantity}",
+        "type": "LINE",
+        "metricSectionId": section,
+        "metricKey": keys[0],
+        **({"selectedMetricKeys": list(keys)} if len(keys) > 1 else {}),
+        "scaleType": "log" if quantity_of(quantity).mean == GEOMETRIC else "linear",
+        "xAxisKey": "step",
+        "xAxisScaleType": "linear",
+        "selectedXAxisMetricKey": "",
+        "yAxisKey": "metric",
+        "yAxisExpressions": [],
+        "range": {},
+        "lineSmoothness": 0,
+        "useGlobalXaxisKey": True,
+        "useGlobalLineSmoothing": True,
+        "ignoreOutliers": False,
+        "runsCountToCompare": 100,
+        "deleted": False,
+        "isGenerated": False,  # MLflow throws its own charts away where it thinks that nobody asked for them
+    }
+
+
+def _section(uuid: str, name: str, height: int) -> dict[str, Any]:
+    shape = {"columns": CHARTS_A_ROW, "cardHeight": height}
+    return {
+        "uuid": uuid,
+        "name": name,
+        "display": True,
+        "isReordered": True,
+        "deleted": False,
+        "isGenerated": False,
+    } | shape
+
+
+def _table(runs: Sequence[StoredRun]) -> dict[str, Any]:
+    """Every run a row, verdict first."""
+    fires = sorted({tag for run in runs for tag in run.tags if tag.startswith(first_fire_tag(""))})
+    logged = {key for run in runs for key in run.metrics}
+    wanted = [SCALAR_METRICS.get(name, name) for name in COLUMNS]
+    columns = [TAG_VERDICT, *(key for key in wanted if key in logged), *fires]
+    named = [f"metrics.`{key}`" if key in logged else f"tags.`{key}`" for key in columns]
+    return {
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": True,
+        "groupBy": None,
+        "selectedColumns": named,
+        "columnOrder": [RUN_NAME, *named],
+        "columnWidths": {RUN_NAME: RUN_NAME_WIDTH} | dict.fromkeys(named, COLUMN_WIDTH),
+    }

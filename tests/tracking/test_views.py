@@ -1,0 +1,97 @@
+"""Shared views of MLflow's pages: which runs and which figures they show. Whether the pages read them is a browser's test."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+
+import pytest
+
+from fa_registry.tracking.base import StoredRun
+from fa_registry.tracking.views import View, is_ours, views_of
+
+SITES = {f"{name}/site_0{site}": 1.0 for name in ("h_norm", "g_norm") for site in range(2)}
+SCALARS = {"accuracy/test": 0.5, "growth_max": 2.0, "h_L": 3.0, "g_L": 1e-3}
+
+
+def run(method: str, setting: str = "small", metrics=SCALARS | SITES, **tags: str) -> StoredRun:
+    named = {"fa.kind": "run", "fa.study": "digits", "fa.method": method, "fa.setting": setting}
+    return StoredRun(method, method, "fa_registry", "FINISHED", 0, named | tags, metrics)
+
+
+def drawn(view: View) -> dict[str, tuple[list[str], str]]:
+    """Section and first metric of every chart → its metric keys and its axis."""
+    return {
+        f"{chart['metricSectionId']}: {chart['metricKey']}": (
+            chart.get("selectedMetricKeys", [chart["metricKey"]]),
+            chart["scaleType"],
+        )
+        for chart in view.state["compareRunCharts"]
+    }
+
+
+def test_the_charts_are_the_headlines_and_a_line_a_site_with_decades_on_a_log_axis():
+    charts, _ = views_of("digits", [run("bp"), run("dfa", metrics=SCALARS | SITES | {"gamma_deep_mean": 0.1})])
+    assert drawn(charts) == {
+        "headline: accuracy/test": (["accuracy/test"], "linear"),
+        "headline: growth_max": (["growth_max"], "log"),
+        "headline: h_L": (["h_L"], "log"),
+        "headline: g_L": (["g_L"], "log"),
+        "headline: gamma_deep_mean": (["gamma_deep_mean"], "linear"),
+        "sites: h_norm/site_00": (["h_norm/site_00", "h_norm/site_01"], "log"),
+        "sites: g_norm/site_00": (["g_norm/site_00", "g_norm/site_01"], "log"),
+    }
+
+
+def test_what_no_run_has_gets_no_chart_and_no_column():
+    charts, table = views_of("digits", [run("bp", metrics={"accuracy/test": 0.5})])
+    assert list(drawn(charts)) == ["headline: accuracy/test"]
+    assert table.state["selectedColumns"] == ["tags.`fa.verdict`", "metrics.`accuracy/test`"]
+
+
+def test_the_table_begins_with_the_verdict_and_ends_with_the_first_fires():
+    _, table = views_of("digits", [run("dfa", **{"fa.first_fire.D1": "3"})])
+    columns = table.state["selectedColumns"]
+    assert columns[0] == "tags.`fa.verdict`" and columns[-1] == "tags.`fa.first_fire.D1`"
+    assert table.state["columnOrder"][1:] == columns
+
+
+def test_only_runs_of_the_study_are_asked_for_and_grouped_by_method():
+    charts, table = views_of("digits", [run("bp")])
+    for view in (charts, table):
+        assert view.state["searchFilter"] == "tags.`fa.kind` = 'run' and tags.`fa.study` = 'digits'"
+    assert charts.state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "fa.method"}]
+    assert charts.state["groupsExpanded"] == {"tag.fa.method.bp": False}
+
+
+def test_several_settings_have_views_of_their_own_and_an_experiment_groups_by_both():
+    runs = [run("bp"), run("bp", "deep · wide")]
+    assert [view.key for view in views_of("digits", runs)] == [
+        "digits",
+        "digits-table",
+        "digits-deep-wide",
+        "digits-deep-wide-table",
+        "digits-small",
+        "digits-small-table",
+    ]
+    (whole, _) = views_of("", runs)
+    assert whole.state["searchFilter"] == "tags.`fa.kind` = 'run'"
+    assert set(whole.state["groupsExpanded"]) == {
+        "tag.fa.setting.small,tag.fa.method.bp",
+        "tag.fa.setting.deep · wide,tag.fa.method.bp",
+    }
+
+
+def test_a_view_is_told_from_what_a_person_made_of_it():
+    view = View("all", {"groupBy": None})
+    state = json.loads(zlib.decompress(base64.b64decode(view.text.removeprefix("deflate;"))))
+    assert is_ours(view.text) and is_ours(json.dumps(state))
+    assert not is_ours(json.dumps(state | {"groupBy": 1}))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "null", "deflate;", "deflate;%", "deflate;bm90IHpsaWI=", '{"fa_registry": 1}']
+)
+def test_damaged_views_are_nobodys_of_ours(text):
+    assert not is_ours(text)
