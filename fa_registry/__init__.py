@@ -24,6 +24,7 @@ __all__ = [
     "load_model",
     "report",
     "study",
+    "torchvision",
     "train",
     "verify",
 ]
@@ -35,6 +36,7 @@ _HOMES = {
     "adapt": "fa_registry.architectures",
     "diagnose": "fa_registry.api",
     "load_model": "fa_registry.api.loading",
+    "torchvision": "fa_registry.datasets._files",
     **dict.fromkeys(("audit", "compare", "report", "study", "train", "verify"), "fa_registry.workflows.verbs"),
 }
 

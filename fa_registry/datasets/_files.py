@@ -109,7 +109,7 @@ def torchvision_datasets() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "torchvision":
             raise
-        raise UsageError('torchvision is not installed: pip install "fa_registry[images]"') from error
+        raise UsageError("torchvision is not installed: pip install torchvision") from error
     except RuntimeError as error:
         if str(error) not in {f"operator torchvision::{name} does not exist" for name in OPERATORS}:
             raise
@@ -117,6 +117,15 @@ def torchvision_datasets() -> ModuleType:
         if not hasattr(torch.ops.torchvision, name):
             torch.library.define(f"torchvision::{name}", SCHEMA)
     return importlib.import_module("torchvision.datasets")
+
+
+def torchvision() -> ModuleType:
+    """The package torchvision, for your own data and transforms: a plain `import torchvision` may fail beside a CPU torch.
+
+    Raises UsageError where it is not installed. After the first call the plain import works too.
+    """
+    torchvision_datasets()
+    return importlib.import_module("torchvision")
 
 
 class FileFormat(Protocol):

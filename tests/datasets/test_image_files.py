@@ -12,6 +12,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+import fa_registry
 from fa_registry.datasets import _files, _raw_images, cifar10, cifar100, fashion_mnist, mnist, svhn
 from fa_registry.datasets._raw_images import RawImages, cache_path, cached, read_cache
 from fa_registry.datasets.base import SourceFile
@@ -109,7 +110,7 @@ def test_a_data_root_that_is_not_there(small, tmp_path, monkeypatch):
 
 
 def test_without_torchvision_the_error_says_what_to_install(small, tmp_path, no_torchvision):
-    with pytest.raises(UsageError, match=r'pip install "fa_registry\[images\]"'):
+    with pytest.raises(UsageError, match="pip install torchvision"):
         small.load(CPU, tmp_path)
 
 
@@ -273,8 +274,12 @@ def test_a_second_failure_is_loud(attempts, defined):
 
 def test_a_missing_torchvision_is_a_usage_error(attempts):
     attempts[:] = [ModuleNotFoundError("No module named 'torchvision'", name="torchvision")]
-    with pytest.raises(UsageError, match=r'^torchvision is not installed: pip install "fa_registry\[images\]"$'):
+    with pytest.raises(UsageError, match="^torchvision is not installed: pip install torchvision$"):
         _files.torchvision_datasets()
+
+
+def test_the_public_way_gives_torchvision_itself():
+    assert fa_registry.torchvision().transforms.Normalize((0.5,), (0.5,))(torch.ones(1, 2, 2)).max() == 1.0
 
 
 def test_the_installed_one_imports():
