@@ -41,7 +41,7 @@ TAG_WEIGHTS = (
     "fa.weights"  # digest of the final weights' content, so that a search finds the same ones under another name
 )
 TAG_NOTE = "mlflow.note.content"
-TAG_PARENT = "mlflow.parentRunId"  # of older releases: MLflow's table folds such runs away, see docs/decisions/0038
+TAG_PARENT = "mlflow.parentRunId"  # of older releases: MLflow's table folds such runs away, see docs/decisions/0039
 
 SPEC = "spec.json"
 MEASUREMENTS = "measurements.json"
