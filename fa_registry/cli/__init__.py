@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,12 +41,24 @@ def _told() -> Iterator[None]:
         log.level, log.propagate = before
 
 
+@contextmanager
+def _launched(context: click.Context) -> Iterator[None]:
+    """Inside `mlflow run`: the run that it began, and that the verb did not take over, is put away however the verb ends."""
+    try:
+        yield
+    finally:
+        if "MLFLOW_RUN_ID" in os.environ:
+            from fa_registry.workflows.stores import put_launched_away  # MLflow: seconds
+
+            put_launched_away(context.invoked_subcommand or "")
+
+
 class Verbs(click.Group):
     """Prints this package's errors as one message with their exit code; anything else is a bug and shows its traceback."""
 
     def invoke(self, context: click.Context) -> Any:
         try:
-            with _told():
+            with _told(), _launched(context):
                 return super().invoke(context)
         except RegistryError as error:
             click.echo(f"fa-registry: {error}", err=True)

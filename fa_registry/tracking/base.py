@@ -55,6 +55,11 @@ class Tracker(abc.ABC):
 
     uri: str
 
+    @property
+    @abc.abstractmethod
+    def experiment(self) -> str:
+        """The name of the experiment that new runs go to."""
+
     @abc.abstractmethod
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         """Start a run; returns its id."""
@@ -78,6 +83,10 @@ class Tracker(abc.ABC):
     @abc.abstractmethod
     def finish(self, run_id: str, state: str) -> None:
         """End the run: FINISHED, FAILED or KILLED."""
+
+    @abc.abstractmethod
+    def discard(self, run_id: str) -> None:
+        """Put a run into the store's bin."""
 
     @abc.abstractmethod
     def get(self, run_id: str) -> StoredRun:

@@ -24,6 +24,10 @@ class MemoryTracker(Tracker):
         self.points: dict[str, list[Point]] = defaultdict(list)
         self.datasets: dict[str, list[DatasetReference]] = defaultdict(list)
 
+    @property
+    def experiment(self) -> str:
+        return EXPERIMENT
+
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         run_id = f"{len(self.runs) + 1:032x}"
         self.runs[run_id] = StoredRun(
@@ -51,6 +55,9 @@ class MemoryTracker(Tracker):
 
     def finish(self, run_id: str, state: str) -> None:
         self.runs[run_id] = dataclasses.replace(self.get(run_id), state=state)
+
+    def discard(self, run_id: str) -> None:
+        self.runs[run_id] = dataclasses.replace(self.get(run_id), deleted=True)
 
     def get(self, run_id: str) -> StoredRun:
         if run_id not in self.runs:

@@ -75,9 +75,13 @@ class MlflowTracker(Tracker):
     def beside(self, experiment: str) -> MlflowTracker:
         """This store, already open and with all that is known of its runs; new runs go to `experiment`."""
         other = copy.copy(self)
-        other._experiment = experiment
+        other._experiment, other._experiment_id = experiment, ""
         vars(other).pop("experiment_id", None)
         return other
+
+    @property
+    def experiment(self) -> str:
+        return self.experiment_name(self._experiment_id) if self._experiment_id else self._experiment
 
     @cached_property
     def experiment_id(self) -> str:
@@ -138,6 +142,9 @@ class MlflowTracker(Tracker):
     def finish(self, run_id: str, state: str) -> None:
         self._client.set_terminated(run_id, state)
 
+    def discard(self, run_id: str) -> None:
+        self._client.delete_run(run_id)
+
     def get(self, run_id: str) -> StoredRun:
         try:
             return self._stored(self._client.get_run(run_id))
@@ -178,7 +185,7 @@ class MlflowTracker(Tracker):
                     self._client.set_experiment_tag(self.experiment_id, TAG + view.key, view.text)
         except MlflowException as error:
             LOG.warning(
-                "no view for MLflow's pages: the store does not take tags of experiment %s: %s", self._experiment, error
+                "no view for MLflow's pages: the store does not take tags of experiment %s: %s", self.experiment, error
             )
             return ""
         return f"#/experiments/{self.experiment_id}{views[0].address}"

@@ -42,7 +42,7 @@ from fa_registry.workflows.editions import checked_terms, signature
 from fa_registry.workflows.evidence import checked_measuring, gather_all, replay_remark
 from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, checked_pages
 from fa_registry.workflows.selection import Selection, looks_of, not_judged, select, with_unaudited
-from fa_registry.workflows.stores import launched_run, open_tracker
+from fa_registry.workflows.stores import launched_run, open_tracker, shown
 
 WAIVERS = "waivers.toml"
 
@@ -213,7 +213,7 @@ def log_audit(
     try:
         _upload(tracker, run_id, pages, out)
         notes = Notes(report)
-        note = notes.of_audit(tracker.link(run_id, ""), tracker.table())
+        note = notes.of_audit(tracker.link(run_id, ""), shown(tracker, selection.study))
         tracker.log(run_id, tags={schema.TAG_NOTE: note})
         _tell_runs(tracker, report, notes, run_id, selection)
         _tell_excluded(tracker, report, notes, run_id)
@@ -296,7 +296,7 @@ def _tell_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str
     """The study's own runs under which audited runs were trained; what their notes said before stays below the rule."""
     if not selection.study:
         return
-    parents = {run.tags.get(schema.TAG_PARENT) for run in selection.runs}
+    parents = {run.tags.get(schema.TAG_STUDY_RUN) or run.tags.get(schema.TAG_PARENT) for run in selection.runs}
     for study in tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: selection.study}):
         if study.run_id in parents:
             asks = study.tags.get(schema.TAG_NOTE, "").rpartition(RULE)[2]

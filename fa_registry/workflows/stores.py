@@ -1,4 +1,4 @@
-"""Opening the tracker a verb works on."""
+"""Opening the tracker a verb works on: which store, which experiment, and what `mlflow run` has begun there."""
 
 from __future__ import annotations
 
@@ -6,28 +6,68 @@ import os
 from pathlib import Path
 
 from fa_registry.errors import StoreError
+from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.schema import EXPERIMENT
+from fa_registry.tracking.schema import EXPERIMENT, LAUNCH, TAG_KIND, TAG_STUDY
 from fa_registry.tracking.store import resolve_uri, sqlite_path
+from fa_registry.tracking.views import views_of
+
+UI = "http://127.0.0.1:5000"  # as in the Makefile
+DEFAULT = "0"  # the id of the experiment Default, where MLflow puts what nobody named a place for
 
 
 def open_tracker(store: str = "", experiment: str = "", create: bool = True) -> MlflowTracker:
     """The tracker of `store`; without `create` a database that is not there is an error, not made.
 
-    Inside `mlflow run`, new runs go to the experiment of the run that it started.
+    New runs go to `experiment`, else to the one that MLFLOW_EXPERIMENT_NAME or `mlflow run --experiment-name` names, else to
+    `fa_registry`.
     """
-    experiment_id = os.environ.get("MLFLOW_EXPERIMENT_ID", "") if launched_run() else ""
+    experiment_id = os.environ["MLFLOW_EXPERIMENT_ID"] if launched_run() and not experiment else ""
     path = sqlite_path(resolve_uri(store))
     if not create and path is not None and not path.exists():
         raise StoreError(
             f"store {resolve_uri(store)}: there is none yet; `fa-registry study` makes one with its first run"
         )
-    return MlflowTracker(store, experiment or EXPERIMENT, experiment_id)
+    return MlflowTracker(store, experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT, experiment_id)
+
+
+def shown(tracker: Tracker, study: str = "") -> str:
+    """Address of the runs side by side in MLflow's pages, the study's or all of the experiment; empty where there are no pages.
+
+    The view that it opens is written with it (tracking.views).
+    """
+    wanted = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
+    return tracker.show(views_of(study, tracker.search(wanted, tracker.experiment)))
+
+
+def in_browser(uri: str, page: str) -> str:
+    """The whole address of a page of the store: of its server, or of the one that `make ui` starts over it."""
+    return f"{uri.rstrip('/') if uri.startswith('http') else UI}/{page}"
 
 
 def launched_run() -> str:
-    """The id of the run that `mlflow run` already started for this process; empty outside of it."""
-    return os.environ.get("MLFLOW_RUN_ID", "")
+    """The id of the run that `mlflow run` began for this process in an experiment that somebody named; else empty.
+
+    A run that it began in MLflow's Default, which nobody named, becomes none of ours: see put_launched_away.
+    """
+    return os.environ.get("MLFLOW_RUN_ID", "") if os.environ.get("MLFLOW_EXPERIMENT_ID", DEFAULT) != DEFAULT else ""
+
+
+def put_launched_away(verb: str) -> None:
+    """Give the run that `mlflow run` began, and that no verb took over, a name and a kind; those of earlier calls go into the bin.
+
+    It cannot go there itself: MLflow 3.17 ends it once more after this process has ended, and fails at a deleted one.
+    """
+    run_id = os.environ.get("MLFLOW_RUN_ID", "")
+    if not run_id:
+        return
+    tracker = MlflowTracker()
+    if TAG_KIND in tracker.get(run_id).tags:
+        return
+    for earlier in tracker.search({TAG_KIND: LAUNCH}):
+        if earlier.state != "RUNNING":
+            tracker.discard(earlier.run_id)
+    tracker.adopt(run_id, f"mlflow run: {verb}", {TAG_KIND: LAUNCH}, {})
 
 
 def registry_folder(store: str) -> Path:

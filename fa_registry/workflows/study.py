@@ -102,7 +102,7 @@ def run_study(
             tracker.uri,
             experiment_id=tracker.experiment_id,
             study=study.name,
-            parent=parent,
+            study_run=parent,
             checkpoint_every=checkpoint_every,
             data_root=place.data_root,
             watch=watch,

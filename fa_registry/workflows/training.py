@@ -48,7 +48,7 @@ class TrainingJob:
     experiment: str = schema.EXPERIMENT
     experiment_id: str = ""
     study: str = ""
-    parent: str = ""
+    study_run: str = ""
     adopt: str = ""
     threads: int = 1
     checkpoint_every: int = 0
@@ -93,7 +93,7 @@ def training_steps(
     task = prepare(job.spec, torch.device(job.spec.device_class), root)
     trainer = Trainer(task)
     rows = resume.read_into(trainer)
-    writer = RunWriter(tracker, task, job.study, job.parent, job.adopt, job.checkpoint_every, None, job.conformance)
+    writer = RunWriter(tracker, task, job.study, job.study_run, job.adopt, job.checkpoint_every, None, job.conformance)
     try:
         writer.start(prepare(job.spec, task.device, root).network if rows else task.network)
         writer.restore(rows)
