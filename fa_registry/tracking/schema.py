@@ -129,6 +129,11 @@ def metrics(measurements: Measurements, further: Sequence[str] = ()) -> Iterator
             yield key, measurements.scalars[name]
 
 
+def shown(value: float) -> float:
+    """A number as the store's pages get it, which print every digit: four significant ones. The series has it exactly."""
+    return float(f"{value:.4g}")
+
+
 def scalar_metrics(further: Sequence[str] = ()) -> dict[str, str]:
     """Scalar → the key of its metric; what is not ours goes by its own name."""
     return {**SCALAR_METRICS, **{name: name for name in further}}

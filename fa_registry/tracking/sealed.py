@@ -106,7 +106,7 @@ def history_check(sealed: Sealed, tracker: Tracker, run: StoredRun) -> Check:
     for point in tracker.history(run.run_id, sorted(keys)):
         place = point.key, point.step
         seen.add(place)
-        if expected.get(place) != point.value:
+        if not _is_logged(point.value, expected.get(place)):
             differences.append(_differs(f"metric {point.key} at epoch {point.step}", point.value, expected.get(place)))
     differences += [
         _differs(f"metric {key} at epoch {step}", "nothing", expected[key, step])
@@ -185,8 +185,13 @@ def _last_values(sealed: Sealed, metrics: Mapping[str, float]) -> Iterator[str]:
     expected = {point.key: point.value for point in points(sealed.rows, sealed.charts)}  # by epoch: the last one stays
     for key in sorted(expected.keys() | {key for key in metrics if _is_ours(key, sealed.charts)}):
         known = key in metrics and key in expected
-        if metrics.get(key) != expected.get(key) and (known or sealed.complete):  # older releases had other metrics
+        if not _is_logged(metrics.get(key), expected.get(key)) and (known or sealed.complete):  # older releases had other metrics
             yield _differs(f"metric {key}", metrics.get(key, "nothing"), expected.get(key))
+
+
+def _is_logged(stored: float | None, exact: float | None) -> bool:
+    """Whether the store's tables have a sealed number: as it is shown, or in full, as older releases logged it."""
+    return stored == exact or (stored is not None and exact is not None and stored == schema.shown(exact))
 
 
 def _is_ours(key: str, further: Sequence[str]) -> bool:

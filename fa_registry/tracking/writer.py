@@ -137,7 +137,7 @@ class RunWriter:
         self.rows.append(row)
         for key, reading in schema.metrics(row.measurements, self._charts):
             if reading.value is not None:
-                self._points.append(Point(key, reading.value, row.epoch))
+                self._points.append(Point(key, schema.shown(reading.value), row.epoch))
             elif reading.not_finite:  # SQL stores clamp inf: such a value goes to the series and into a tag
                 self._not_finite.setdefault(key, f"epoch {row.epoch}")
         if len(self._points) >= FLUSH_POINTS or time.monotonic() - self._flushed > FLUSH_SECONDS:

@@ -248,6 +248,7 @@ def _tell_runs(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: st
         tags |= {schema.TAG_LOOKS: looks[run_id]} if run_id in looks else {}
         margin = notes.margin(run)
         # another audit has mostly found the same, and a metric costs the store as much as all tags
+        margin = None if margin is None else schema.shown(margin)
         known = margin is None or margin == before[run_id].metrics.get(schema.MARGIN)
         tracker.log(run_id, [] if known else [Point(schema.MARGIN, margin, _last_epoch(run))], tags)
 
