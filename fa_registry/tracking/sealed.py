@@ -185,7 +185,9 @@ def _last_values(sealed: Sealed, metrics: Mapping[str, float]) -> Iterator[str]:
     expected = {point.key: point.value for point in points(sealed.rows, sealed.charts)}  # by epoch: the last one stays
     for key in sorted(expected.keys() | {key for key in metrics if _is_ours(key, sealed.charts)}):
         known = key in metrics and key in expected
-        if not _is_logged(metrics.get(key), expected.get(key)) and (known or sealed.complete):  # older releases had other metrics
+        if not _is_logged(metrics.get(key), expected.get(key)) and (
+            known or sealed.complete
+        ):  # older releases had other metrics
             yield _differs(f"metric {key}", metrics.get(key, "nothing"), expected.get(key))
 
 
