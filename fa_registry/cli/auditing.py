@@ -29,7 +29,7 @@ from fa_registry.cli.options import (
     WAIVERS,
     examples,
 )
-from fa_registry.cli.tables import SHORT_ID, print_json, table
+from fa_registry.cli.tables import SHORT_ID, print_json, print_page, table
 from fa_registry.errors import IntegrityError
 from fa_registry.workflows import verbs
 
@@ -142,7 +142,13 @@ def audited(result: AuditResult, as_json: bool) -> None:
     if as_json:
         pages = [str(page) for page in result.pages]
         print_json(
-            {"exit_code": result.exit_code, "audit_run_id": result.audit_run_id, "pages": pages, "report": report}
+            {
+                "exit_code": result.exit_code,
+                "audit_run_id": result.audit_run_id,
+                "pages": pages,
+                "page": result.page,
+                "report": report,
+            }
         )
         return
     from rich.markup import escape
@@ -168,6 +174,7 @@ def audited(result: AuditResult, as_json: bool) -> None:
     for remark in report.remarks:
         click.echo(f"note: {remark}")
     click.echo(f"report: {result.pages[0]}")
+    print_page(result.page)
 
 
 def _rows(report: AuditReport) -> Iterator[list[str]]:

@@ -20,6 +20,15 @@ def print_json(value: Any) -> None:
     click.echo(jsonio.pretty(value), nl=False)
 
 
+def print_page(address: str) -> None:
+    """Where MLflow's pages show the runs side by side, where there are such pages."""
+    if address:
+        from fa_registry.workflows.stores import UI  # the verb has loaded it by now
+
+        served = " (after `make ui`)" if address.startswith(UI) else ""
+        click.echo(f"side by side: {address}{served}")
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
     """Print one table to standard output: as wide as the terminal, 200 characters where there is none."""
     from rich.console import Console

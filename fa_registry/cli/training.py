@@ -27,7 +27,7 @@ from fa_registry.cli.options import (
     TRAINING,
     examples,
 )
-from fa_registry.cli.tables import print_json, table
+from fa_registry.cli.tables import print_json, print_page, table
 from fa_registry.errors import UsageError
 from fa_registry.workflows import verbs
 
@@ -77,11 +77,13 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
                 "other_code": list(run.other_code),
                 "headline": run.result.headline if run.result else {},
                 "first_fire": run.result.fired if run.result else {},
+                "page": run.page,
             }
         )
         return
     status = f"{run.status.replace('_', ' ')} ({run.ended_by})" if run.ended_by else run.status
     click.echo(f"run {run.run_id}: " + (status if run.result else f"already {status} (--force trains it again)"))
+    print_page(run.page)
 
 
 @click.command()
@@ -148,7 +150,7 @@ def run(name: str, jobs: str, edition: str, store: str, out: str, as_json: bool,
 def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
     """Prints the study's outcome (errors alone if quiet); returns its exit code."""
     if as_json:
-        names = ("study", "present", "trained", "stopped_early", "failed", "stopped", "other_code")
+        names = ("study", "present", "trained", "stopped_early", "failed", "stopped", "other_code", "page")
         print_json({name: getattr(result, name) for name in names})
         return result.exit_code
     counts = {
@@ -161,6 +163,7 @@ def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
     if not quiet:
         words = ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
         click.echo(f"study {result.study}: {words}")
+        print_page(result.page)
     for name, error in result.failed.items():
         click.echo(f"\n{name} failed:\n{error}", err=True)
     if result.stopped:

@@ -42,19 +42,23 @@ from fa_registry.workflows.editions import checked_terms, signature
 from fa_registry.workflows.evidence import checked_measuring, gather_all, replay_remark
 from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, checked_pages
 from fa_registry.workflows.selection import Selection, looks_of, not_judged, select, with_unaudited
-from fa_registry.workflows.stores import launched_run, open_tracker, shown
+from fa_registry.workflows.stores import in_browser, launched_run, open_tracker, side_by_side
 
 WAIVERS = "waivers.toml"
 
 
 @dataclass(frozen=True)
 class AuditResult:
-    """report, where it was written, the id of the audit's own run, and the exit code of design.md §6."""
+    """report, where it was written, the id of the audit's own run, and the exit code of design.md §6.
+
+    page: address of the runs side by side in MLflow's pages, empty where there are none.
+    """
 
     report: AuditReport
     pages: tuple[Path, ...]
     audit_run_id: str
     exit_code: int
+    page: str = ""
 
 
 def run_audit(
@@ -88,10 +92,11 @@ def run_audit(
     out = Path(pages.out)
     written = tuple(render_report(report, out, pages.own_templates))
     beside = tracker.beside(selection.runs[0].experiment)  # the audit stands in its runs' experiment
-    audit_run_id = log_audit(beside, report, written, out, selection, adopted)
+    audit_run_id, page = log_audit(beside, report, written, out, selection, adopted)
     verdicts = [run.verdict for run in report.runs if run.verdict.outcome != "control"]
     gaps = [excluded for excluded in report.excluded if early_is_incomplete or excluded.kind != "ended early"]
-    return AuditResult(report, written, audit_run_id, exit_code(verdicts, bool(gaps) or not verdicts))
+    code = exit_code(verdicts, bool(gaps) or not verdicts)
+    return AuditResult(report, written, audit_run_id, code, in_browser(beside.uri, page))
 
 
 def checked_judging(
@@ -193,8 +198,8 @@ RULE = "\n\n---\n\n"  # in a study's note, between what its newest audit found a
 
 def log_audit(
     tracker: Tracker, report: AuditReport, pages: Sequence[Path], out: Path, selection: Selection, adopted: str
-) -> str:
-    """One audit run with the pages as artifacts (or the run `adopted`).
+) -> tuple[str, str]:
+    """One audit run with the pages as artifacts (or the run `adopted`): its id, and where the runs stand side by side.
 
     Every audited run gets its verdicts, first fires, margin, note and form, one that could not be judged gets told so; the
     study's own run gets a note.
@@ -213,9 +218,10 @@ def log_audit(
     try:
         _upload(tracker, run_id, pages, out)
         notes = Notes(report)
-        note = notes.of_audit(tracker.link(run_id, ""), shown(tracker, selection.study))
-        tracker.log(run_id, tags={schema.TAG_NOTE: note})
         _tell_runs(tracker, report, notes, run_id, selection)
+        page = side_by_side(tracker, selection.study)  # now that verdicts, margins and first fires can have columns
+        note = notes.of_audit(tracker.link(run_id, ""), page)
+        tracker.log(run_id, tags={schema.TAG_NOTE: note})
         _tell_excluded(tracker, report, notes, run_id)
         _attach_forms(tracker, notes, out)
         _tell_studies(tracker, selection, {schema.TAG_NOTE: note, schema.TAG_REPORT: run_id})
@@ -223,7 +229,7 @@ def log_audit(
     finally:
         tracker.log(run_id, tags={schema.TAG_STATUS: status})
         tracker.finish(run_id, state)
-    return run_id
+    return run_id, page
 
 
 def _upload(tracker: Tracker, run_id: str, pages: Sequence[Path], out: Path) -> None:

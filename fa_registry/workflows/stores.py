@@ -12,7 +12,7 @@ from fa_registry.tracking.schema import EXPERIMENT, LAUNCH, TAG_KIND, TAG_STUDY
 from fa_registry.tracking.store import resolve_uri, sqlite_path
 from fa_registry.tracking.views import views_of
 
-UI = "http://127.0.0.1:5000"  # as in the Makefile
+UI = "http://127.0.0.1:5000"  # where `make ui` serves a store that no server serves
 DEFAULT = "0"  # the id of the experiment Default, where MLflow puts what nobody named a place for
 
 
@@ -31,7 +31,7 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True) -> 
     return MlflowTracker(store, experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT, experiment_id)
 
 
-def shown(tracker: Tracker, study: str = "") -> str:
+def side_by_side(tracker: Tracker, study: str = "") -> str:
     """Address of the runs side by side in MLflow's pages, the study's or all of the experiment; empty where there are no pages.
 
     The view that it opens is written with it (tracking.views).
@@ -41,8 +41,8 @@ def shown(tracker: Tracker, study: str = "") -> str:
 
 
 def in_browser(uri: str, page: str) -> str:
-    """The whole address of a page of the store: of its server, or of the one that `make ui` starts over it."""
-    return f"{uri.rstrip('/') if uri.startswith('http') else UI}/{page}"
+    """The whole address of a page of the store: of its server, or of the one that `make ui` starts over it; empty for none."""
+    return page and f"{uri.rstrip('/') if uri.startswith('http') else UI}/{page}"
 
 
 def launched_run() -> str:

@@ -29,7 +29,7 @@ from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import load_or_name
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.requests import Chosen, Place
-from fa_registry.workflows.stores import launched_run, open_tracker
+from fa_registry.workflows.stores import in_browser, launched_run, open_tracker, side_by_side
 from fa_registry.workflows.training import (
     TrainingJob,
     close_zombies,
@@ -48,7 +48,8 @@ class StudyResult:
     """What happened to every spec of a study: run ids already there and trained now, errors by run name.
 
     stopped_early: run ids of those that a rule of --stop-on ended, now or before. stopped: names of those that a person stopped.
-    other_code: name of each run that was there by other code than today's → what changed; kept, or trained again.
+    other_code: name of each run that was there by other code than today's → what changed; kept, or trained again. page: address of
+    the runs side by side in MLflow's pages, empty where there are none.
     """
 
     study: str
@@ -58,6 +59,7 @@ class StudyResult:
     stopped: list[str] = field(default_factory=list)
     stopped_early: list[str] = field(default_factory=list)
     other_code: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    page: str = ""
 
     @property
     def ended(self) -> int:
@@ -114,6 +116,11 @@ def run_study(
         _train_all(training, study, result, processes, executor)
     finally:
         _close(tracker, parent, study, result)
+    return _compared(tracker, result)
+
+
+def _compared(tracker: MlflowTracker, result: StudyResult) -> StudyResult:
+    result.page = in_browser(tracker.uri, side_by_side(tracker, result.study))
     return result
 
 
@@ -156,7 +163,7 @@ def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker,
         tracker.log(adopted, tags={schema.TAG_STATUS: "complete"})
     elif study.twin.words and not tracker.search(_marks(study)):
         _close(tracker, tracker.create(f"study {study.name}", _study_tags(study), {}), study, result)
-    return result
+    return _compared(tracker, result)
 
 
 def _marks(study: Study) -> dict[str, str]:

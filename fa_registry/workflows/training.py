@@ -32,7 +32,7 @@ from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import study_edition
 from fa_registry.workflows.progress import Progress, joined
 from fa_registry.workflows.requests import Place
-from fa_registry.workflows.stores import launched_run, open_tracker, registry_folder
+from fa_registry.workflows.stores import in_browser, launched_run, open_tracker, registry_folder, side_by_side
 from fa_registry.workflows.watching import UNWATCHED, Monitor, Watch, checked_watch, fired_words
 
 
@@ -206,6 +206,7 @@ class Trained:
     """A run that is in the store. result: None where it was there before. ended_by: why it was stopped early, if it was.
 
     other_code: what changed since the run that was there before was trained, a line a member; it was kept, or trained again.
+    page: address of all runs of its experiment side by side in MLflow's pages, empty where there are none.
     """
 
     run_id: str
@@ -213,6 +214,7 @@ class Trained:
     ended_by: str = ""
     result: TrainingResult | None = None
     other_code: tuple[str, ...] = ()
+    page: str = ""
 
 
 def run_train(
@@ -240,7 +242,8 @@ def run_train(
     tell({run_name(spec): changed} if changed else {}, keep_trained)
     if present and (keep_trained or not changed):
         ended_by = present.tags.get(schema.TAG_STOPPED_ON, "")
-        return Trained(present.run_id, present.tags[schema.TAG_STATUS], ended_by, other_code=changed)
+        page = in_browser(tracker.uri, side_by_side(tracker))
+        return Trained(present.run_id, present.tags[schema.TAG_STATUS], ended_by, other_code=changed, page=page)
     make_ready([spec.dataset], place.root)
     job = TrainingJob(
         spec,
@@ -259,7 +262,8 @@ def run_train(
         raise Interrupted(end.value or "stopped before it began")
     if end.kind == "failed":
         raise RegistryError(end.value)
-    return Trained(end.value.run_id, end.value.status, end.value.ended_by, end.value, changed)
+    page = in_browser(tracker.uri, side_by_side(tracker))
+    return Trained(end.value.run_id, end.value.status, end.value.ended_by, end.value, changed, page)
 
 
 def _checked(fields: Mapping[str, Any], edition: str, stop_on: str) -> tuple[RunSpec, Watch]:

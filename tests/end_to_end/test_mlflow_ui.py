@@ -90,7 +90,8 @@ def audited(tmp_path_factory, empty_store) -> Path:
     shutil.copy(empty_store, folder / "mlflow.db")
     (folder / "study.toml").write_text(STUDY, encoding="utf-8")
     with working_in(folder):
-        done("study", "study.toml", "--jobs", "1", "--device", "cpu")
+        printed = done("study", "study.toml", "--jobs", "1", "--device", "cpu")
+        Path("printed.txt").write_text(printed, encoding="utf-8")
         done("audit", "--study", "study.toml", "--trust-logged", "--exit-zero")
     return folder
 
@@ -132,26 +133,52 @@ def logged(site: Site, run_id: str, key: str) -> list[float]:
     return [point.value for point in site.tracker._client.get_metric_history(run_id, key)]
 
 
+AXES = "[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.layout.yaxis.type)"
+HEADLINES = ("accuracy/test", "growth_max", "h_L", "g_L", "gamma_deep_mean")
+
+
 @pytest.mark.browser
-def test_the_table_shows_verdicts_and_columns_with_the_runs_under_their_study(site, page):
-    page.goto(f"{site.experiment}/runs/{site.only('audit').run_id}")
-    with page.expect_popup() as opened:
-        page.get_by_role("link", name="The table of runs").click()
-    table = opened.value
-    study = table.get_by_role("row").filter(has_text="study seen")
-    study.first.wait_for()
+def test_the_printed_link_opens_the_methods_side_by_side(site, page, audited):
+    """Legible on a small screen without a further click: the methods, five headline charts, decades on log axes."""
+    (printed,) = re.findall(r"side by side: http://127\.0\.0\.1:5000(\S+)", (audited / "printed.txt").read_text())
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(site.address + printed)
+    page.wait_for_function(f"() => {AXES}.length >= 5")
+    for method in ("bp", "dfa", "frozen"):
+        expect(page.get_by_text(f"Group: {method}", exact=True)).to_be_in_viewport()
+        expect(page.get_by_text(f"{method} (growth_max)", exact=True).first).to_be_attached()  # the legend
+    assert page.get_by_text("study seen").count() == page.get_by_text("Additional runs").count() == 0
+    expect(page.locator("body")).to_contain_text(re.compile(r"Headline\s*\(5\).*By site\s*\(3\)", re.DOTALL))
+    for key in HEADLINES:
+        expect(page.get_by_text(key, exact=True).first).to_be_in_viewport()
+    assert page.evaluate(AXES)[:5] == ["linear", "log", "log", "log", "linear"]
+    shown = page.locator(".js-plotly-plot").evaluate_all("plots => plots.map(plot => plot.getBoundingClientRect().top)")
+    assert all(0 < top < 800 for top in shown[:5])
+    picture(page, "charts")
+
+
+@pytest.mark.browser
+def test_the_table_shows_verdicts_first_and_numbers_that_fit(site, page):
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(f"{site.experiment}/runs?viewStateShareKey=seen-table")
     run = site.run("dfa")
-    assert table.get_by_text(run.name).count() == 0  # folded
-    study.get_by_role("button").first.click()
-    table.get_by_text(run.name).first.wait_for()
-    row = table.get_by_role("row").filter(has_text=run.name).first.get_attribute("row-id")
-    cells = table.locator(f'[row-id="{row}"] [role="gridcell"]')
+    page.get_by_text(run.name).first.wait_for()  # no study folds it away
+    row = page.get_by_role("row").filter(has_text=run.name).first.get_attribute("row-id")
+    cells = page.locator(f'[row-id="{row}"] [role="gridcell"]')
     shown = dict(cells.evaluate_all("cells => cells.map(cell => [cell.getAttribute('col-id'), cell.textContent])"))
     assert shown["tags.`fa.verdict`"] == run.tags[schema.TAG_VERDICT]
     for key in ("accuracy/test", "growth_max", "gamma_deep_mean", schema.MARGIN):
-        (value,) = (shown[column] for column in shown if key in column)
-        assert float(value) == pytest.approx(logged(site, run.run_id, key)[-1], rel=1e-2)
-    picture(table, "table")
+        (text,) = (shown[column] for column in shown if key in column)
+        assert float(text) == logged(site, run.run_id, key)[-1] and len(text) <= len("-0.00001234")
+    picture(page, "table")
+
+
+@pytest.mark.browser
+def test_the_audits_note_leads_to_the_runs_side_by_side(site, page):
+    page.goto(f"{site.experiment}/runs/{site.only('audit').run_id}")
+    with page.expect_popup() as opened:
+        page.get_by_role("link", name="The runs side by side").click()
+    expect(opened.value.get_by_text("Group: dfa", exact=True)).to_be_visible()
 
 
 @pytest.mark.browser
