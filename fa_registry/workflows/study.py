@@ -216,6 +216,7 @@ def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, proce
     with Progress(title, names, training_words) as progress, stop_on_signal() as stop:
 
         def hear(event: JobEvent) -> None:
+            """Show an event, and sort the run that it ends."""
             progress.show(event)
             if event.kind in ENDS:
                 open_jobs.discard(event.index)

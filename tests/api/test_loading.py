@@ -74,8 +74,8 @@ def test_the_registry_vouches_for_the_card(registered):
     """In a folder alone whoever can write could change card and weights together."""
     registry, _ = registered
     card = registry.files(registry.find("models:/tiny/1")) / CARD
-    card.write_text(card.read_text(encoding="utf-8").replace('"verified"', '"very good"'), encoding="utf-8")
-    assert fa_registry.load_model(card.parent).card.integrity.state == "very good"
+    card.write_text(card.read_text(encoding="utf-8").replace('"verified"', '"trusted"'), encoding="utf-8")
+    assert fa_registry.load_model(card.parent).card.integrity.state == "trusted"
     with pytest.raises(IntegrityError, match=r"card.json: expected SHA-256"):
         fa_registry.load_model("models:/tiny/1", registry.uri)
 
