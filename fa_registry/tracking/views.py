@@ -39,7 +39,8 @@ HEADLINE = ("accuracy", "growth_max", "h_L", "g_L", "gamma_deep_mean")
 BY_SITE = ("h_norm", "g_norm", "gamma")
 COLUMNS = ("accuracy", MARGIN, "growth_max", "gamma_deep_mean", "h_L", "g_L")
 COLUMN_WIDTH = 105
-RUN_NAME, RUN_NAME_WIDTH = "attributes.`Run Name`", 400  # always shown, and always first
+RUN_NAME = "attributes.`Run Name`"  # always shown, and always first
+WIDTHS = {RUN_NAME: 330, f"tags.`{TAG_VERDICT}`": 150}  # pixels; the others have COLUMN_WIDTH
 # Pixels: on 1,280 × 800 two rows of three charts stand under MLflow's own bars.
 HEADLINE_HEIGHT, SITE_HEIGHT, CHARTS_A_ROW = 200, 320, 3
 
@@ -178,5 +179,5 @@ def _table(runs: Sequence[StoredRun]) -> dict[str, Any]:
         "groupBy": None,
         "selectedColumns": named,
         "columnOrder": [RUN_NAME, *named],
-        "columnWidths": {RUN_NAME: RUN_NAME_WIDTH} | dict.fromkeys(named, COLUMN_WIDTH),
+        "columnWidths": dict.fromkeys(named, COLUMN_WIDTH) | WIDTHS,
     }

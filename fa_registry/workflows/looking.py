@@ -24,7 +24,7 @@ from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.store import resolve_uri, sqlite_path
 from fa_registry.workflows import data
 from fa_registry.workflows.selection import whole_id
-from fa_registry.workflows.stores import open_tracker
+from fa_registry.workflows.stores import in_browser, open_tracker, side_by_side
 
 
 def show(run_id: str, store: str = "") -> RunRecord:
@@ -48,7 +48,8 @@ def examine(store: str = "") -> list[dict[str, Any]]:
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device: training runs on the CPU"
     rows.append({"check": "device", "ok": True, "found": gpu})
     looks: dict[str, Callable[[], str]] = {
-        "store": lambda: f"{resolve_uri(store)}: {_count_runs(store)} finished runs",
+        "store": partial(_finished_runs, store),
+        "MLflow's pages": partial(_page, store),
         "templates": lambda: f"{len(list(resources.templates().glob('*.j2')))} in {resources.templates()}",
         "studies": lambda: ", ".join(study.names()),
         **{f"data set {name}": partial(_load, name) for name in datasets.CATALOG.names()},
@@ -58,11 +59,32 @@ def examine(store: str = "") -> list[dict[str, Any]]:
     return rows + [_check(what, look) for what, look in looks.items()]
 
 
-def _count_runs(store: str) -> int:
-    tracker = open_tracker(store)
-    return sum(
-        len(tracker.search({schema.TAG_KIND: "run", schema.TAG_STATUS: status})) for status in schema.FINISHED_STATUSES
-    )
+def _is_missing(store: str) -> bool:
+    """Whether the store is a database that is not there yet: to look must not make one, the name may be mistyped."""
+    path = sqlite_path(resolve_uri(store))
+    return path is not None and not path.exists()
+
+
+def _finished_runs(store: str) -> str:
+    if _is_missing(store):
+        return f"{resolve_uri(store)}: none yet, the first run makes it"
+    tracker = open_tracker(store, create=False)
+    kind = {schema.TAG_KIND: "run"}
+    count = sum(len(tracker.search({**kind, schema.TAG_STATUS: status})) for status in schema.FINISHED_STATUSES)
+    return f"{resolve_uri(store)}: {count} finished runs"
+
+
+def _page(store: str) -> str:
+    """Where the newest study's runs stand side by side."""
+    try:
+        tracker = None if _is_missing(store) else open_tracker(store, create=False)
+    except StoreError:
+        return "none: the store cannot be used"
+    newest = next(iter(tracker.search({schema.TAG_KIND: "study"}) if tracker else ()), None)
+    if not tracker or not newest:
+        return "no study yet"
+    page = side_by_side(tracker.beside(newest.experiment), newest.tags[schema.TAG_STUDY])
+    return in_browser(tracker.uri, page) or "no shared view can be written there: see the message above"
 
 
 def _load(name: str) -> str:

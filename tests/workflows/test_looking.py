@@ -57,6 +57,23 @@ def test_show_of_an_unknown_run(trained):
     assert result.exit_code == 2 and "0 runs begin so" in result.stderr
 
 
+def found(answer) -> dict[str, str]:
+    return {row["check"]: row["found"] for row in json.loads(answer.stdout)}
+
+
+def test_doctor_makes_no_store_of_a_mistyped_name(registry, tmp_path):
+    typo = tmp_path / "typo.db"
+    rows = found(registry("doctor", "--store", f"sqlite:///{typo}", "--json"))
+    assert rows["store"].endswith("none yet, the first run makes it") and rows["MLflow's pages"] == "no study yet"
+    assert not typo.exists()
+
+
+def test_doctor_names_the_page_that_shows_the_newest_study_side_by_side(trained):
+    rows = found(trained("doctor", "--json"))
+    assert rows["MLflow's pages"].endswith("/runs?viewStateShareKey=tiny&compareRunsMode=CHART")
+    assert "4 finished runs" in rows["store"]
+
+
 def test_doctor_is_content_here_and_not_with_a_store_it_cannot_use(registry):
     good = registry("doctor", "--json")
     assert good.exit_code == 0 and all(row["ok"] for row in json.loads(good.stdout))
