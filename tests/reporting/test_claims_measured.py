@@ -57,6 +57,13 @@ def test_a_gamma_that_fresh_draws_reach_is_the_gradients_matter_alone(claims_of_
     assert back[0] == "not" and "1 of 20 fresh draws reach it; not told apart at 0.05" in back[1]
 
 
+def test_a_site_whose_rank_is_the_level_itself_lies_above_its_null(claims_of_gamma):
+    """As the rule judges: p ≤ 0.05 passes. 5 of 99 fresh draws give exactly that."""
+    ranks = {"gamma_null_p": [0.05, 0.05, 0.05, 0.05, 0.08]}
+    back = dict(claims_of_gamma("NOT SPECIFIC", 0.08, sites=ranks))["not"]
+    assert "to the training feedback at site 4: there" in back and "At sites 0, 1, 2, 3 it lies above" in back
+
+
 def test_without_a_null_the_feedback_is_not_shown_and_why(claims_of_gamma):
     ((kind, text),) = claims_of_gamma(sites={"gamma_null_p": None})
     assert kind == "may" and "for the training feedback only" not in text
