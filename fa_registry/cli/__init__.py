@@ -50,7 +50,10 @@ def _launched(context: click.Context) -> Iterator[None]:
         if "MLFLOW_RUN_ID" in os.environ:
             from fa_registry.workflows.stores import put_launched_away  # MLflow: seconds
 
-            put_launched_away(context.invoked_subcommand or "")
+            try:
+                put_launched_away(context.invoked_subcommand or "")
+            except RegistryError as error:  # what the verb did and how it ended is not changed by that
+                logging.getLogger("fa_registry").warning("the run that MLflow began stays as it is: %s", error)
 
 
 class Verbs(click.Group):

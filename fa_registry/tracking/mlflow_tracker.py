@@ -9,10 +9,12 @@ import json
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import time
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -140,7 +142,8 @@ class MlflowTracker(Tracker):
             shutil.copytree(folder, local, dirs_exist_ok=True)
 
     def finish(self, run_id: str, state: str) -> None:
-        self._client.set_terminated(run_id, state)
+        with redirect_stdout(sys.stderr):  # MLflow prints a run's address there, before what --json prints for machines
+            self._client.set_terminated(run_id, state)
 
     def discard(self, run_id: str) -> None:
         self._client.delete_run(run_id)

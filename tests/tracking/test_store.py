@@ -230,3 +230,14 @@ def test_a_run_tells_its_params_and_every_point_of_the_metrics_asked_for(tracker
     assert tracker.get(run_id).params == tracker.search({})[0].params == {"cfg/seed": "1"}
     found = tracker.history(run_id, ["g_L", "h_L"])
     assert set(found) == {Point("h_L", 2.0, 1), Point("h_L", 1.0, 0), Point("g_L", 3.0, 0)} and len(found) == 3
+
+
+def test_what_mlflow_prints_when_a_run_ends_does_not_stand_before_what_machines_read(tracker, monkeypatch, capsys):
+    run_id = tracker.create("run", {}, {})
+    if tracker.uri == "memory":
+        return
+    genuine = tracker._client.set_terminated
+    monkeypatch.setattr(tracker._client, "set_terminated", lambda *ended: (print("View run at"), genuine(*ended)))
+    tracker.finish(run_id, "FINISHED")
+    printed = capsys.readouterr()
+    assert printed.out == "" and "View run at" in printed.err and tracker.get(run_id).state == "FINISHED"

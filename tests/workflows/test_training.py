@@ -111,6 +111,26 @@ def test_a_run_that_mlflow_started_is_taken_over(registry, monkeypatch):
     assert [run.name for run in runs()] == ["dfa · resmlp-16x2 · digits · 1 epochs · s7"]
 
 
+def test_a_run_that_mlflow_began_where_nobody_named_an_experiment_is_put_away(registry, monkeypatch):
+    tracker = MlflowTracker(experiment_id="0")
+    for state in ("FINISHED", "RUNNING"):  # the second call's own is still MLflow's to end
+        launched = tracker.create("gifted-crab-796", {}, {})
+        monkeypatch.setenv("MLFLOW_RUN_ID", launched)
+        monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "0")
+        assert registry("doctor").exit_code == 0
+        assert tracker.get(launched).name == "mlflow run: doctor"
+        if state == "FINISHED":
+            tracker.finish(launched, state)
+    kept = tracker.search({schema.TAG_KIND: schema.LAUNCH})
+    assert [run.run_id for run in kept] == [launched]
+
+
+def test_a_launched_run_that_is_not_there_changes_nothing(registry, monkeypatch):
+    monkeypatch.setenv("MLFLOW_RUN_ID", "0" * 32)
+    answer = registry("doctor")
+    assert answer.exit_code == 0 and "the run that MLflow began stays as it is" in answer.stderr
+
+
 def test_a_zombie_of_the_same_spec_is_closed(registry):
     first = json.loads(registry(*TRAIN, "--json").stdout)["run_id"]
     tracker = MlflowTracker()
