@@ -55,10 +55,9 @@ class Tracker(abc.ABC):
 
     uri: str
 
-    @property
     @abc.abstractmethod
-    def experiment(self) -> str:
-        """The name of the experiment that new runs go to."""
+    def beside(self, experiment: str) -> Tracker:
+        """This store, with new runs going to `experiment`."""
 
     @abc.abstractmethod
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:

@@ -24,9 +24,8 @@ class MemoryTracker(Tracker):
         self.points: dict[str, list[Point]] = defaultdict(list)
         self.datasets: dict[str, list[DatasetReference]] = defaultdict(list)
 
-    @property
-    def experiment(self) -> str:
-        return EXPERIMENT
+    def beside(self, experiment: str) -> Tracker:
+        return self  # there are no experiments in memory
 
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         run_id = f"{len(self.runs) + 1:032x}"

@@ -81,10 +81,6 @@ class MlflowTracker(Tracker):
         vars(other).pop("experiment_id", None)
         return other
 
-    @property
-    def experiment(self) -> str:
-        return self.experiment_name(self._experiment_id) if self._experiment_id else self._experiment
-
     @cached_property
     def experiment_id(self) -> str:
         """The id of the experiment that new runs go to; makes it when it is missing."""
@@ -188,7 +184,9 @@ class MlflowTracker(Tracker):
                     self._client.set_experiment_tag(self.experiment_id, TAG + view.key, view.text)
         except MlflowException as error:
             LOG.warning(
-                "no view for MLflow's pages: the store does not take tags of experiment %s: %s", self.experiment, error
+                "no view for MLflow's pages: the store does not take tags of experiment %s: %s",
+                self.experiment_id,
+                error,
             )
             return ""
         return f"#/experiments/{self.experiment_id}{views[0].address}"

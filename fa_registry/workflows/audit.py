@@ -42,7 +42,7 @@ from fa_registry.workflows.editions import checked_terms, signature
 from fa_registry.workflows.evidence import checked_measuring, gather_all, replay_remark
 from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, checked_pages
 from fa_registry.workflows.selection import Selection, looks_of, not_judged, select, with_unaudited
-from fa_registry.workflows.stores import in_browser, launched_run, open_tracker, side_by_side
+from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker
 
 WAIVERS = "waivers.toml"
 
@@ -219,7 +219,9 @@ def log_audit(
         _upload(tracker, run_id, pages, out)
         notes = Notes(report)
         _tell_runs(tracker, report, notes, run_id, selection)
-        page = side_by_side(tracker, selection.study)  # now that verdicts, margins and first fires can have columns
+        page = mlflow_page(
+            tracker, selection.study, selection.runs[0].experiment
+        )  # now that verdicts, margins and first fires can have columns
         note = notes.of_audit(tracker.link(run_id, ""), page)
         tracker.log(run_id, tags={schema.TAG_NOTE: note})
         _tell_excluded(tracker, report, notes, run_id)

@@ -24,7 +24,7 @@ from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.store import resolve_uri, sqlite_path
 from fa_registry.workflows import data
 from fa_registry.workflows.selection import whole_id
-from fa_registry.workflows.stores import in_browser, open_tracker, side_by_side
+from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker
 
 
 def show(run_id: str, store: str = "") -> RunRecord:
@@ -83,8 +83,8 @@ def _page(store: str) -> str:
     newest = next(iter(tracker.search({schema.TAG_KIND: "study"}) if tracker else ()), None)
     if not tracker or not newest:
         return "no study yet"
-    page = side_by_side(tracker.beside(newest.experiment), newest.tags[schema.TAG_STUDY])
-    return in_browser(tracker.uri, page) or "no shared view can be written there: see the message above"
+    page = mlflow_page(tracker, newest.tags[schema.TAG_STUDY])
+    return in_browser(tracker.uri, page) or "none: it has no runs, or the store takes no view"
 
 
 def _load(name: str) -> str:

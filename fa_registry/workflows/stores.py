@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from fa_registry.tracking.schema import EXPERIMENT, LAUNCH, TAG_KIND, TAG_STUDY
 from fa_registry.tracking.store import resolve_uri, sqlite_path
 from fa_registry.tracking.views import views_of
 
+LOG = logging.getLogger(__name__)
 UI = "http://127.0.0.1:5000"  # where `make ui` serves a store that no server serves
 DEFAULT = "0"  # the id of the experiment Default, where MLflow puts what nobody named a place for
 
@@ -31,13 +33,20 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True) -> 
     return MlflowTracker(store, experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT, experiment_id)
 
 
-def side_by_side(tracker: Tracker, study: str = "") -> str:
-    """Address of the runs side by side in MLflow's pages, the study's or all of the experiment; empty where there are no pages.
+def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "") -> str:
+    """Address of the runs side by side in MLflow's pages, a study's or all of the experiment; empty where there are no pages.
 
-    The view that it opens is written with it (tracking.views).
+    experiment: where the runs are; else that of the newest. The view that the address opens is written with it (tracking.views).
+    It comes after the work, which is done: a store that does not answer now is said, and costs the address alone.
     """
     wanted = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
-    return tracker.show(views_of(study, tracker.search(wanted, tracker.experiment)))
+    try:
+        runs = tracker.search(wanted, experiment)
+        own = [run for run in runs if run.experiment == runs[0].experiment]
+        return tracker.beside(own[0].experiment).show(views_of(study, own)) if own else ""
+    except StoreError as error:
+        LOG.warning("no view for MLflow's pages: %s", error)
+        return ""
 
 
 def in_browser(uri: str, page: str) -> str:

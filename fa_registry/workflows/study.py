@@ -29,7 +29,7 @@ from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import load_or_name
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.requests import Chosen, Place
-from fa_registry.workflows.stores import in_browser, launched_run, open_tracker, side_by_side
+from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker
 from fa_registry.workflows.training import (
     TrainingJob,
     close_zombies,
@@ -120,7 +120,7 @@ def run_study(
 
 
 def _compared(tracker: MlflowTracker, result: StudyResult) -> StudyResult:
-    result.page = in_browser(tracker.uri, side_by_side(tracker, result.study))
+    result.page = in_browser(tracker.uri, mlflow_page(tracker, result.study))
     return result
 
 

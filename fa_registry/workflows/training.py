@@ -32,7 +32,7 @@ from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import study_edition
 from fa_registry.workflows.progress import Progress, joined
 from fa_registry.workflows.requests import Place
-from fa_registry.workflows.stores import in_browser, launched_run, open_tracker, registry_folder, side_by_side
+from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker, registry_folder
 from fa_registry.workflows.watching import UNWATCHED, Monitor, Watch, checked_watch, fired_words
 
 
@@ -242,7 +242,7 @@ def run_train(
     tell({run_name(spec): changed} if changed else {}, keep_trained)
     if present and (keep_trained or not changed):
         ended_by = present.tags.get(schema.TAG_STOPPED_ON, "")
-        page = in_browser(tracker.uri, side_by_side(tracker))
+        page = in_browser(tracker.uri, mlflow_page(tracker, experiment=present.experiment))
         return Trained(present.run_id, present.tags[schema.TAG_STATUS], ended_by, other_code=changed, page=page)
     make_ready([spec.dataset], place.root)
     job = TrainingJob(
@@ -262,7 +262,8 @@ def run_train(
         raise Interrupted(end.value or "stopped before it began")
     if end.kind == "failed":
         raise RegistryError(end.value)
-    page = in_browser(tracker.uri, side_by_side(tracker))
+    experiment = tracker.get(end.value.run_id).experiment
+    page = in_browser(tracker.uri, mlflow_page(tracker, experiment=experiment))
     return Trained(end.value.run_id, end.value.status, end.value.ended_by, end.value, changed, page)
 
 

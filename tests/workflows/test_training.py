@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fa_registry.errors import Interrupted
+from fa_registry.errors import Interrupted, StoreError
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
@@ -109,6 +109,21 @@ def test_a_run_that_mlflow_started_is_taken_over(registry, monkeypatch):
     monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", tracker.experiment_id)
     assert json.loads(registry(*TRAIN, "--json").stdout)["run_id"] == launched
     assert [run.name for run in runs()] == ["dfa · resmlp-16x2 · digits · 1 epochs · s7"]
+
+
+def test_a_run_that_is_there_in_another_experiment_is_named_with_the_page_of_that_one(registry, monkeypatch):
+    assert registry(*TRAIN, "--experiment", "mine").exit_code == 0
+    again = registry(*TRAIN)  # of an experiment that nobody has made yet
+    (run,) = runs()
+    experiment = MlflowTracker(experiment="mine").experiment_id
+    assert again.exit_code == 0 and f"/#/experiments/{experiment}/runs?viewStateShareKey=runs" in again.stdout
+
+    def gone(*_):
+        raise StoreError("the server has gone")
+
+    monkeypatch.setattr(MlflowTracker, "show", gone)
+    answer = registry(*TRAIN)
+    assert answer.exit_code == 0 and run.run_id in answer.stdout and "the server has gone" in answer.stderr
 
 
 def test_a_run_that_mlflow_began_where_nobody_named_an_experiment_is_put_away(registry, monkeypatch):
