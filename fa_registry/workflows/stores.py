@@ -42,8 +42,7 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "") -> str:
     wanted = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
     try:
         runs = tracker.search(wanted, experiment)
-        own = [run for run in runs if run.experiment == runs[0].experiment]
-        return tracker.beside(own[0].experiment).show(views_of(study, own)) if own else ""
+        return tracker.beside(runs[0].experiment).show(views_of(study, runs)) if runs else ""
     except StoreError as error:
         LOG.warning("no view for MLflow's pages: %s", error)
         return ""
