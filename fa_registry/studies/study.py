@@ -1,4 +1,4 @@
-"""study.toml → run specs: a grid of methods, architectures, data sets, seeds and penalties, and the controls it needs.
+"""study.toml → run specs: a grid of methods, architectures, data sets, seeds, penalties and options, and the controls it needs.
 
 Which fields a file may have, and the cells of a grid that its filters leave, stand here too.
 """
@@ -17,7 +17,7 @@ from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.records import RunSpec
 from fa_registry.studies.twins import Twin, parse_twin
 from fa_registry.training.controls import ladder, rung
-from fa_registry.training.specs import RECIPE_FIELDS, parse_spec
+from fa_registry.training.specs import NAMES, RECIPE_FIELDS, parse_spec
 
 Control = Literal["frozen", "shallow", "ladder"]
 CONTROLS = get_args(Control)
@@ -39,29 +39,47 @@ class Grid:
     """A [[grid]]: every combination of its lists is trained. What a spec's fields may hold is parse_spec's to judge."""
 
     methods: tuple[str, ...] = ()
+    """names, as `fa-registry list methods` has them"""
     architectures: tuple[str, ...] = ()
+    """names, as `fa-registry list architectures` has them"""
     datasets: tuple[str, ...] = ()
+    """names, as `fa-registry list datasets` has them"""
     seeds: tuple[int, ...] = ()
+    """whole numbers from 0. Runs of one seed share initial weights and the order of the data: they are paired"""
     penalties: tuple[float, ...] = ()
+    """λ of the residual penalty, from 0; without the list there is none"""
     epochs: tuple[int, ...] = ()
+    """instead of the recipe's"""
     method_options: Mapping[str, Any] = field(default_factory=dict)
+    """of every method of this grid, by name, as `fa-registry card` shows them; a list is a variant a value: `{ sigma = [1, 2] }`"""
     architecture_options: Mapping[str, Any] = field(default_factory=dict)
+    """of every architecture of this grid, by name; a list is one setting a value"""
     recipe: Mapping[RecipeField, Any] = field(default_factory=dict)
+    """what this grid does otherwise than the study's recipe; a list is one setting a value: `{ batch_size = [32, 128] }`"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
+    """what this grid does otherwise than the study's controls"""
     name: str = ""
+    """what pages call the setting, as `main`; of several settings each with what tells it apart, `main d_hidden=16`"""
 
 
 @dataclass(frozen=True)
 class StudyTable:
-    """What a study.toml holds. recipe, controls: of every grid that does not say otherwise. See Study for the others."""
+    """What a study.toml holds."""
 
     name: str
+    """by which its runs are found again: `fa-registry audit --study NAME`"""
     title: str
+    """one line, for lists and pages"""
     edition: str
+    """which rules judge its runs: a name of `fa-registry list editions`, or the path of a file of yours"""
     grid: tuple[Grid, ...]
+    """the runs, one or several tables; what two of them ask for is one run"""
     cost: str = ""
+    """what it is expected to take, in words"""
     recipe: Mapping[RecipeField, Any] = field(default_factory=dict)
+    """how every grid is trained that does not say otherwise"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
+    """which controls every setting gets; `frozen` is true unless it says false"""
 
 
 def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
@@ -76,7 +94,7 @@ def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     fields = [field.name for field in dataclasses.fields(Grid)]
     for grid in raw["grid"] if isinstance(raw.get("grid"), list) else ():
         if isinstance(grid, Mapping):
-            known = {name: grid[name] for name in fields if name in grid}
+            known = {name: value for name, value in grid.items() if name in fields}
             tables = {name: table(known, name) for name in TABLES if isinstance(known.get(name), Mapping)}
             if jsonio.attempt(Grid, known | tables)[0]:
                 yield known
@@ -118,7 +136,46 @@ def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], twin: Twin) -> I
         wanted = tuple(control for control in CONTROLS if controls.get(control))
         for values in product(*axes.values()):
             cell = {**fields, **dict(zip(axes, values, strict=True))}
-            yield GridCell(_of_twin(cell, twin), wanted, grid.get("name", ""))
+            for swept, words in _swept(cell, grid):
+                name = f"{grid['name']} {words}".strip() if grid.get("name") else ""
+                yield GridCell(_of_twin(swept, twin), wanted, name)
+
+
+def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """The cell once for every combination of the lists in the grid's own options and recipe, in the file's order.
+
+    With each comes what tells its setting from the others', `d_hidden=16, batch_size=64`.
+    """
+    lists = dict(_lists(cell, grid))
+    for values in product(*lists.values()):
+        chosen: dict[str, dict[str, Any]] = {}
+        for (place, name), value in zip(lists, values, strict=True):
+            chosen.setdefault(place, {})[name] = value
+        options = {place: {**cell[place], **chosen.get(place, {})} for place in FIXED if place in cell}
+        recipe = chosen.get("recipe", {})
+        of_setting = {**chosen.get("architecture_options", {}), **recipe}
+        of_setting.pop("credit_norm", None)  # belongs to the method
+        yield {**cell, **options, **recipe}, ", ".join(f"{name}={value}" for name, value in of_setting.items())
+
+
+def _lists(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list]]:
+    """(table, field) → what its list holds. What an override replaced is no list any more."""
+    for place in grid:
+        if place == "recipe":
+            yield from (((place, name), cell[name]) for name in table(grid, place) if isinstance(cell[name], list))
+        elif place in FIXED:
+            for name, value in grid[place].items():
+                if isinstance(value, list) and not _is_a_list(cell, place, name):
+                    yield (place, name), value
+
+
+def _is_a_list(cell: Mapping[str, Any], place: str, option: str) -> bool:
+    """Whether the option itself holds several values: its list is one value of it."""
+    owner = place.removesuffix("_options")
+    if cell.get(owner) not in NAMES[owner].names():
+        return False
+    declared = NAMES[owner].get(cell[owner]).card.options.get(option)
+    return declared is not None and isinstance(declared.default, (list, tuple))
 
 
 def _of_twin(fields: dict[str, Any], twin: Twin) -> dict[str, Any]:
@@ -218,18 +275,25 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
     given = {key: value for key, value in overrides.items() if value}
     twin = parse_twin(overrides, problems)
     trained: list[tuple[RunSpec, GridCell]] = []
-    for cell in cells(raw, given, twin):
-        try:
-            trained.append((parse_spec(cell.fields), cell))
-        except InvalidFields as error:
-            problems += error.problems
-    if not trained and not problems:
-        problems.append("grid: expands to no run; every list needs at least one entry")
+    for number, of_grid in _by_grid(raw, given, twin):
+        if not of_grid:
+            problems.append(f"grid[{number}]: expands to no run; every list needs at least one entry")
+        for cell in of_grid:
+            try:
+                trained.append((parse_spec(cell.fields), cell))
+            except InvalidFields as error:
+                problems += error.problems
     if problems:
         raise InvalidFields(f"study {file.path}", list(dict.fromkeys(problems)))
     return Study(
         raw["name"], raw["title"], raw["edition"], raw.get("cost", ""), _specs(trained), twin, _labels(trained)
     )
+
+
+def _by_grid(raw: Mapping[str, Any], overrides: Mapping[str, Any], twin: Twin) -> Iterator[tuple[int, list[GridCell]]]:
+    """What each [[grid]] of the file expands to, the first is 0; those that cannot be expanded have been named."""
+    for number, grid in enumerate(grids(raw)):
+        yield number, list(cells({**raw, "grid": [grid]}, overrides, twin))
 
 
 def _specs(trained: list[tuple[RunSpec, GridCell]]) -> tuple[RunSpec, ...]:

@@ -203,7 +203,7 @@ def supported_by(method: Method, wanted: Sequence[str | Architecture] | None) ->
     """The architectures asked for; if none were, all those of the catalog that the method's card supports."""
     if wanted is None:
         allowed = method.card.architectures
-        wanted = [name for name in architectures.CATALOG.names() if "any" in allowed or name in allowed]
+        wanted = [name for name in architectures.CATALOG.members() if "any" in allowed or name in allowed]
     return [architectures.CATALOG.get(item) if isinstance(item, str) else item for item in wanted]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 
 import torch
@@ -23,6 +24,7 @@ from fa_registry.training.task import network_shape
 SIGN_STEPS = 20
 RATE, DECAY, DECAY_STEPS = 0.05, 1.0, 20
 DECAY_TOLERANCE = 1e-9
+NUMBERED = re.compile(r"B_\d+")  # as methods.base.FixedMatrices names them
 MIRROR = {"mirror_rate": 0.05, "mirror_batch": 256}  # faster and less noisy than the default
 MIRROR_STEPS = 120  # six times 1/d: of the start exp(−6) is left
 NOISE_FACTOR = 2.0  # ‖B − W‖² of one layer of 16 features scatters by some 15 % about its expectation
@@ -181,12 +183,16 @@ def block_jacobian_gives_bp(setting: Setting) -> Outcome:
 
 
 def output_jacobian_gives_bp(setting: Setting) -> Outcome:
-    """On a linear network, with every B_l := (∂z/∂h_l)ᵀ (D_l, C), the credit is exact at every site 1..L.
+    """On a linear network, with every B_l := (∂z/∂h_l)ᵀ (D_l, C), the credit is exact at every site that has a matrix.
 
-    Site 0 is left out: a method of this family has one matrix a block, so the embedding shares B_1.
+    A method of this family has B_01, B_02, … either one a site 0..L, or one a block: then the embedding shares that of block 1,
+    and site 0 is left out.
     """
-    case, _, outputs = linear_case(setting)
-    return _with_feedback(case, [output.T for output in outputs], first_site=1)
+    case, jacobians, outputs = linear_case(setting)
+    matrices = [output.T for output in outputs]
+    if len(_drawn_matrices(case)) <= case.blocks:
+        return _with_feedback(case, matrices, first_site=1)
+    return _with_feedback(case, [(outputs[0] @ jacobians[0]).T, *matrices], first_site=0)
 
 
 def transposed_weights_give_bp(setting: Setting) -> Outcome:
@@ -198,8 +204,14 @@ def transposed_weights_give_bp(setting: Setting) -> Outcome:
 
 
 def _with_feedback(case: Case, matrices: list[Tensor], first_site: int) -> Outcome:
-    """The case's credits once its feedback state is B_01, B_02, … = matrices, against the exact gradients."""
-    case.feedback.load_state_dict({f"B_{index:02d}": matrix for index, matrix in enumerate(matrices, start=1)})
+    """The case's credits once its feedback state has B_01, B_02, … = matrices, against the exact gradients."""
+    given = {f"B_{index:02d}": matrix for index, matrix in enumerate(matrices, start=1)}
+    if (drawn := _drawn_matrices(case)) != sorted(given):
+        return failed(
+            f"expected matrices in the feedback state called {', '.join(given)}, as FixedMatrices has them, found "
+            f"{', '.join(drawn or case.feedback.state_dict()) or 'none'}"
+        )
+    case.feedback.load_state_dict(given, strict=False)  # an option may stand there too
     inputs = case.inputs()
     sites = range(first_site, len(inputs.hidden))
     credits = case.credits(inputs)
@@ -207,6 +219,10 @@ def _with_feedback(case: Case, matrices: list[Tensor], first_site: int) -> Outco
     return within(
         names, [credits[site] for site in sites], [inputs.gradients[site] for site in sites], AUTOGRAD_TOLERANCE
     )
+
+
+def _drawn_matrices(case: Case) -> list[str]:
+    return sorted(name for name in case.feedback.state_dict() if NUMBERED.fullmatch(name))
 
 
 # Descent on the energy contracts by 1 − η λ_min a step, λ_min = 0.2 for two blocks with Jacobians near 1: e^-20 is left.

@@ -30,12 +30,11 @@ def code_of(spec: RunSpec) -> dict[str, dict[str, Any]]:
         f"methods/{spec.method}": methods.CATALOG.code(spec.method, method.card),
         f"architectures/{spec.architecture}": architectures.CATALOG.code(spec.architecture, architecture.card),
         f"datasets/{spec.dataset}": datasets.CATALOG.code(spec.dataset.partition(":")[0], data.card),
-        **{f"diagnostics/{name}": _diagnostic(name) for name in diagnostics.CATALOG.names()},
+        **{
+            f"diagnostics/{name}": diagnostics.CATALOG.code(name, diagnostic.card)
+            for name, diagnostic in diagnostics.CATALOG.members().items()
+        },
     }
-
-
-def _diagnostic(name: str) -> dict[str, Any]:
-    return diagnostics.CATALOG.code(name, diagnostics.CATALOG.get(name).card)
 
 
 def changes(sealed: Code | None, now: Code) -> tuple[str, ...]:

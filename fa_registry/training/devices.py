@@ -6,24 +6,45 @@ And how exactly a network multiplies while it trains; measuring is always in ful
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor
 
 CHOICES = ("auto", "cuda", "cpu")
+ONE_OF_SEVERAL = re.compile(r"cuda:(\d+)")
 
 
 def resolve(name: str) -> str:
-    """`cuda` or `cpu` for auto, cuda or cpu; ValueError when there is no such device."""
-    if name not in CHOICES:
-        raise ValueError(f"expected one of {', '.join(CHOICES)}, found {name!r}")
+    """`cuda` or `cpu` for auto, cuda, cuda:1 or cpu; ValueError when there is no such device.
+
+    Which of several cards it was is no part of a specification: see `on_device`.
+    """
+    if name not in CHOICES and not ONE_OF_SEVERAL.fullmatch(name):
+        raise ValueError(f"expected one of {', '.join(CHOICES)}, or a card as cuda:1; found {name!r}")
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError("cuda was asked for, but torch sees no CUDA device; use cpu or auto")
-    return name
+    if name != "cpu" and not torch.cuda.is_available():
+        raise ValueError(f"{name} was asked for, but torch sees no CUDA device; use cpu or auto")
+    cards = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if ":" in name else []
+    if ":" in name and name not in cards:
+        raise ValueError(f"{name} was asked for, but torch sees {', '.join(cards)} alone; use one of them, cuda or cpu")
+    return name.partition(":")[0]
+
+
+@contextmanager
+def on_device(name: str) -> Iterator[None]:
+    """Inside, cuda means the card of this name, cuda:1; any other name leaves it as it is."""
+    card = ONE_OF_SEVERAL.fullmatch(name)
+    with torch.cuda.device(int(card[1])) if card else nullcontext():
+        yield
+
+
+def device_of(device_class: str) -> torch.device:
+    """Where a specification of this class is trained and measured here; a card by its number, for what is kept is kept of one."""
+    return torch.device("cuda", torch.cuda.current_device()) if device_class == "cuda" else torch.device(device_class)
 
 
 def gpu_name(device: torch.device) -> str:

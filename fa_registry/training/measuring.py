@@ -50,8 +50,7 @@ def measure(
     sites: dict[str, tuple[Reading, ...]] = {}
     scalars: dict[str, Reading] = {}
     failures: dict[str, str] = {}
-    for name in diagnostics.CATALOG.names():
-        diagnostic: Diagnostic = diagnostics.CATALOG.get(name)
+    for name, diagnostic in diagnostics.CATALOG.members().items():
         if diagnostic.card.when not in moments:
             continue
         measured, failure = _attempt(diagnostic, observation)
@@ -92,8 +91,8 @@ def with_conventions(measurements: Measurements, task: Task) -> Measurements:
         **machine(task),
         **bench_conventions(task),
     }
-    for name in diagnostics.CATALOG.names():
-        conventions |= diagnostics.CATALOG.get(name).card.conventions
+    for diagnostic in diagnostics.CATALOG.members().values():
+        conventions |= diagnostic.card.conventions
     return dataclasses.replace(measurements, conventions=conventions)
 
 

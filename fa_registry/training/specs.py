@@ -8,13 +8,14 @@ And back to what a person reads: `dfa+pen λ=0.01 · resmlp-256x4 · digits · s
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from fa_registry import architectures, datasets, methods
 from fa_registry.catalog import Catalog
-from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
+from fa_registry.errors import InvalidFields, UnknownName, shortened, unknown_name_text
 from fa_registry.jsonio import found
 from fa_registry.methods.base import ReplacesWeights
 from fa_registry.records import Option, Recipe, RunSpec, Scalar
@@ -45,7 +46,7 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
         if value is None or value == "":
             continue
         if name not in FIELDS:
-            problems.append(f"{name}: {unknown_name_text('field', name, FIELDS)}")
+            problems.append(f"{name}: {_unknown_field(name, raw)}")
             continue
         try:
             values["device_class" if name == "device" else name] = _parse(name, value)
@@ -58,6 +59,19 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
         raise InvalidFields(subject, problems)
     recipe = Recipe(**{name: values.pop(name) for name in RECIPE_FIELDS if name in values})
     return resolved(RunSpec(recipe=recipe, **values))
+
+
+def _unknown_field(name: str, raw: Mapping[str, Any]) -> str:
+    """Where an option of the method or the architecture was typed without its owner, how it is typed."""
+    owners: dict[str, list[str]] = {}
+    for owner in ("method", "architecture"):
+        if raw.get(owner) in NAMES[owner].names():
+            for option in NAMES[owner].get(raw[owner]).card.options:
+                owners.setdefault(option, []).append(f"{owner}.{option}")
+    (near,) = difflib.get_close_matches(name, [*owners, *FIELDS], n=1) or [""]
+    if near in owners:
+        return f"unknown field {shortened(name)!r}; did you mean {' or '.join(owners[near])}?"
+    return unknown_name_text("field", name, FIELDS)
 
 
 def _parse(name: str, value: Any) -> Any:

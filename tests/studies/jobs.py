@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import sys
+import tempfile
+import threading
 import time
 from pathlib import Path
-
-import torch
 
 from fa_registry.errors import Interrupted
 
 
 def three_steps(job, stop, report):
     """A job that tells its threads, can be stopped and may break."""
+    import torch
+
     for _ in range(3):
         if stop():
             raise Interrupted("as asked")
@@ -23,30 +28,103 @@ def three_steps(job, stop, report):
     return f"{job} done"
 
 
+def wait_until(true, otherwise):
+    deadline = time.monotonic() + 300
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(otherwise)
+        time.sleep(0.01)
+
+
 def until_stopped(job, stop, report):
     report("started")
-    deadline = time.monotonic() + 60
-    while not stop():
-        if time.monotonic() > deadline:
-            raise TimeoutError("nobody asked to stop")
-        time.sleep(0.01)
+    wait_until(stop, "nobody asked to stop")
     raise Interrupted("stopped as asked")
 
 
-def write_how_it_ends(job, stop, report):
-    report("started")
-    deadline = time.monotonic() + 60
-    while not stop() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    Path(job).write_text("stopped" if stop() else "nobody asked to stop")
+def sleep_in_foreign_code() -> None:
+    """Where no signal handler and no other thread of Python gets a turn: PyDLL keeps the interpreter to itself."""
+    ctypes.PyDLL(None).sleep(600)
 
 
-def die_beside_one_that_waits(job, stop, report):
+ENDINGS = {
+    "exits": lambda: os._exit(3),
+    "exits as if well": lambda: os._exit(0),
+    "faults": lambda: ctypes.string_at(0),
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "asks": lambda: sys.exit(0),
+}
+
+
+def may_end_its_process(job, stop, report):
+    """Whatever the job is called; leaves a temporary file behind."""
+    tempfile.mkstemp()
+    ENDINGS.get(job, lambda: None)()
+    return f"{job} done in {os.getpid()}"
+
+
+def dies_the_first_time(job, stop, report):
+    """job: (file of the one who dies, file of who waits for its second attempt), or either."""
+    dies, name = job
+    mark = Path(name)
+    if not dies:
+        report(os.getpid())
+        wait_until(mark.exists, "nobody made a second attempt")
+        return os.getpid()
+    if not mark.with_name("tried").exists():
+        mark.with_name("tried").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    mark.touch()
+    return os.getpid()
+
+
+def hangs(job, stop, report):
     report(os.getpid())
-    waits = Path(job).with_name("somebody waits")
-    if Path(job).name != "dies":
-        waits.touch()
-        return write_how_it_ends(job, stop, report)
-    while not waits.exists():
-        time.sleep(0.01)
-    os._exit(9)
+    if job == "hangs":
+        sleep_in_foreign_code()
+    return job
+
+
+def says_how_it_ends(job, stop, report):
+    """job: a file. One called `deaf` is deep in foreign code."""
+    if Path(job).name == "deaf":
+        report("started")
+        sleep_in_foreign_code()
+    try:
+        until_stopped(job, stop, report)
+    except KeyboardInterrupt:
+        Path(job).write_text("interrupted")
+        raise
+
+
+def variable(job, stop, report):
+    return os.environ.get(job), os.getcwd()
+
+
+def not_sent(job, stop, report):
+    return lambda: job
+
+
+class NotRead(Exception):
+    """It can be pickled, and not be made again of its one argument, like many an error that has two."""
+
+    def __init__(self, text, code):
+        super().__init__(text)
+
+
+def not_read(job, stop, report):
+    if job == "reports":
+        report(NotRead("a", 1))
+        until_stopped(job, stop, report)
+    return NotRead("a", 1) if job == "returns" else job
+
+
+def leaves_a_thread(job, stop, report):
+    """One that keeps its process from ending until it has written `job`, a file."""
+
+    def write_late():
+        time.sleep(60)
+        Path(job).touch()
+
+    threading.Thread(target=write_late).start()
+    return job

@@ -18,15 +18,12 @@ from fa_registry.studies import executors
 from fa_registry.studies.executors.base import ENDS, Resources
 from fa_registry.studies.executors.local import run_jobs, stop_on_signal
 from fa_registry.studies.executors.side_by_side import run_side_by_side
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.loop import in_one_go, training
 from fa_registry.training.trainer import Trainer
+from tests.helpers.plugins import NAME, installed
 from tests.helpers.small import Recorder, tiny_task, weights_equal
-from tests.studies.jobs import (
-    die_beside_one_that_waits,
-    three_steps,
-    until_stopped,
-    write_how_it_ends,
-)
+from tests.studies.jobs import three_steps, until_stopped
 from tests.workflows.conftest import STUDY
 
 IN_TURNS = """
@@ -108,27 +105,29 @@ def test_a_job_that_an_executor_never_told_of_is_a_failure(backwards, workplace)
     assert name.startswith("bp ·") and error == "the executor backwards returned and never told how this run ended"
 
 
+@pytest.mark.parametrize("ending", ["sys.exit(0)", "os._exit(0)"])
+def test_a_method_that_ends_its_process_costs_its_own_run_alone(ending, tmp_path_factory, workplace):
+    """Also with one job: the study would end well, with nothing trained."""
+    with installed(tmp_path_factory.mktemp("package")) as plugin:
+        plugin.edit("import torch\n", "import os, sys\nimport torch\n")
+        plugin.edit("return [inputs.error @", f"{ending}; return [inputs.error @")
+        text = STUDY.replace("epochs = 2", "epochs = 1").replace('"fa", "dfa"', f'"{NAME}"')
+        (workplace / "study.toml").write_text(text)
+        result = fa_registry.study("study.toml", device="cpu", jobs=1)
+    assert result.exit_code == 1 and len(result.trained) == 2
+    ((name, error),) = result.failed.items()
+    assert name.startswith(NAME)
+    assert error.splitlines()[-1].endswith(
+        "(sys.exit(0))" if "sys" in ending else "begun again, it ended with exit code 0"
+    )
+    states = {run.state for run in MlflowTracker().search({})}
+    assert "FAILED" in states and "RUNNING" not in states
+
+
 def test_an_unknown_executor_is_refused_before_anything_is_written(workplace):
     (workplace / "study.toml").write_text(STUDY)
     with pytest.raises(InvalidFields, match=r"executor: unknown executor 'locl' \(did you mean 'local'\?\)"):
         fa_registry.study("study.toml", device="cpu", executor="locl")
-
-
-def collect(jobs, work, processes):
-    events = []
-    run_jobs(jobs, work, processes, lambda: False, events.append)
-    return events
-
-
-def test_what_interrupts_the_parent_stops_the_workers(tmp_path):
-    jobs = [str(tmp_path / name) for name in "abcd"]
-
-    def interrupted(event):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_jobs(jobs, write_how_it_ends, 2, lambda: False, interrupted)
-    assert {path.read_text() for path in tmp_path.iterdir()} == {"stopped"} and len(list(tmp_path.iterdir())) <= 2
 
 
 @pytest.fixture
@@ -148,17 +147,6 @@ def test_the_first_signal_asks_the_second_interrupts(usual_interrupt):
         assert stop()
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_a_worker_that_dies_takes_the_others_to_their_safe_point(tmp_path):
-    """Else the pool waits for a worker that waits for the pool."""
-    jobs = [str(tmp_path / name) for name in ("waits", "dies", "never begins")]
-    events = collect(jobs, die_beside_one_that_waits, 2)
-    ends = [event for event in events if event.kind != "progress"]
-    assert sorted((event.index, event.kind) for event in ends) == [(0, "failed"), (1, "failed"), (2, "failed")]
-    assert all("the worker process died" in event.value for event in ends)
-    assert (tmp_path / "waits").read_text() == "stopped"
-    assert not multiprocessing.active_children()
 
 
 def test_a_program_that_handles_its_termination_hears_of_it_after_the_safe_point(usual_interrupt):
@@ -216,7 +204,7 @@ def test_a_terminate_signal_to_the_whole_group_stops_workers_at_a_safe_point(usu
                 signal.raise_signal(signal.SIGTERM)
 
         run_jobs([1, 2, 3], until_stopped, 2, stop, hear)
-    ends = [event for event in events if event.kind != "progress"]
+    ends = [event for event in events if event.kind in ENDS]
     assert [event.kind for event in ends] == ["stopped"] * 3  # the last of them had not begun
     assert "stopped as asked" in {event.value for event in ends}
 

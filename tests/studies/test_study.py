@@ -7,11 +7,13 @@ from itertools import product
 
 import pytest
 
+from fa_registry import architectures
 from fa_registry.errors import InvalidFields, UnknownName
+from fa_registry.records import Option
 from fa_registry.studies import study
-from fa_registry.studies.study import load_study, names
+from fa_registry.studies.study import cells, load_study, names
 from fa_registry.studies.twins import Twin
-from fa_registry.training.specs import parse_spec
+from fa_registry.training.specs import parse_spec, setting_label
 from tests.studies.tiny import TINY, study_file
 
 
@@ -43,6 +45,73 @@ def test_a_grid_may_train_for_several_lengths_each_with_its_own_control(tmp_path
     ]  # fmt: skip
     replaced = load_study(study_file(tmp_path, text), {"epochs": "3"})
     assert {spec.epochs for spec in replaced.specs} == {3} and len(replaced.specs) == 3
+
+
+SWEEP = (
+    TINY.replace('["bp", "dfa"]', '["dtp"]')
+    .replace("seeds = [1, 2]", "seeds = [1]")
+    .replace("d_hidden = 16, num_blocks = 2", "d_hidden = [32, 16], num_blocks = 2")
+)
+
+
+def test_lists_in_options_and_recipe_are_a_product_in_the_order_of_the_file(tmp_path):
+    text = SWEEP + "method_options = { sigma = [0.5, 0.1] }\nrecipe = { batch_size = [64, 32] }\n"
+    study = load_study(study_file(tmp_path, text))
+    swept = [
+        (spec.architecture_options["d_hidden"], spec.method_options["sigma"], spec.recipe.batch_size)
+        for spec in study.specs
+        if spec.control == "none"
+    ]
+    assert swept == list(product([32, 16], [0.5, 0.1], [64, 32]))
+    assert len({spec.label for spec in study.specs if spec.control == "none"}) == 2  # one name a variant of the method
+    assert len({setting_label(spec) for spec in study.specs}) == len(study.settings) == 4
+    assert all(sum(spec.control == "frozen" for spec in specs) == 1 for specs in study.settings.values())
+
+
+def test_a_list_of_one_and_no_list_are_the_same(tmp_path):
+    one = load_study(study_file(tmp_path, SWEEP.replace("[32, 16]", "[16]")))
+    assert one == load_study(study_file(tmp_path, SWEEP.replace("[32, 16]", "16")))
+
+
+def test_the_settings_of_a_named_grid_are_told_apart_by_what_is_swept(tmp_path):
+    text = SWEEP + 'name = "main"\nrecipe = { credit_norm = ["rms", "none"], epochs = [2, 3] }\n'
+    study = load_study(study_file(tmp_path, text))
+    assert sorted(label for labels in study.labels.values() for label in labels) == [
+        "main d_hidden=16, epochs=2", "main d_hidden=16, epochs=3", "main d_hidden=32, epochs=2", "main d_hidden=32, epochs=3"
+    ]  # fmt: skip
+    assert {spec.epochs for spec in load_study(study_file(tmp_path, text), {"epochs": "7"}).specs} == {7}
+    assert {spec.epochs for spec in load_study(study_file(tmp_path, text), {"scale": "2"}).specs} == {4, 6}
+
+
+def test_an_option_that_is_a_list_itself_stays_one(tmp_path, monkeypatch):
+    card = architectures.CATALOG.get("resmlp").card
+    wide = dataclasses.replace(card, options={**card.options, "widths": Option((8, 8), "widths of the blocks")})
+    monkeypatch.setattr(type(architectures.CATALOG.get("resmlp")), "card", wide)
+    options = {"widths": [16, 32], "d_hidden": [16, 32]}
+    grid = {"methods": ["bp"], "architectures": ["resmlp"], "architecture_options": options}
+    swept = [cell.fields["architecture_options"] for cell in cells({"grid": [grid]}, {}, Twin())]
+    assert swept == [{"widths": [16, 32], "d_hidden": 16}, {"widths": [16, 32], "d_hidden": 32}]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("method_options = { sigma = [0.1, -1.0] }", "method_options: sigma: expected at least 0"),
+        ("method_options = { sigma = [[0.1], 0.3] }", "method_options: sigma: expected a number, found [0.1]"),
+        ("method_options = { simga = [0.1, 0.3] }", "method_options: unknown option of dtp 'simga'"),
+        ("recipe = { batch_size = [0, 32] }", "batch_size: expected at least 1, found 0"),
+        ("recipe = { batch_size = [] }", "grid[0]: expands to no run"),
+    ],
+)
+def test_a_wrong_value_in_a_list_is_one_problem(tmp_path, options, message):
+    with pytest.raises(InvalidFields) as caught:
+        load_study(study_file(tmp_path, SWEEP.replace("[32, 16]", "16") + options))
+    assert len(caught.value.problems) == 1 and caught.value.problems[0].startswith(message)
+
+
+def test_a_grid_of_several_that_expands_to_nothing_is_named(tmp_path):
+    with pytest.raises(InvalidFields, match=r"grid\[1\]: expands to no run"):
+        load_study(study_file(tmp_path, f"{TINY}\n{SWEEP[SWEEP.index('[[grid]]') :]}method_options = {{ sigma = [] }}"))
 
 
 def test_overrides_replace_epochs_and_seeds(tmp_path):
@@ -185,7 +254,7 @@ def test_grids_of_one_setting_add_their_controls(tmp_path):
             ],
         ),
         ("seeds = [1, 2]", "", ["seed: missing"]),
-        ("seeds = [1, 2]", "seeds = []", ["grid: expands to no run"]),
+        ("seeds = [1, 2]", "seeds = []", ["grid[0]: expands to no run"]),
         (
             "seeds = [1, 2]",
             "seeds = [1]\npenalties = [-1.0]\nsedes = [1]",

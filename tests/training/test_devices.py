@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 
 import pytest
 import torch
 
 from fa_registry.errors import InvalidFields
-from fa_registry.training.devices import gpu_name, products, resolve, runner, usable_cores
+from fa_registry.training.devices import device_of, gpu_name, on_device, products, resolve, runner, usable_cores
 from fa_registry.training.trainer import Trainer
 from tests.helpers.small import tiny_spec, tiny_task, weights_equal
 
@@ -32,8 +33,58 @@ def test_cuda_without_a_card_is_an_error(cuda):
 
 
 def test_an_unknown_device_is_refused():
-    with pytest.raises(ValueError, match="expected one of auto, cuda, cpu, found 'gpu'"):
+    with pytest.raises(ValueError, match="expected one of auto, cuda, cpu, or a card as cuda:1; found 'gpu'"):
         resolve("gpu")
+
+
+@pytest.fixture
+def cards(monkeypatch):
+    """Two cards that are there; those that were made the current one, in order, and what came back."""
+    current = [0]
+    seen: list[int] = []
+
+    @contextmanager
+    def device(index):
+        current.append(index)
+        seen.append(index)
+        yield
+        current.pop()
+        seen.append(current[-1])
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current[-1])
+    monkeypatch.setattr(torch.cuda, "device", device)
+    return seen
+
+
+def test_one_of_several_cards_is_taken_and_given_back(cards):
+    assert resolve("cuda:1") == resolve("cuda:0") == "cuda"  # which of them is no part of what is trained
+    with on_device("cuda:1"):
+        assert device_of("cuda") == torch.device("cuda:1")
+        assert device_of("cpu") == torch.device("cpu")
+    assert device_of("cuda") == torch.device("cuda:0") and cards == [1, 0]
+    for name in ("auto", "cuda", "cpu", ""):
+        with on_device(name):
+            assert cards == [1, 0]
+
+
+@pytest.mark.parametrize("name", ["cuda:2", "cuda:01", "cuda:11"])
+def test_a_card_that_is_not_there_is_refused_with_those_that_are(cards, name):
+    with pytest.raises(ValueError, match=f"{name} was asked for, but torch sees cuda:0, cuda:1 alone; use one of them"):
+        resolve(name)
+
+
+@pytest.mark.parametrize("name", ["cuda:", "cuda:-1", "cuda:one", "cpu:0", "mps"])
+def test_what_names_no_card_is_refused(cards, name):
+    with pytest.raises(ValueError, match=f"expected one of auto, cuda, cpu, or a card as cuda:1; found '{name}'"):
+        resolve(name)
+
+
+def test_a_card_where_there_is_none_is_an_error(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="cuda:1 was asked for, but torch sees no CUDA device; use cpu or auto"):
+        resolve("cuda:1")
 
 
 def test_a_cpu_has_no_gpu_name():

@@ -37,6 +37,17 @@ def test_text_as_mlflow_hands_it_over_gives_the_same_spec():
     assert parse_spec(text).identity == parse_spec(RAW).identity
 
 
+def test_an_option_that_method_and_architecture_both_have_is_suggested_of_both(monkeypatch):
+    card = architectures.CATALOG.get("resmlp").card
+    both = dataclasses.replace(
+        card, options={**card.options, "sigma": methods.CATALOG.get("dtp").card.options["sigma"]}
+    )
+    monkeypatch.setattr(type(architectures.CATALOG.get("resmlp")), "card", both)
+    assert "sigma: unknown field 'sigma'; did you mean method.sigma or architecture.sigma?" in problems(
+        method="dtp", sigma=0.3
+    )
+
+
 def test_options_are_resolved_so_that_the_identity_names_them_all():
     spec = tiny_spec(architecture_options={})
     assert spec.architecture_options == {
@@ -84,6 +95,8 @@ def test_options_are_resolved_so_that_the_identity_names_them_all():
         ({"control": "ladder_3"}, "control: ladder_3 trains the last 3 blocks, but resmlp has 2 (num_blocks=2)"),
         ({"control": "ladder_0", "penalty": 1}, "penalty: the ladder_0 control has no trained block to penalise"),
         ({"colour": "red"}, "colour: unknown field 'colour'"),
+        ({"d_hidden": 64}, "d_hidden: unknown field 'd_hidden'; did you mean architecture.d_hidden?"),
+        ({"method": "dtp", "simga": 1}, "simga: unknown field 'simga'; did you mean method.sigma?"),
         ({"epoch": 3}, "epoch: unknown field 'epoch' (did you mean 'epochs'?)"),
         ({"architecture_options": {"depth": 2}}, "architecture_options: unknown option of resmlp 'depth'"),
         (

@@ -22,14 +22,17 @@ ENDS = ("done", "failed", "stopped")
 
 @dataclass(frozen=True)
 class JobEvent:
-    """kind: progress (value is what the job told), done (its result), failed (text of the error), stopped.
+    """kind: progress (value is what the job told), done (its result), failed (text of the error), stopped; again (why it had to
+    begin once more).
 
-    index: of the job in the sequence that the executor was given.
+    index: of the job in the sequence that the executor was given. lost: of one failed, its process was killed, gave no sign of life
+    or never began: nobody knows what the job itself would have come to.
     """
 
     index: int
     kind: str
     value: Any = None
+    lost: bool = False
 
 
 Tell = Callable[[JobEvent], None]
@@ -37,11 +40,15 @@ Tell = Callable[[JobEvent], None]
 
 @dataclass(frozen=True)
 class Resources:
-    """What the jobs may take. at_once: how many run at a time. device: cpu or cuda, of all. threads: of one job, on the CPU."""
+    """What the jobs may take. at_once: how many run at a time. device: cpu or cuda, of all. threads: of one job, on the CPU.
+
+    silence: seconds without a report after which a job counts as hung and its process, where it has one, is ended; 0: never.
+    """
 
     at_once: int = 1
     device: str = "cpu"
     threads: int = 1
+    silence: float = 86_400.0
 
 
 class Executor(ABC):
@@ -55,7 +62,7 @@ class Executor(ABC):
         where it waits for a device and others may go on, and returns the job's result; `ended` goes through it. resources: what
         they may take together. stop: asked between steps; once true, jobs that have not begun are told as stopped, and those
         at work end at their next safe point (they ask too). tell: called in this process, for every report of a job
-        (progress) and exactly once for its end (done, failed or stopped).
+        (progress), where it has to begin once more (again), and exactly once for its end (done, failed or stopped).
         """
 
 
@@ -67,3 +74,7 @@ def ended(index: int, ending: Callable[[], Any]) -> JobEvent:
         return JobEvent(index, "stopped", str(interruption))
     except Exception:
         return JobEvent(index, "failed", traceback.format_exc())
+    except SystemExit as exit:  # sys.exit() in a method would end all jobs with it, as if nothing were wrong
+        return JobEvent(
+            index, "failed", f"{traceback.format_exc()}its code asked to end the process (sys.exit({exit.code!r}))"
+        )

@@ -1,0 +1,311 @@
+"""Workers: what ends one costs its own job alone, and none outlives the process that it works for."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from multiprocessing import forkserver
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fa_registry.studies import workers
+from fa_registry.studies.executors.base import ENDS, JobEvent
+from fa_registry.studies.workers import Worker, apart, supervise
+from tests.studies.jobs import (
+    dies_the_first_time,
+    hangs,
+    leaves_a_thread,
+    may_end_its_process,
+    not_read,
+    not_sent,
+    says_how_it_ends,
+    sleep_in_foreign_code,
+    until_stopped,
+    variable,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+def supervised(jobs, task, processes=1, **named):
+    events = []
+    supervise(jobs, task, processes, lambda: False, events.append, **named)
+    return events
+
+
+def ends(events):
+    return {event.index: event for event in events if event.kind in ENDS}
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path, monkeypatch):
+    """A folder for temporary files, in which nothing is left; the server has its own. pytest made tmp_path before."""
+    workers._have_server(workers._context())
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
+        assert not multiprocessing.active_children()
+        assert os.listdir(folder) == []
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_who_ends_its_process_costs_its_own_job_alone(processes):
+    jobs = ["first", "exits", "exits as if well", "faults", "killed", "asks", "last"]
+    events = supervised(jobs, may_end_its_process, processes)
+    told = ends(events)
+    assert [told[index].kind for index in range(7)] == ["done", *["failed"] * 5, "done"]
+    how = {
+        "exits": "exit code 3",
+        "exits as if well": "exit code 0",
+        "faults": "signal SIGSEGV",
+        "killed": "signal SIGKILL",
+    }
+    for name, words in how.items():
+        assert told[jobs.index(name)].value == f"its process ended with {words}; begun again, it ended with {words}"
+    assert {jobs[index] for index, end in told.items() if end.lost} == {"killed"}
+    again = [event for event in events if event.kind == "again"]
+    assert sorted(event.index for event in again) == [1, 2, 3, 4]
+    assert "its process ended with exit code 3; it begins again in a new one" in [event.value for event in again]
+    assert told[5].value.endswith("its code asked to end the process (sys.exit(0))")
+
+
+def test_a_worker_that_is_killed_is_replaced_and_the_others_never_notice(tmp_path):
+    mark = str(tmp_path / "second attempt")
+    events = supervised([(False, mark), (True, mark)], dies_the_first_time, 2)
+    assert [(event.index, event.kind) for event in events if event.kind != "done"] == [(0, "progress"), (1, "again")]
+    assert {event.kind for event in ends(events).values()} == {"done"}
+    assert events[0].value == ends(events)[0].value  # the process that waited is the one that began
+
+
+def test_where_there_is_no_room_for_another_process_those_who_live_do_its_work(monkeypatch, caplog):
+    def one_at_most(message):
+        if multiprocessing.active_children():
+            raise BlockingIOError("no more processes")
+        return Worker(message)
+
+    monkeypatch.setattr(workers, "Worker", one_at_most)
+    events = supervised(["a", "b", "killed"], may_end_its_process, 3)
+    assert [(event.index, event.kind) for event in events] == [(0, "done"), (1, "done"), (2, "again"), (2, "failed")]
+    assert [record.getMessage() for record in caplog.records] == [
+        "no further process can be started (BlockingIOError: no more processes): jobs go on, 1 at a time"
+    ]
+
+
+def test_where_no_process_can_be_started_every_job_has_two_attempts(monkeypatch):
+    def none(message):
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(workers, "Worker", none)
+    events = supervised(["a", "b"], may_end_its_process, 2)
+    assert [(event.index, event.kind) for event in events] == [(0, "again"), (0, "failed"), (1, "again"), (1, "failed")]
+    assert events[1].value.endswith("begun again, it did not begin (BlockingIOError: no more processes)")
+    assert events[1].lost
+
+
+def test_a_worker_does_one_job_after_another():
+    told = ends(supervised(["a", "b", "c"], may_end_its_process))
+    assert len({event.value.split(" in ")[1] for event in told.values()}) == 1
+
+
+def test_a_job_that_ends_as_its_worker_leaves_has_ended(monkeypatch):
+    """As after Ctrl-C: the worker does its job, tells so and is gone, all after it was last heard."""
+    told, asked = Worker.told, []
+
+    def heard_before(worker):
+        if asked and worker.process.exitcode is None:
+            worker.process.join()
+        else:
+            yield from told(worker)
+
+    def hear(event):
+        events.append(event)
+        asked.append(event.kind == "progress")
+
+    events = []
+    monkeypatch.setattr(Worker, "told", heard_before)
+    supervise(["a"], until_stopped, 1, lambda: bool(asked), hear)
+    assert [(event.kind, event.value) for event in events] == [("progress", "started"), ("stopped", "stopped as asked")]
+
+
+def test_who_gives_no_sign_of_life_is_ended_and_the_rest_goes_on(monkeypatch):
+    clock, join, graces = SimpleNamespace(now=0.0), BaseProcess.join, []
+    monkeypatch.setattr(BaseProcess, "join", lambda process, grace=None: graces.append(grace) or join(process, grace))
+    monkeypatch.setattr(workers, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=time.sleep))
+    events = []
+
+    def hear(event):
+        events.append(event)
+        clock.now += 61 if (event.index, event.kind) == (1, "progress") else 0
+
+    supervise(["a", "hangs", "c"], hangs, 1, lambda: False, hear, silence=60)
+    told = ends(events)
+    assert [told[index].kind for index in range(3)] == ["done", "failed", "done"]
+    assert told[1].value == "its process gave no sign of life for 61 s and was ended" and told[1].lost
+    assert graces[0] == 0.05
+    assert [event.kind for event in events if event.index == 1] == ["progress", "failed"]
+
+
+def test_a_worker_that_is_done_and_does_not_leave_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "GRACE_SECONDS", 0.5)
+    (end,) = supervised([str(tmp_path / "late")], leaves_a_thread)
+    assert end.kind == "done" and not (tmp_path / "late").exists()
+
+
+def test_what_interrupts_this_process_ends_all_who_work_for_it(tmp_path, monkeypatch):
+    """The second Ctrl-C. One hears it and can write down what became of its run; one does not, and ends all the same."""
+    jobs = [str(tmp_path / name) for name in ("hears", "deaf", "never begins")]
+    end, waited = Worker.end, []
+
+    def end_without_a_clock(worker, seconds=None):
+        waited.append((jobs[worker.job[0]], seconds))
+        end(worker, 300 if worker.job[0] == 0 else 0.0)
+
+    monkeypatch.setattr(Worker, "end", end_without_a_clock)
+    started = []
+
+    def interrupted(event):
+        started.append(event.index)
+        if set(started) == {0, 1}:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        supervise(jobs, says_how_it_ends, 2, lambda: False, interrupted)
+    assert (tmp_path / "hears").read_text() == "interrupted"
+    assert [path.name for path in tmp_path.iterdir()] == ["hears"]
+    assert [job for job, _ in waited[:2]] == jobs[:2] and 0 < waited[0][1] <= workers.GRACE_SECONDS
+
+
+def test_a_worker_lives_where_this_process_does_now(tmp_path, monkeypatch):
+    """Not where the server was started."""
+    monkeypatch.setenv("FA_REGISTRY_TEST", "today")
+    monkeypatch.chdir(tmp_path)
+    assert ends(supervised(["FA_REGISTRY_TEST"], variable))[0].value == ("today", str(tmp_path))
+
+
+def test_a_call_apart_tells_how_it_ended():
+    assert apart(os.getcwd) == JobEvent(0, "done", os.getcwd())
+    end = apart(len)
+    assert end.kind == "failed" and "len() takes exactly one argument" in end.value and not end.lost
+
+
+def test_a_call_apart_has_a_limit_in_time(monkeypatch):
+    monkeypatch.setattr(workers, "GRACE_SECONDS", 0.05)
+    end = apart(sleep_in_foreign_code, 0.1)
+    assert end.kind == "failed" and end.lost and "no sign of life" in end.value
+
+
+def test_starting_the_server_leaves_the_environment_as_it_is(monkeypatch):
+    """Of the whole process: its other threads read it and write to it meanwhile."""
+    seen = []
+
+    def start():
+        seen.append(dict(os.environ))
+        monkeypatch.setenv("FA_REGISTRY_TEST", "set by another thread")
+
+    monkeypatch.setattr(forkserver, "ensure_running", start)
+    monkeypatch.setenv("PYTHONPATH", "before")
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    workers._have_server(multiprocessing.get_context("forkserver"))
+    assert seen[0]["PYTHONSAFEPATH"] == "1" and seen[0]["PYTHONPATH"] != "before"
+    assert os.environ["PYTHONPATH"] == "before" and "PYTHONSAFEPATH" not in os.environ
+    assert os.environ["FA_REGISTRY_TEST"] == "set by another thread"
+
+
+def test_what_cannot_be_sent_fails_its_own_job():
+    told = ends(supervised(["a", lambda: None, "c"], may_end_its_process))
+    assert [told[index].kind for index in range(3)] == ["done", "failed", "done"]
+    assert "pickle" in told[1].value
+    (end,) = supervised(["a"], not_sent)
+    assert end.kind == "failed" and "pickle" in end.value
+
+
+@pytest.mark.parametrize("when", ["returns", "reports"])
+def test_what_cannot_be_read_here_fails_its_own_job(when):
+    events = supervised(["a", when, "c"], not_read)
+    assert [(event.index, event.kind) for event in events] == [(0, "done"), (1, "failed"), (2, "done")]
+    assert "missing 1 required positional argument: 'code'" in events[1].value
+
+
+SCRIPT = """
+import multiprocessing, os, signal, sys
+from fa_registry.studies.workers import supervise
+from tests.studies import jobs
+
+stopping = []
+
+def hear(event):
+    print(event.kind, event.value, flush=True)
+    if event.kind == "progress" and sys.argv[1] == "until_stopped":
+        server = multiprocessing.forkserver._forkserver._forkserver_pid
+        os.kill(server, signal.SIGTERM)
+        os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
+        stopping.append(True)
+
+supervise(["hangs", "hangs"], getattr(jobs, sys.argv[1]), 2, lambda: bool(stopping), hear)
+supervise(["b"], jobs.hangs, 2, lambda: False, hear)
+"""
+
+
+@pytest.fixture
+def script(tmp_path, tmp_path_factory):
+    """A program of its own, without the guard that multiprocessing asks for, in a folder where a file is called as we are."""
+    (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
+    (tmp_path / "here").mkdir()
+    elsewhere = tmp_path_factory.mktemp(
+        "t"
+    )  # who is killed leaves files behind; the path is short enough for the server
+    (tmp_path / "here" / "fa_registry.py").write_text("raise SystemExit('this is not ours')", encoding="utf-8")
+
+    def start(task, temporary=elsewhere):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
+        command = [sys.executable, str(tmp_path / "script.py"), task]
+        return subprocess.Popen(command, cwd=tmp_path / "here", env=environment, stdout=subprocess.PIPE, text=True)
+
+    return start
+
+
+def test_workers_end_with_the_process_that_they_work_for(script):
+    """Killed, it asks them for nothing, and they are deep in foreign code."""
+    with script("hangs") as process:
+        children = [int(process.stdout.readline().split()[1]) for _ in range(2)]
+        assert all(_works(child) for child in children)
+        process.kill()
+    deadline = time.monotonic() + 300  # a worker that stays would sleep for 600
+    while any(_works(child) for child in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(_works(child) for child in children)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has the server")
+def test_the_death_of_the_server_costs_no_job(script):
+    """SIGTERM to the whole group (systemd, timeout) reaches it too."""
+    with script("until_stopped") as process:
+        told = process.communicate()[0].splitlines()
+    assert process.returncode == 0
+    assert told[0] == "progress started" and {line for line in told if line.startswith("stopped")} == {
+        "stopped stopped as asked"
+    }
+    assert not any(line.startswith(("again", "failed")) for line in told) and told[-1] == "done b"
+
+
+def test_a_long_temporary_folder_does_without_the_server(script, tmp_path):
+    """No address of it fits there."""
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    with script("may_end_its_process", folder) as process:
+        told = process.communicate()[0].splitlines()
+    assert process.returncode == 0 and [line.split()[0] for line in told] == ["done", "done", "progress", "done"]
+
+
+def _works(process: int) -> bool:
+    """One that has ended may wait for somebody to read its exit code."""
+    state = subprocess.run(["ps", "-o", "state=", "-p", str(process)], capture_output=True, text=True).stdout.strip()
+    return state not in ("", "Z")

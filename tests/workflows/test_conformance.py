@@ -1,0 +1,39 @@
+"""What is kept of a conformance: what was measured, and no accident of the process that was to measure it."""
+
+from __future__ import annotations
+
+import pytest
+
+from fa_registry.studies.executors.base import JobEvent
+from fa_registry.workflows import conformance
+from fa_registry.workflows.stores import registry_folder
+from tests.builders import spec
+from tests.helpers.plugins import NAME, installed
+
+
+@pytest.fixture
+def stated(tmp_path, tmp_path_factory, monkeypatch):
+    """stated(end): what training would seal where the suite's process ends so, and the files that are kept."""
+    store = f"sqlite:///{tmp_path / 'mlflow.db'}"
+
+    def call(end):
+        conformance._measured.cache_clear()
+        monkeypatch.setattr(conformance, "apart", lambda suite, seconds: end)
+        sealed = conformance.stated_conformance(spec(method=NAME), store)
+        return sealed, list((registry_folder(store) / "conformance").glob("*.json"))
+
+    with installed(tmp_path_factory.mktemp("package")):
+        yield call
+
+
+def test_a_suite_whose_process_was_killed_has_measured_nothing(stated):
+    sealed, kept = stated(JobEvent(0, "failed", "its process ended with signal SIGKILL", lost=True))
+    why = "the suite did not come to its end: its process ended with signal SIGKILL"
+    assert sealed["state"] == "unchecked" and list(sealed["failures"]) == [why] and kept == []
+    sealed, kept = stated(JobEvent(0, "done", ()))
+    assert sealed["state"] == "passed" and len(kept) == 1  # measured as soon as it can be
+
+
+def test_a_method_that_ends_the_suite_fails(stated):
+    sealed, kept = stated(JobEvent(0, "failed", "its process ended with exit code 3"))
+    assert sealed["state"] == "failed" and len(kept) == 1
