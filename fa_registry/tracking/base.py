@@ -72,6 +72,10 @@ class Tracker(abc.ABC):
         """Add metric points and set tags."""
 
     @abc.abstractmethod
+    def untag(self, run_id: str, names: Iterable[str]) -> None:
+        """Take these tags off a run that has them."""
+
+    @abc.abstractmethod
     def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
         """Record a data set as input of the run."""
 
@@ -92,8 +96,11 @@ class Tracker(abc.ABC):
         """One run; StoreError when there is none."""
 
     @abc.abstractmethod
-    def search(self, tags: Mapping[str, str], experiment: str = "", start: str = "") -> list[StoredRun]:
-        """Runs that carry all `tags`, newest first; in one experiment if named. start: the first characters of their ids."""
+    def search(self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0) -> list[StoredRun]:
+        """Runs that carry all `tags`, newest first; in one experiment if named. start: the first characters of their ids.
+
+        most: no more than so many are read, 0: all. Ten thousand runs take a store minutes.
+        """
 
     @abc.abstractmethod
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
@@ -106,6 +113,14 @@ class Tracker(abc.ABC):
     @abc.abstractmethod
     def link(self, run_id: str, path: str) -> str:
         """Address of one artifact's page within the store's own pages, for a link in a note; empty where it has none."""
+
+    @abc.abstractmethod
+    def in_the_bin(self) -> str:
+        """That the experiment of new runs was deleted with all its runs, and how it comes back; empty where it was not."""
+
+    @abc.abstractmethod
+    def comparison(self, run_ids: Sequence[str]) -> str:
+        """Address of the page that has these runs side by side, in this order, as that of `link`; empty where there is none."""
 
     @abc.abstractmethod
     def show(self, views: Sequence[View]) -> str:

@@ -46,6 +46,11 @@ class MemoryTracker(Tracker):
         newest = {point.key: point.value for point in sorted(self.points[run_id], key=lambda point: point.step)}
         self.runs[run_id] = dataclasses.replace(run, tags={**run.tags, **(tags or {})}, metrics=newest)
 
+    def untag(self, run_id: str, names: Iterable[str]) -> None:
+        run, gone = self.get(run_id), set(names)
+        kept = {name: value for name, value in run.tags.items() if name not in gone}
+        self.runs[run_id] = dataclasses.replace(run, tags=kept)
+
     def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
         self.datasets[run_id].append(dataset)
 
@@ -63,13 +68,13 @@ class MemoryTracker(Tracker):
             raise StoreError(f"no run {run_id!r} in the store {self.uri}")
         return self.runs[run_id]
 
-    def search(self, tags: Mapping[str, str], experiment: str = "", start: str = "") -> list[StoredRun]:
+    def search(self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0) -> list[StoredRun]:
         matching = [
             run
             for run in self.runs.values()
             if tags.items() <= run.tags.items() and experiment in ("", run.experiment) and run.run_id.startswith(start)
         ]
-        return sorted(matching, key=lambda run: -run.started)
+        return sorted(matching, key=lambda run: -run.started)[: most or None]
 
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
         wanted = set(keys)
@@ -79,6 +84,12 @@ class MemoryTracker(Tracker):
         return [run for run in self.search(tags) if params.items() <= run.params.items()]
 
     def link(self, run_id: str, path: str) -> str:
+        return ""
+
+    def in_the_bin(self) -> str:
+        return ""
+
+    def comparison(self, run_ids: Sequence[str]) -> str:
         return ""
 
     def show(self, views: Sequence[View]) -> str:

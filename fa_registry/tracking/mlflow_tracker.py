@@ -8,6 +8,7 @@ import getpass
 import json
 import logging
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from contextlib import redirect_stdout
 from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import mlflow
 import mlflow.store.db_migrations
@@ -40,9 +41,18 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from fa_registry.errors import StoreError
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
-from fa_registry.tracking.schema import EXPERIMENT
-from fa_registry.tracking.store import ARTIFACTS, check_store, creation_lock, quiet_migrations, resolve_uri, sqlite_path
-from fa_registry.tracking.views import RELEASE, TAG, View, is_ours
+from fa_registry.tracking.schema import EXPERIMENT, TAG_NOTE
+from fa_registry.tracking.store import (
+    ARTIFACTS,
+    check_store,
+    check_writable,
+    creation_lock,
+    local_folder,
+    quiet_migrations,
+    resolve_uri,
+    sqlite_path,
+)
+from fa_registry.tracking.views import RELEASE, TAG, View, compared_address, is_our_note, is_ours, note_of
 
 LOG = logging.getLogger(__name__)
 VERSION_SECONDS = 10  # a server that does not answer by then has other troubles than a view
@@ -56,14 +66,17 @@ DIGEST_LENGTH = 16  # the store allows 36 characters; the full digest is in the 
 
 
 class MlflowTracker(Tracker):
-    """uri: see store.resolve_uri. experiment: where new runs go, created with the first of them; or an existing one's id."""
+    """uri: see store.resolve_uri. experiment: where new runs go, created with the first of them; or an existing one's id.
 
-    def __init__(self, uri: str = "", experiment: str = EXPERIMENT, experiment_id: str = ""):
+    make: whether a database that is not there is made. Without it one that cannot be written is opened to be read.
+    """
+
+    def __init__(self, uri: str = "", experiment: str = EXPERIMENT, experiment_id: str = "", make: bool = True):
         self.uri = resolve_uri(uri)
-        check_store(self.uri, known_revisions())
+        self._address = check_store(self.uri, known_revisions(), make)
         try:
-            with creation_lock(self.uri), quiet_migrations():
-                self._client = MlflowClient(self.uri)
+            with creation_lock(self._address), quiet_migrations():
+                self._client = MlflowClient(self._address)
                 self._client.search_experiments(
                     max_results=1
                 )  # touches the tables, so that a new database is made here
@@ -73,6 +86,13 @@ class MlflowTracker(Tracker):
         self._experiment_id = experiment_id
         self._experiment_names: dict[str, str] = {}
         self._places: dict[str, RunInfo] = {}
+
+    @property
+    def _writer(self) -> MlflowClient:
+        """The client, for what changes the store; StoreError where that can only be read."""
+        if self._address != self.uri:
+            check_writable(self.uri)
+        return self._client
 
     def beside(self, experiment: str) -> MlflowTracker:
         """This store, already open and with all that is known of its runs; new runs go to `experiment`."""
@@ -86,13 +106,15 @@ class MlflowTracker(Tracker):
         """The id of the experiment that new runs go to; makes it when it is missing."""
         if self._experiment_id:
             return self._experiment_id
-        with creation_lock(self.uri):
+        with creation_lock(self._address):
             known = self._client.get_experiment_by_name(self._experiment)
+            if known is not None and known.lifecycle_stage == LifecycleStage.DELETED:
+                raise StoreError(f"{self.in_the_bin()}; or choose another with --experiment")
             if known is not None:
                 return known.experiment_id
             database = sqlite_path(self.uri)
             location = (database.parent / ARTIFACTS / self._experiment).as_uri() if database else None
-            return self._client.create_experiment(self._experiment, artifact_location=location, tags=EXPERIMENT_TAGS)
+            return self._writer.create_experiment(self._experiment, artifact_location=location, tags=EXPERIMENT_TAGS)
 
     @cached_property
     def _downloads(self) -> Path:
@@ -103,7 +125,7 @@ class MlflowTracker(Tracker):
 
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         """As Tracker.create, with the user and the source as the tags that MLflow's own pages read."""
-        started = self._client.create_run(
+        started = self._writer.create_run(
             self.experiment_id,
             run_name=name,
             tags={**tags, "mlflow.user": _user(), "mlflow.source.name": "fa_registry"},
@@ -113,7 +135,7 @@ class MlflowTracker(Tracker):
 
     def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         self.get(run_id)
-        self._client.update_run(run_id, name=name)
+        self._writer.update_run(run_id, name=name)
         self.log(run_id, tags=tags)
         self._log_params(run_id, params)
         return run_id
@@ -123,26 +145,31 @@ class MlflowTracker(Tracker):
         metrics = _batches((Metric(point.key, point.value, now, point.step) for point in points), BATCH_POINTS)
         named = _batches((RunTag(name, value) for name, value in (tags or {}).items()), BATCH_NAMES)
         for some, few in zip_longest(metrics, named, fillvalue=()):  # a call costs the store as much as what it brings
-            self._client.log_batch(run_id, metrics=some, tags=few)
+            self._writer.log_batch(run_id, metrics=some, tags=few)
+
+    def untag(self, run_id: str, names: Iterable[str]) -> None:
+        for name in names:
+            self._writer.delete_tag(run_id, name)
 
     def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
         profile = json.dumps({"sha256": dataset.digest, **dataset.profile})
         entity = Dataset(dataset.name, dataset.digest[:DIGEST_LENGTH], "code", dataset.source, profile=profile)
-        self._client.log_inputs(run_id, [DatasetInput(entity, [InputTag("mlflow.data.context", dataset.context)])])
+        self._writer.log_inputs(run_id, [DatasetInput(entity, [InputTag("mlflow.data.context", dataset.context)])])
 
     def upload(self, run_id: str, folder: Path) -> None:
         local = self._local_root(run_id) if sqlite_path(self.uri) else None
         if local is None:
-            self._client.log_artifacts(run_id, str(folder))
+            self._writer.log_artifacts(run_id, str(folder))
         else:  # what the client would do, without asking the database where once more
+            check_writable(self.uri)
             shutil.copytree(folder, local, dirs_exist_ok=True)
 
     def finish(self, run_id: str, state: str) -> None:
         with redirect_stdout(sys.stderr):  # MLflow prints a run's address there, before what --json prints for machines
-            self._client.set_terminated(run_id, state)
+            self._writer.set_terminated(run_id, state)
 
     def discard(self, run_id: str) -> None:
-        self._client.delete_run(run_id)
+        self._writer.delete_run(run_id)
 
     def get(self, run_id: str) -> StoredRun:
         try:
@@ -150,11 +177,12 @@ class MlflowTracker(Tracker):
         except MlflowException as error:
             raise StoreError(f"no run {run_id!r} in the store {self.uri}: {error.message}") from error
 
-    def search(self, tags: Mapping[str, str], experiment: str = "", start: str = "") -> list[StoredRun]:
+    def search(self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0) -> list[StoredRun]:
         terms = [f"tags.`{name}` = '{_quoted(value)}'" for name, value in tags.items()]
         if start:
             terms.append(f"attributes.run_id LIKE '{_quoted(start)}%'")
-        matching = [self._stored(run) for run in self._pages(self._experiment_ids(experiment), " and ".join(terms))]
+        found = self._pages(self._experiment_ids(experiment), " and ".join(terms), most=most)
+        matching = [self._stored(run) for run in islice(found, most or None)]
         return [run for run in matching if run.run_id.startswith(start)]  # LIKE knows wildcards, and no case
 
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
@@ -172,16 +200,31 @@ class MlflowTracker(Tracker):
         """Relative, so that it holds wherever the pages are served; MLflow's Markdown opens it in a new tab."""
         return f"#/experiments/{self._place(run_id).experiment_id}/runs/{run_id}/artifacts/{quote(path)}"
 
-    def show(self, views: Sequence[View]) -> str:
-        """As Tracker.show: each view is a tag of the experiment that MLflow's pages read."""
-        if not views or not self._pages_know_views():
+    def in_the_bin(self) -> str:
+        known = self._client.get_experiment_by_name(self._experiment)
+        if known is None or known.lifecycle_stage != LifecycleStage.DELETED:
             return ""
+        restore = f"MLFLOW_TRACKING_URI={shlex.quote(self.uri)} mlflow experiments restore --experiment-id {known.experiment_id}"
+        return f"experiment {self._experiment!r} was deleted in MLflow: `{restore}` brings it back with its runs"
+
+    def comparison(self, run_ids: Sequence[str]) -> str:
+        return compared_address(run_ids, [self._place(run_id).experiment_id for run_id in run_ids])
+
+    def show(self, views: Sequence[View]) -> str:
+        """As Tracker.show: each view is a tag of the experiment that MLflow's pages read, the experiment's note another."""
+        why_not = self.why_no_views() if views else ""
+        if why_not:
+            LOG.warning("no view for MLflow's pages: %s", why_not)
+        if not views or why_not:
+            return ""
+        pages = {view.key: f"#/experiments/{self.experiment_id}{view.address}" for view in views[:2]}  # charts, table
         try:
             tags = self._client.get_experiment(self.experiment_id).tags
-            for view in views:
-                stands = tags.get(TAG + view.key, "")
-                if stands != view.text and (not stands or is_ours(stands)):
-                    self._client.set_experiment_tag(self.experiment_id, TAG + view.key, view.text)
+            wanted = [(TAG + view.key, view.text, is_ours) for view in views]
+            for tag, text, written_here in (*wanted, (TAG_NOTE, note_of(pages), is_our_note)):
+                stands = tags.get(tag)  # one that a person has emptied stays empty
+                if stands != text and (stands is None or written_here(stands)):
+                    self._writer.set_experiment_tag(self.experiment_id, tag, text)
         except MlflowException as error:
             LOG.warning(
                 "no view for MLflow's pages: the store does not take tags of experiment %s: %s",
@@ -189,22 +232,18 @@ class MlflowTracker(Tracker):
                 error,
             )
             return ""
-        return f"#/experiments/{self.experiment_id}{views[0].address}"
+        return pages[views[0].key]
 
-    def _pages_know_views(self) -> bool:
-        """Whether the pages over this store are of the release whose views are known: the server's own, or those installed."""
+    def why_no_views(self) -> str:
+        """Why the pages over this store get no views, those of its server or those installed; empty where they get them."""
         release = mlflow.__version__
         if self.uri.startswith("http"):
             try:
                 with urllib.request.urlopen(f"{self.uri.rstrip('/')}/version", timeout=VERSION_SECONDS) as answer:
                     release = answer.read(100).decode(errors="replace").strip()
             except OSError as error:
-                LOG.warning("no view for MLflow's pages: %s does not tell its version: %s", self.uri, error)
-                return False
-        if not release.startswith(RELEASE):
-            LOG.warning("no view for MLflow's pages: they are of MLflow %s, known are those of %s*", release, RELEASE)
-            return False
-        return True
+                return f"{self.uri} does not tell its version: {error}"
+        return "" if release.startswith(RELEASE) else f"they are of MLflow {release}, known are those of {RELEASE}*"
 
     def artifact(self, run_id: str, path: str) -> Path | None:
         """As Tracker.artifact: the store's own file where it is on this machine, else a copy that lives as long as the process.
@@ -232,8 +271,7 @@ class MlflowTracker(Tracker):
 
     def _local_root(self, run_id: str) -> Path | None:
         """The folder of a run's artifacts; None where they are no files. It may not exist yet, or be another machine's."""
-        uri = self._place(run_id).artifact_uri
-        return Path(unquote(uri.removeprefix("file://"))) if uri.startswith(("file:///", "/")) else None
+        return local_folder(self._place(run_id).artifact_uri, self.uri)
 
     def experiment_name(self, experiment_id: str) -> str:
         if experiment_id not in self._experiment_names:
@@ -245,16 +283,19 @@ class MlflowTracker(Tracker):
         chosen = [experiment.experiment_id for experiment in experiments if name in ("", experiment.name)]
         if not chosen:
             raise StoreError(
-                f"no experiment {name!r} in the store {self.uri}; "
+                self.beside(name).in_the_bin()
+                or f"no experiment {name!r} in the store {self.uri}; "
                 f"known: {', '.join(experiment.name for experiment in experiments)}"
             )
         return chosen
 
-    def _pages(self, experiment_ids: list[str], query: str, view: int = ViewType.ACTIVE_ONLY) -> Iterator[Run]:
-        token = None
+    def _pages(
+        self, experiment_ids: list[str], query: str, view: int = ViewType.ACTIVE_ONLY, most: int = 0
+    ) -> Iterator[Run]:
+        token, size = None, min(most or PAGE, PAGE)
         while True:
             page = self._client.search_runs(
-                experiment_ids, query, view, max_results=PAGE, order_by=["attributes.start_time DESC"], page_token=token
+                experiment_ids, query, view, max_results=size, order_by=["attributes.start_time DESC"], page_token=token
             )
             yield from page
             token = page.token
@@ -263,7 +304,7 @@ class MlflowTracker(Tracker):
 
     def _log_params(self, run_id: str, params: Mapping[str, str]) -> None:
         for batch in _batches((Param(name, value) for name, value in params.items()), BATCH_NAMES):
-            self._client.log_batch(run_id, params=batch)
+            self._writer.log_batch(run_id, params=batch)
 
     def _stored(self, run: Run) -> StoredRun:
         info = self._places[run.info.run_id] = run.info

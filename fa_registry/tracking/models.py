@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from fa_registry.errors import StoreError, UnknownName, UsageError
 from fa_registry.tracking.mlflow_tracker import known_revisions
-from fa_registry.tracking.store import check_store, resolve_uri
+from fa_registry.tracking.store import check_store, local_folder, resolve_uri
 
 SCHEME = "models:/"
 REFERENCE = re.compile(r"models:/(?P<name>[^/@:]+)(?:@(?P<alias>[\w-]+)|/(?P<version>\d+))")
@@ -59,12 +59,14 @@ class RegisteredVersion:
 
 
 class ModelRegistry:
-    """The registered models of the store `uri` (see store.resolve_uri). Whatever the store refuses is a StoreError."""
+    """The registered models of the store `uri` (see store.resolve_uri). Whatever the store refuses is a StoreError.
+
+    The store is there already: whoever registers a model has read the run that it is of.
+    """
 
     def __init__(self, uri: str = ""):
         self.uri = resolve_uri(uri)
-        check_store(self.uri, known_revisions())
-        self._client = MlflowClient(self.uri)
+        self._client = MlflowClient(check_store(self.uri, known_revisions(), make=False))
 
     def versions(self, name: str) -> list[RegisteredVersion]:
         """All versions of `name`, newest first; none where there is no such model. name: without a quote."""
@@ -130,8 +132,8 @@ class ModelRegistry:
         """The folder of a version's files: where they are on this machine, else a copy that is removed when the process ends."""
         with self._answers():
             source = self._client.get_model_version_download_uri(version.name, version.version)
-            local = Path(source.removeprefix("file://"))
-            if local.is_dir():
+            local = local_folder(source, self.uri)
+            if local is not None and local.is_dir():
                 return local
             folder = tempfile.mkdtemp(prefix="fa_registry-model-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)

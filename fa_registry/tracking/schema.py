@@ -55,6 +55,10 @@ STEP = re.compile(r"checkpoints/step_(\d{4,})\.safetensors")  # see step_checkpo
 FEEDBACK = "feedback/state.safetensors"
 FEEDBACK_CARD = "feedback/card.json"
 FORM = "report/form.html"  # the newest audit's form of the run's group; sealed by no digest, a later audit replaces it
+SHORT_FORM = (
+    "short_form.md"  # the run's note: MLflow's page of two runs shows files of the root alone, and Markdown in full
+)
+ADDED_BY_AUDITS = (FORM, SHORT_FORM)
 
 PARAM = "cfg/"  # before the name of every parameter that is of the specification
 FINISHED_STATUSES = ("complete", "diverged")
@@ -64,9 +68,9 @@ SITE_METRICS = ("h_norm", "g_norm", "growth", "gain", "gamma")
 MAX_METRICS = 100  # keys a run: MLflow draws a chart of each, and its pages slow down beyond
 MARGIN = "margin_pp"  # accuracy − frozen accuracy, written by an audit: no run knows its control
 SCALAR_METRICS = {
+    "accuracy": "accuracy/test",
     "loss_train": "loss/train",
     "accuracy_train": "accuracy/train",
-    "accuracy": "accuracy/test",
     "penalty": "penalty/total",
     "fidelity_min": "fidelity/min",
     "h_L": "h_L",
@@ -118,15 +122,16 @@ def charts(quantities: Iterable[Quantity]) -> tuple[str, ...]:
 def metrics(measurements: Measurements, further: Sequence[str] = ()) -> Iterator[tuple[str, Reading]]:
     """(metric key, reading) of one epoch. Sites are zero-padded: charts sort keys as text. Deep networks show some of them.
 
+    Test accuracy comes first: MLflow's page of two runs opens on a plot of the metric that was logged first.
     further: names that `charts` gave.
     """
+    for name, key in scalar_metrics(further).items():
+        if name in measurements.scalars:
+            yield key, measurements.scalars[name]
     for name in (*SITE_METRICS, *further):
         readings = measurements.sites.get(name, ())
         for site in shown_sites(len(readings), further):
             yield site_metric(name, site, len(readings)), readings[site]
-    for name, key in scalar_metrics(further).items():
-        if name in measurements.scalars:
-            yield key, measurements.scalars[name]
 
 
 def shown(value: float) -> float:

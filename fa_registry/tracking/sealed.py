@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fa_registry.errors import UnknownName
+from fa_registry.errors import PluginError, UnknownName
 from fa_registry.records import Check, Measurements, RunSpec
 from fa_registry.records.readings import tells_not_finite
 from fa_registry.tracking import schema
@@ -73,7 +73,7 @@ class Sealed:
             return self.provenance["setting"]
         try:
             return setting_label(self.spec)
-        except UnknownName:  # of a plugin that is not installed here
+        except (UnknownName, PluginError):  # of a plugin that is not installed here, or broken
             return f"{self.spec.architecture} · {self.spec.dataset}"
 
 

@@ -8,6 +8,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 from filelock import FileLock
 
@@ -16,6 +17,10 @@ from fa_registry.errors import StoreError
 DEFAULT = "sqlite:///mlflow.db"
 SQLITE = "sqlite:///"
 ARTIFACTS = "mlartifacts"  # beside the database
+VERSION, FIRST = (
+    "alembic_version",
+    "experiments",
+)  # tables of MLflow's: the release of its schema, and the first that it makes
 
 
 def resolve_uri(uri: str = "") -> str:
@@ -39,42 +44,89 @@ def sqlite_path(uri: str) -> Path | None:
     return Path(uri.removeprefix(SQLITE)).resolve() if uri.startswith(SQLITE) else None
 
 
-def check_store(uri: str, known_revisions: set[str]) -> None:
-    """Raise StoreError when a sqlite store cannot be used: unwritable, not a database, or made by another MLflow."""
+def _reading(path: Path) -> str:
+    """The address of a database that can only be read; by it nothing is written beside it either.
+
+    The driver's name is in it because MLflow makes a folder of what stands before the last slash of `sqlite:///file:…`.
+    It is quoted twice, once for sqlite and once for SQLAlchemy.
+    """
+    return f"sqlite+pysqlite:///file:{quote(quote(str(path)))}?mode=ro&uri=true"
+
+
+def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
+    """The address to open the store by, which is another than `uri` where it can only be read.
+
+    make: whether it will be made where it is not there, and written to. Raises StoreError where that cannot be, and for a store
+    that is not there, that something else than MLflow has made, or another MLflow.
+    """
     path = sqlite_path(uri)
     if path is None:
-        return
-    folder = path.parent
-    if not folder.is_dir():
-        raise StoreError(f"store {uri}: the folder {folder} does not exist; create it or choose another with --store")
-    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise StoreError(f"store {uri}: {path} cannot be written; choose another with --store")
-    artifacts = folder / ARTIFACTS
-    if artifacts.exists() and not (artifacts.is_dir() and os.access(artifacts, os.W_OK)):
+        return uri
+    if not path.parent.is_dir():
         raise StoreError(
-            f"store {uri}: {artifacts} is no folder that can be written; move it, or choose another --store"
+            f"store {uri}: the folder {path.parent} does not exist; create it or choose another with --store"
         )
-    if path.exists() and path.stat().st_size:
-        revision = _revision(path)
-        if revision is not None and revision not in known_revisions:
-            raise StoreError(
-                f"store {uri}: its schema {revision!r} is unknown to this MLflow; a newer MLflow made it. "
-                "Use that version, or start a new store with --store"
-            )
+    revision = _revision(path) if path.exists() and path.stat().st_size else None
+    if revision is None and not make:
+        raise StoreError(f"store {uri}: there is none yet; `fa-registry study` makes one with its first run")
+    if revision is not None and revision not in known_revisions:
+        raise StoreError(
+            f"store {uri}: its schema {revision!r} is unknown to this MLflow; a newer MLflow made it. "
+            "Use that version, or start a new store with --store"
+        )
+    if make:
+        check_writable(uri)
+    return _reading(path) if _obstacle(path) else uri
+
+
+def check_writable(uri: str) -> None:
+    """Raise StoreError where a sqlite store can only be read; whether a server takes what is written, it says itself."""
+    path = sqlite_path(uri)
+    obstacle = path and _obstacle(path)
+    if obstacle:
+        raise StoreError(f"store {uri}: {obstacle}; choose another with --store, or work on a copy of its folder")
+
+
+def _obstacle(path: Path) -> str:
+    """Why a database and its artifacts cannot be written; empty where they can."""
+    artifacts = path.parent / ARTIFACTS
+    if artifacts.exists() and not artifacts.is_dir():
+        return f"{artifacts} is no folder that can be written"
+    places = (place for place in (path.parent, path, artifacts) if place.exists())
+    return next((f"{place} cannot be written" for place in places if not os.access(place, os.W_OK)), "")
 
 
 def _revision(path: Path) -> str | None:
-    """The schema revision a database says it has; None for one without MLflow's tables."""
+    """The schema revision a database says it has; None for one without tables."""
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            row = (
+                connection.execute("SELECT version_num FROM alembic_version").fetchone() if VERSION in tables else None
+            )
     except sqlite3.OperationalError as error:
-        if "no such table" in str(error):
-            return None
         raise StoreError(f"store {path}: cannot be read: {error}") from error
     except sqlite3.DatabaseError as error:
         raise StoreError(f"store {path}: not an SQLite database ({error}); choose another with --store") from error
+    if tables and FIRST not in tables:
+        raise StoreError(f"store {path}: a database of something else than MLflow; choose another with --store")
     return row[0] if row else None
+
+
+def local_folder(uri: str, store: str) -> Path | None:
+    """The folder of an artifact address of the store; None where that is no file's. It may be another machine's, or not exist yet.
+
+    A database holds the addresses as they were where it was made. In a copy of its folder they lead to the artifacts of the
+    original, or nowhere: what lies beside the database is meant.
+    """
+    if not uri.startswith(("file:///", "/")):
+        return None
+    recorded, database = Path(unquote(uri.removeprefix("file://"))), sqlite_path(store)
+    _, artifacts, rest = str(recorded).rpartition(f"/{ARTIFACTS}/")
+    if database is None or not artifacts:
+        return recorded
+    folder = database.parent / ARTIFACTS
+    return folder / rest if (folder / Path(rest).parts[0]).is_dir() else recorded
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from fa_registry.quantities import GEOMETRIC, quantity_of
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.schema import (
     MARGIN,
+    PARAM,
     SCALAR_METRICS,
     TAG_KIND,
     TAG_METHOD,
@@ -35,12 +36,17 @@ RELEASE = "3.17."  # of MLflow: other releases may read another form
 TAG = "mlflow.sharedViewState."  # before a view's key in the tag's name
 COMPRESSED = "deflate;"  # how MLflow's own pages begin a long state: zlib, base64
 MADE_BY = "fa_registry"  # a field that MLflow's pages do not read: the digest of the state as it was written here
+NOTE = (
+    "Runs side by side, of the newest study or audit: {links}. fa_registry writes this line until somebody changes it."
+)
+LINK = r"\[[^\]]*\]\([^)\s]*\)"
 HEADLINE = ("accuracy", "growth_max", "h_L", "g_L", "gamma_deep_mean")
 BY_SITE = ("h_norm", "g_norm", "gamma")
 COLUMNS = ("accuracy", MARGIN, "growth_max", "gamma_deep_mean", "h_L", "g_L")
 COLUMN_WIDTH = 105
+LOADED = 100  # runs that MLflow's pages load at a time, and draw no others
 RUN_NAME = "attributes.`Run Name`"  # always shown, and always first
-WIDTHS = {RUN_NAME: 330, f"tags.`{TAG_VERDICT}`": 150}  # pixels; the others have COLUMN_WIDTH
+WIDTHS = {RUN_NAME: 325, f"tags.`{TAG_VERDICT}`": 165}  # pixels; the others have COLUMN_WIDTH
 # Pixels: on 1,280 × 800 two rows of three charts stand under MLflow's own bars.
 HEADLINE_HEIGHT, SITE_HEIGHT, CHARTS_A_ROW = 200, 320, 3
 
@@ -65,6 +71,23 @@ class View:
         return COMPRESSED + base64.b64encode(zlib.compress(json.dumps(signed).encode(), 9)).decode()
 
 
+def compared_address(run_ids: Sequence[str], experiment_ids: Sequence[str]) -> str:
+    """Of MLflow's own page of these runs, column by column in this order: parameters, metrics, artifacts of the root."""
+    runs, experiments = (quote(json.dumps(list(ids)), safe="") for ids in (run_ids, dict.fromkeys(experiment_ids)))
+    return f"#/compare-runs?runs={runs}&experiments={experiments}"
+
+
+def note_of(links: Mapping[str, str]) -> str:
+    """The experiment's own note, which MLflow's pages show above its runs. links: title → address."""
+    return NOTE.format(links=" · ".join(f"[{title}]({address})" for title, address in links.items()))
+
+
+def is_our_note(text: str) -> bool:
+    """Whether an experiment's note is as it was written here: with a word of a person's it is that person's."""
+    before, after = map(re.escape, NOTE.split("{links}"))
+    return re.fullmatch(rf"{before}{LINK}( · {LINK})*{after}", text) is not None
+
+
 def is_ours(text: str) -> bool:
     """Whether a view's tag is as it was written here, and not what a person made of it."""
     try:
@@ -78,19 +101,20 @@ def is_ours(text: str) -> bool:
 def views_of(study: str, runs: Sequence[StoredRun]) -> tuple[View, ...]:
     """The views of a study's runs, or of all runs of an experiment where `study` is empty: charts, then table.
 
-    A study with several settings has two more for each. What is drawn is what these runs have, be it not all of them.
+    A study with several settings has two for each before, that of the first run's setting first: a group by setting and method has
+    no room for its name. What is drawn is what these runs have, be it not all of them.
     """
-    settings = sorted({run.tags.get(TAG_SETTING, "") for run in runs} - {""})
-    whole = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
-    views = [*_both(study or "runs", whole, runs, apart=not study)]
+    in_order = sorted(runs, key=lambda run: run.started)
+    settings = [setting for setting in dict.fromkeys(run.tags.get(TAG_SETTING, "") for run in in_order) if setting]
+    whole, views = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {}), []
     for setting in settings if study and len(settings) > 1 else ():
         own = [run for run in runs if run.tags.get(TAG_SETTING) == setting]
         views += _both(f"{study} {setting}", whole | {TAG_SETTING: setting}, own)
-    return tuple(views)
+    return (*views, *_both(study or "runs", whole, runs, apart=not study or bool(views)))
 
 
 def _both(title: str, wanted: Mapping[str, str], runs: Sequence[StoredRun], apart: bool = False) -> tuple[View, View]:
-    """apart: runs of several settings stand in groups of their own."""
+    """apart: runs of several settings stand in groups of their own; a mean over settings is none over seeds."""
     key = re.sub(r"[^A-Za-z0-9_.]+", "-", title).strip("-")
     shown = {
         "searchFilter": " and ".join(f"tags.`{tag}` = '{value}'" for tag, value in wanted.items() if "'" not in value)
@@ -109,8 +133,9 @@ def _charts(runs: Sequence[StoredRun], grouped_by: Sequence[str]) -> dict[str, A
     by_site = [_chart("sites", name, keys) for name, keys in sites.items() if keys]
     groups = {",".join(f"tag.{tag}.{run.tags.get(tag)}" for tag in grouped_by) for run in runs}
     return {
-        "orderByKey": "attributes.start_time",
-        "orderByAsc": True,  # as the study lists its methods
+        # As the study lists its methods. Of many, those of the first seeds: groups are made of the runs that are loaded.
+        "orderByKey": "attributes.start_time" if len(runs) <= LOADED else f"params.`{PARAM}seed`",
+        "orderByAsc": True,
         "groupBy": {
             "aggregateFunction": "average",
             "groupByKeys": [{"mode": "tag", "groupByData": tag} for tag in grouped_by],

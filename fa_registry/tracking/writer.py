@@ -83,7 +83,7 @@ class RunWriter:
         self._task = task
         self._checkpoint_every = checkpoint_every
         self._origin = origin
-        cards = (diagnostics.CATALOG.get(name).card for name in diagnostics.CATALOG.names())
+        cards = (diagnostic.card for diagnostic in diagnostics.CATALOG.members().values())
         self._charts = schema.charts(quantity for card in cards for quantity in card.described)
         self._sealed = {"code": code_of(task.spec), **({"conformance": dict(conformance)} if conformance else {})}
         self._sealed |= {schema.CHARTS: list(self._charts)} if self._charts else {}

@@ -49,12 +49,27 @@ def test_a_study_can_be_stopped_and_goes_on(command, workplace):
     assert not list((workplace / ".fa_registry" / "resume").glob("*"))
 
 
-def test_a_worker_that_is_killed_leaves_no_run_running(command, workplace):
-    """As the kernel does when memory runs out: the worker cannot end its run, so the study must."""
+def test_a_worker_that_is_killed_twice_leaves_no_run_running(command, workplace):
+    """As the kernel does when memory runs out: the worker cannot end its run. Once, the run begins again in another process."""
     process, tracker, _ = start(command, workplace, epochs=400)
     (run, *_) = tracker.search({schema.TAG_KIND: "run"})
-    os.kill(int(run.tags[schema.TAG_PROCESS].split(":")[1]), signal.SIGKILL)
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 1, errors
-    assert "the worker process died" in errors
+    attempts = {schema.TAG_SPEC: run.tags[schema.TAG_SPEC]}
+    kill(run)
+    assert any("ended with signal SIGKILL; it begins again" in line for line in process.stderr)
+    while len(tracker.search(attempts)) == 1:
+        time.sleep(0.2)
+    newest, before = tracker.search(attempts)
+    assert before.state == "KILLED"
+    kill(newest)
+    assert any(
+        "ended with signal SIGKILL; begun again, it ended with signal SIGKILL" in line for line in process.stderr
+    )
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode == 130
     assert "RUNNING" not in {run.state for run in tracker.search({})}
+
+
+def kill(run):
+    """The process that trains it."""
+    os.kill(int(run.tags[schema.TAG_PROCESS].split(":")[1]), signal.SIGKILL)

@@ -7,7 +7,6 @@ FA_REGISTRY_SCREENSHOTS=docs/images pytest tests/end_to_end/test_mlflow_ui.py  a
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 import shutil
@@ -19,9 +18,12 @@ from playwright.sync_api import Page, expect
 
 import fa_registry
 from fa_registry.tracking import models, schema
+from fa_registry.tracking.base import Point
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.models import ModelRegistry
+from fa_registry.tracking.views import LOADED
 from fa_registry.training.checkpoint import load_tensors
+from fa_registry.workflows.stores import UI, mlflow_page
 from tests.builders import verdict_tag
 from tests.end_to_end.browser import chromium
 from tests.end_to_end.server import mlflow_server
@@ -158,6 +160,30 @@ def test_the_printed_link_opens_the_methods_side_by_side(site, page, audited):
 
 
 @pytest.mark.browser
+def test_of_more_runs_than_mlflow_loads_at_once_every_method_is_a_group(site, page):
+    tracker = site.tracker.beside("many")
+    for method in ("a1", "b2", "c3"):  # one after another, as a study trains them
+        for seed in range(LOADED // 3 + 2):
+            tags = {schema.TAG_KIND: "run", schema.TAG_STUDY: "many", schema.TAG_METHOD: method}
+            run_id = tracker.create(f"{method} s{seed}", tags, {f"{schema.PARAM}seed": str(seed)})
+            tracker.log(run_id, [Point("growth_max", 2.0, 1)])
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(f"{site.address}/{mlflow_page(tracker, 'many')}")
+    for method in ("a1", "b2", "c3"):
+        expect(page.get_by_text(f"Group: {method}", exact=True)).to_be_in_viewport()
+    expect(page.get_by_text("Load more")).to_be_visible()
+
+
+@pytest.mark.browser
+def test_the_runs_of_an_experiment_have_the_way_to_the_view_above_them(site, page):
+    """Whoever opens MLflow's pages without an address: one click."""
+    page.goto(f"{site.experiment}/runs")
+    with page.expect_popup() as opened:
+        page.get_by_role("link", name="seen", exact=True).click()
+    expect(opened.value.get_by_text("Group: dfa", exact=True)).to_be_visible()
+
+
+@pytest.mark.browser
 def test_the_table_shows_verdicts_first_and_numbers_that_fit(site, page):
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{site.experiment}/runs?viewStateShareKey=seen-table")
@@ -203,23 +229,34 @@ def test_the_chart_of_h_norm_by_epoch_has_the_logged_values(site, page):
 
 
 @pytest.mark.browser
-def test_two_methods_are_compared_in_parallel_coordinates(site, page):
-    runs = [site.run("bp"), site.run("dfa")]
-    ids = json.dumps([run.run_id for run in runs])
-    experiments = json.dumps([site.tracker.experiment_id])
-    page.goto(f"{site.address}/#/compare-runs?runs={ids}&experiments={experiments}")
-    page.get_by_text("Parallel Coordinates Plot").first.wait_for()
+def test_two_methods_compared_open_on_what_differs_and_have_their_short_forms_side_by_side(site, page, audited):
+    """By the address that `compare` prints. MLflow sorts both tables by name, and leaves a narrow window no list of files."""
+    runs = [site.run("dfa"), site.run("bp")]
+    page.set_viewport_size({"width": 1920, "height": 1080})
+    with working_in(audited):
+        printed = done("compare", "dfa", "bp", "--study", "study.toml", "--device", "cpu")
+    (address,) = re.findall(rf"side by side: {UI}(/#/compare-runs\S+)", printed)
+    page.goto(site.address + address)
     page.wait_for_function(f"() => {PLOTS}.some(trace => trace && trace.type === 'parcoords')")
     (plot,) = page.evaluate(PLOTS)
     axes = {axis["label"]: axis for axis in plot["dimensions"]}
+    assert set(axes) == {"cfg/method", "accuracy/test"}  # the one that differs, and what was logged first
     assert set(axes["cfg/method"]["ticktext"]) == {"bp", "dfa"}
-    (metric,) = (label for label in axes if not label.startswith("cfg/"))
-    assert sorted(axes[metric]["values"]) == sorted(logged(site, run.run_id, metric)[-1] for run in runs)
-    drawn = page.locator(".js-plotly-plot svg text").evaluate_all("texts => texts.map(text => text.textContent)")
-    assert {"bp", "dfa", metric} <= set(drawn)
+    assert axes["accuracy/test"]["values"] == [logged(site, run.run_id, "accuracy/test")[-1] for run in runs]
     for run in runs:
         assert page.get_by_text(run.name).count() >= 1
     picture(page, "compare")
+    page.get_by_label("Parameters - Show diff only").click()
+    expect(page.locator("tr.diff-row").filter(has_text="cfg/")).to_have_text(["cfg/methoddfabp"])
+    page.get_by_text(schema.SHORT_FORM, exact=True).click()
+    tables = page.get_by_role("table").filter(has_text="largest growth")
+    expect(tables).to_have_count(2)
+    left, right = (tables.nth(place).bounding_box() for place in range(2))
+    assert left["x"] + left["width"] <= right["x"] and abs(left["y"] - right["y"]) < 50  # pixels: a line more above one
+    for run in runs:
+        assert page.get_by_role("strong").filter(has_text=run.tags[schema.TAG_VERDICT]).count() >= 1
+    page.get_by_text("Artifacts", exact=True).evaluate("node => node.scrollIntoView()")
+    picture(page, "short-forms")
 
 
 @pytest.mark.browser

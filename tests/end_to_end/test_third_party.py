@@ -92,16 +92,14 @@ def test_it_is_trained_audited_and_reported(with_package, workplace):
     assert NAME in (workplace / "reports" / "index.html").read_text(encoding="utf-8")
 
 
-def test_a_name_that_is_taken_is_refused_with_both_places(changed, tmp_path):
-    ended = changed("*.dist-info/entry_points.txt", f"{NAME} = ", "dfa = ")("fa-registry", "list", "methods")
-    assert ended.returncode == 2
+def test_a_name_that_is_taken_stays_ours_with_both_places(changed, tmp_path):
+    ended = changed("*.dist-info/entry_points.txt", f"{NAME} = ", "dfa = ")("fa-registry", "list", "methods", "--json")
     ours = methods.CATALOG.location("dfa").file
     theirs = tmp_path / "site" / "orthogonal_feedback" / "orthogonal_dfa.py"
-    assert (
-        f"method 'dfa' is registered twice: {ours} and {theirs} (orthogonal_feedback.orthogonal_dfa:PLUGIN)"
-        in ended.stderr
-    )
-    assert "rename one of them" in ended.stderr
+    assert ended.returncode == 0
+    assert ours in {row["file"] for row in json.loads(ended.stdout) if row["name"] == "dfa"}
+    said = f"method 'dfa': {theirs} (orthogonal_feedback.orthogonal_dfa:PLUGIN) is not used, for {ours} has that name"
+    assert said in ended.stderr
 
 
 def test_a_card_that_lacks_a_field_is_named(changed):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from mlflow.exceptions import MlflowException
@@ -16,8 +20,10 @@ from fa_registry.tracking import mlflow_tracker, schema
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.mlflow_tracker import MlflowTracker, known_revisions
 from fa_registry.tracking.reader import FEW, runs_by_spec
-from fa_registry.tracking.store import check_store, resolve_uri
+from fa_registry.tracking.store import check_store, local_folder, resolve_uri
 from fa_registry.tracking.views import View
+
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
 @pytest.mark.parametrize("uri", ["file:./mlruns", "./mlruns", "mlruns"])
@@ -85,6 +91,24 @@ def test_an_artifact_folder_that_is_no_folder(tmp_path):
     assert not (tmp_path / "mlflow.db").exists()
 
 
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("file:///home/author/mlartifacts/mine/1/artifacts", "{here}/mlartifacts/mine/1/artifacts"),  # a copy's
+        ("file://{here}/mlartifacts/mine/1/artifacts", "{here}/mlartifacts/mine/1/artifacts"),
+        ("file:///data/mlartifacts/theirs/1/artifacts", "/data/mlartifacts/theirs/1/artifacts"),  # not of this folder
+        ("file:///data/a%20b/1/artifacts", "/data/a b/1/artifacts"),
+        ("mlflow-artifacts:/1/2/artifacts", None),
+    ],
+)
+def test_artifacts_are_beside_the_database_where_their_experiment_is_and_else_where_they_were(
+    tmp_path, address, expected
+):
+    (tmp_path / "mlartifacts" / "mine").mkdir(parents=True)
+    folder = local_folder(address.format(here=tmp_path), f"sqlite:///{tmp_path / 'mlflow.db'}")
+    assert folder == (Path(expected.format(here=tmp_path)) if expected else None)
+
+
 @pytest.mark.parametrize("count", [2, FEW, FEW + 1, 3 * FEW])
 def test_each_has_its_runs_newest_first_whatever_their_state(tracker, count, monkeypatch):
     names = [f"spec {index}" for index in range(count)]
@@ -131,6 +155,14 @@ def test_tags_can_be_set_on_a_finished_run_without_reopening_it(tracker):
     tracker.finish(run_id, "FINISHED")
     tracker.log(run_id, tags={"fa.verdict": "PASS"})
     assert (tracker.get(run_id).state, tracker.get(run_id).tags["fa.verdict"]) == ("FINISHED", "PASS")
+
+
+def test_tags_can_be_taken_off_a_finished_run(tracker):
+    run_id = tracker.create("run", {"a": "1", "b": "2"}, {})
+    tracker.finish(run_id, "FINISHED")
+    tracker.untag(run_id, ["a"])
+    tags = tracker.get(run_id).tags
+    assert "a" not in tags and tags["b"] == "2"
 
 
 def test_more_points_than_one_batch_holds(tracker):
@@ -186,10 +218,20 @@ def test_an_artifact_that_is_not_there_is_none(tracker):
 def test_links_lead_to_the_runs_own_page_or_nowhere(tracker):
     run_id = tracker.create("run", {}, {})
     if tracker.uri == "memory":
-        assert tracker.link(run_id, "report/form.html") == tracker.show([View("all")]) == ""
+        assert (
+            tracker.link(run_id, "report/form.html")
+            == tracker.show([View("all")])
+            == tracker.comparison([run_id])
+            == ""
+        )
         return
     experiment = tracker.experiment_id
     assert tracker.link(run_id, "a b/x.html") == f"#/experiments/{experiment}/runs/{run_id}/artifacts/a%20b/x.html"
+    beside = tracker.beside("elsewhere")
+    runs = [beside.create("other", {}, {}), run_id]
+    page, wanted = unquote(tracker.comparison(runs)).split("?")
+    asked = {name: json.loads(value) for name, _, value in (pair.partition("=") for pair in wanted.split("&"))}
+    assert page == "#/compare-runs" and asked == {"runs": runs, "experiments": [beside.experiment_id, experiment]}
 
 
 def test_a_view_is_kept_with_the_experiment_unless_a_person_made_another_of_it(tracker):
@@ -208,6 +250,39 @@ def test_a_view_is_kept_with_the_experiment_unless_a_person_made_another_of_it(t
     for theirs in ('{"groupBy": 2}', "deflate;bm90IHpsaWI="):
         client.set_experiment_tag(experiment, "mlflow.sharedViewState.all", theirs)
         assert tracker.show([first]) == address and stands() == theirs
+
+
+def test_the_experiments_note_links_the_newest_view_unless_a_person_wrote_one(tracker):
+    tracker.create("run", {}, {})
+    if tracker.uri == "memory":
+        return
+    experiment, client = tracker.experiment_id, tracker._client
+
+    def stands() -> str:
+        return client.get_experiment(experiment).tags[schema.TAG_NOTE]
+
+    for key in ("first", "second"):
+        page = tracker.show([View(key), View("another")])
+        assert f"[{key}]({page}) · [another](" in stands()
+    for theirs in (f"{stands()} And mine.", ""):
+        client.set_experiment_tag(experiment, schema.TAG_NOTE, theirs)
+        tracker.show([View("third")])
+        assert stands() == theirs
+
+
+def test_a_deleted_experiment_takes_no_run_and_says_how_it_comes_back(tracker):
+    run_id = tracker.create("run", {"fa.setting": "s"}, {})
+    assert tracker.in_the_bin() == ""
+    if tracker.uri == "memory":
+        return
+    tracker._client.delete_experiment(tracker.experiment_id)
+    later = MlflowTracker(tracker.uri)
+    for act in (lambda: later.create("run", {}, {}), lambda: later.search({}, schema.EXPERIMENT)):
+        with pytest.raises(StoreError, match="was deleted in MLflow: `(.+)` brings it back with its runs") as refused:
+            act()
+    command = re.search("`(.+)`", str(refused.value))[1]
+    subprocess.run(command, shell=True, check=True, capture_output=True, env=os.environ | {"PATH": PATH})
+    assert [run.run_id for run in later.search({"fa.setting": "s"})] == [run_id] and later.create("run", {}, {})
 
 
 def test_a_store_that_takes_no_view_is_told_and_nothing_else_is_lost(tracker, monkeypatch, caplog):

@@ -9,15 +9,15 @@ import zlib
 import pytest
 
 from fa_registry.tracking.base import StoredRun
-from fa_registry.tracking.views import View, is_ours, views_of
+from fa_registry.tracking.views import View, is_our_note, is_ours, note_of, views_of
 
 SITES = {f"{name}/site_0{site}": 1.0 for name in ("h_norm", "g_norm") for site in range(2)}
 SCALARS = {"accuracy/test": 0.5, "growth_max": 2.0, "h_L": 3.0, "g_L": 1e-3}
 
 
-def run(method: str, setting: str = "small", metrics=SCALARS | SITES, **tags: str) -> StoredRun:
+def run(method: str, setting: str = "small", metrics=SCALARS | SITES, started: int = 0, **tags: str) -> StoredRun:
     named = {"fa.kind": "run", "fa.study": "digits", "fa.method": method, "fa.setting": setting}
-    return StoredRun(method, method, "fa_registry", "FINISHED", 0, named | tags, metrics)
+    return StoredRun(method, method, "fa_registry", "FINISHED", started, named | tags, metrics)
 
 
 def drawn(view: View) -> dict[str, tuple[list[str], str]]:
@@ -65,22 +65,33 @@ def test_only_runs_of_the_study_are_asked_for_and_grouped_by_method():
     assert charts.state["groupsExpanded"] == {"tag.fa.method.bp": False}
 
 
-def test_several_settings_have_views_of_their_own_and_an_experiment_groups_by_both():
-    runs = [run("bp"), run("bp", "deep · wide")]
-    assert [view.key for view in views_of("digits", runs)] == [
-        "digits",
-        "digits-table",
-        "digits-deep-wide",
-        "digits-deep-wide-table",
+def test_several_settings_have_views_of_their_own_first_and_never_one_mean():
+    runs = [run("bp", "deep · wide", started=2), run("dfa", started=1), run("bp", started=0)]
+    views = views_of("digits", runs)
+    assert [view.key for view in views] == [
         "digits-small",
         "digits-small-table",
+        "digits-deep-wide",
+        "digits-deep-wide-table",
+        "digits",
+        "digits-table",
     ]
-    (whole, _) = views_of("", runs)
+    assert set(views[0].state["groupsExpanded"]) == {"tag.fa.method.bp", "tag.fa.method.dfa"}
+    whole, _ = views_of("", runs)
     assert whole.state["searchFilter"] == "tags.`fa.kind` = 'run'"
-    assert set(whole.state["groupsExpanded"]) == {
-        "tag.fa.setting.small,tag.fa.method.bp",
-        "tag.fa.setting.deep · wide,tag.fa.method.bp",
-    }
+    for view in (whole, views[4]):
+        assert set(view.state["groupsExpanded"]) == {
+            "tag.fa.setting.small,tag.fa.method.bp",
+            "tag.fa.setting.small,tag.fa.method.dfa",
+            "tag.fa.setting.deep · wide,tag.fa.method.bp",
+        }
+
+
+@pytest.mark.parametrize(("count", "key"), [(100, "attributes.start_time"), (101, "params.`cfg/seed`")])
+def test_of_more_runs_than_are_loaded_at_once_all_methods_come_first(count, key):
+    """MLflow makes groups of the runs that it has loaded: by time those were the first methods alone."""
+    charts, _ = views_of("digits", [run(f"m{place}") for place in range(count)])
+    assert charts.state["orderByKey"] == key
 
 
 def test_a_view_is_told_from_what_a_person_made_of_it():
@@ -95,3 +106,17 @@ def test_a_view_is_told_from_what_a_person_made_of_it():
 )
 def test_damaged_views_are_nobodys_of_ours(text):
     assert not is_ours(text)
+
+
+def test_an_experiments_note_is_told_from_one_with_a_persons_word():
+    note = note_of({"digits": "#/experiments/1/runs?viewStateShareKey=digits", "table": "#/2"})
+    assert is_our_note(note) and "[digits](#/experiments/1/runs?viewStateShareKey=digits) · [table](#/2)" in note
+    for theirs in (
+        "",
+        "Ours",
+        f"{note}\nSee the wiki.",
+        f"My notes. {note}",
+        note.replace("newest", "last"),
+        note.replace(" ·", " and mine ·"),
+    ):
+        assert not is_our_note(theirs)
