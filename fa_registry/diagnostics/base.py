@@ -18,13 +18,13 @@ from torch import Tensor
 
 from fa_registry.errors import PluginError
 from fa_registry.quantities import DECLARED, Quantity
+from fa_registry.quantities import REFERENCE_BATCH as REFERENCE_BATCH
 from fa_registry.records import Reading, Scalar
 
 if TYPE_CHECKING:
     from fa_registry.diagnostics._bench import Bench
 
 SiteReadings = tuple[Reading, ...]
-REFERENCE_BATCH = 128  # the paper's figures are gradients of the *mean* loss over 128 samples
 MOMENTS = ("epoch", "final")
 
 Table = np.ndarray  # float64 (sites, samples)

@@ -27,49 +27,64 @@ ACCURACY = "accuracy"
 
 @dataclass(frozen=True)
 class Condition:
-    """One comparison: which quantity, taken how (takes.NAMES), compared how (OPERATORS), against what.
-
-    fired, clear: the words for what was seen.
-    """
+    """One comparison: which quantity, taken how, compared how, against what."""
 
     quantity: str
+    """a name of what a run has measured, as `fa-registry card` of a diagnostic lists them"""
     take: Take
+    """how one number is made of it"""
     fires: Fires
+    """when the condition holds"""
     threshold: float
+    """the limit, in the quantity's unit"""
     unit: str
+    """of the limit, in words"""
     fired: str = ""
+    """the word for its holding; a guard needs one"""
     clear: str = ""
+    """the word for its not holding; one of `also` needs one"""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One judgement, who says so and why. Its leading condition lies flat in it: that is the figure a finding shows.
-
-    judge: how it is judged (engine.JUDGES): against a limit, over seeds, or by the distribution of credit.
-    also: conditions that must hold too before it fires; the first that does not gives the state of a pass.
-    guard: a condition judged before the others, whose firing is a warning in its own word.
-    reference: the quantity of the frozen control it is compared with; without_reference: the outcome where there is none.
-    outcome: what firing amounts to, fail or warn. gating: whether the verdict looks at it.
-    """
+    """One judgement, who says so and why. Its leading condition lies flat in it: that is the figure a finding shows."""
 
     code: str
+    """a letter, then letters, digits, - or _; verdicts and waivers name it"""
     title: str
+    """a few words, for tables"""
     quantity: str
+    """as of a Condition; its figure is what a finding shows"""
     take: Take
+    """how one number is made of it"""
     fires: Fires
+    """when the rule fires"""
     threshold: float
+    """the limit; `--threshold CODE=NUMBER` changes it, and the report says so"""
     unit: str
+    """of the limit, in words"""
     source: str
+    """who says so"""
     rationale: str
+    """why"""
     judge: Judge = "limit"
+    """against a limit, over seeds, or by the distribution of credit"""
     reference: str = ""
+    """the quantity of the frozen control that it is compared with; `below_reference_plus` needs one"""
     without_reference: Literal["not_applicable", "skipped"] = "not_applicable"
+    """the outcome where there is no such control"""
     outcome: Literal["fail", "warn"] = "fail"
+    """what firing amounts to"""
     gating: bool = True
+    """whether the verdict looks at it"""
     fired: str = "FIRES"
+    """the word for its firing"""
     clear: str = "OK"
+    """the word for its not firing"""
     also: tuple[Condition, ...] = ()
+    """what must hold too before it fires; the first that does not gives the word of a pass"""
     guard: Condition | None = None
+    """judged before the others; its firing is a warning in its own word"""
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -80,16 +95,24 @@ class Rule:
 
 @dataclass(frozen=True)
 class EditionFile:
-    """An edition's file with a variant laid over it; see Edition for what the fields are."""
+    """An edition's file with a variant laid over it."""
 
     name: str
+    """on every page that it judged; a shipped edition's name is that file's alone"""
     title: str
+    """one line: what it asks"""
     source: str
+    """who says so"""
     fail_if: tuple[tuple[str, ...], ...]
+    """a run fails when every rule of any one list fires; codes of gating rules"""
     rule: tuple[Rule, ...]
+    """one or several tables, in the order of the pages"""
     based_on: str = ""
+    """the shipped edition whose differences the pages show; without it the one that shares most rules"""
     strict: bool = False
+    """whether a run fails when any gating rule fires, whatever `fail_if` says"""
     labels: Mapping[Label, str] = field(default_factory=dict)
+    """other words for the outcomes of the verdict"""
 
 
 def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, digest: str = "") -> EditionFile:

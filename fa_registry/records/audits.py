@@ -177,7 +177,7 @@ class Waiver:
     """at the time of the audit"""
 
 
-ExclusionKind = Literal["integrity", "ended early", "not trained", "broken"]
+ExclusionKind = Literal["integrity", "ended early", "not trained", "half-written", "broken"]
 EXCLUSION_KINDS = get_args(ExclusionKind)
 
 

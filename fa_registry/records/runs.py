@@ -242,17 +242,20 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Option:
-    """help: what it is. source: where the default comes from. least: smallest value allowed; above: it must be larger than this.
-
-    choices: the words allowed, empty for any.
-    """
+    """An option of a method or an architecture, as its card declares it."""
 
     default: Scalar
+    """what it is where nobody says; its type is the option's: text, a whole number, a number, true or false"""
     help: str
+    """what it is, in a few words"""
     source: str = ""
+    """where the default comes from"""
     least: float | None = None
+    """the smallest value allowed"""
     above: float | None = None
+    """a value that it must be larger than"""
     choices: tuple[str, ...] = ()
+    """the words allowed, empty for any"""
 
     def refusal(self, value: Scalar) -> str:
         """What is wrong with a value of the right type; empty where nothing is."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from fa_registry.protocol.credit import carried_words, guard_of
 from fa_registry.protocol.evidence import CODE, METHOD, SEAL, speaks_for_nothing
 from fa_registry.protocol.verdict import stands
-from fa_registry.quantities import HEADLINE_GAMMA, SUBJECTS, subject_of, symbol_of
+from fa_registry.quantities import HEADLINE_GAMMA, SUBJECTS, label_of, subject_of
 from fa_registry.records import Exclusion, Finding, Reading, RunAudit
-from fa_registry.reporting.claims_depth import depth_claims, is_above_frozen, sampled
+from fa_registry.reporting.claims_depth import cleared_words, depth_claims, is_above_frozen, sampled
 from fa_registry.reporting.claims_measured import (
     AT_FLOOR,
     EXPLODED,
@@ -27,6 +27,7 @@ from fa_registry.reporting.claims_measured import (
     NOT_SPECIFIC,
     THE_GRADIENT,
     UNDERCUT,
+    WEIGHT,
     by_author,
     claim,
     extent,
@@ -61,39 +62,45 @@ def claims(
     standing = [run for run in judged if stands(run.record)]
     broken = [run for run in judged if not stands(run.record)]
     told = [run for run in standing if not speaks_for_nothing(run.findings)]
-    return (
+    said = (
         *([claim("differs from its seal", NO_EVIDENCE, judged, broken)] if broken else []),
         *_evidence_claims(standing),
         *(_claims(told, alone) if told else ()),
         *([exclusion_claim(excluded)] if excluded else []),
     )
+    # What may be claimed is claimed of the method: a tick that a seed does not earn is a choice among seeds.
+    every = {run.record.run_id for run in judged}
+    earned = (one for one in said if one.kind != "may" or every <= set(one.run_ids))
+    return tuple(sorted(earned, key=lambda one: WEIGHT[one.key]))
 
 
 def _claims(runs: Sequence[RunAudit], alone: bool) -> Iterator[Claim]:
     yield from _state_claims(runs)
     yield from reference_claims(runs)
     yield from gamma_claims(runs)
-    yield from depth_claims(runs)
+    yield from _pass_claims(runs) if all(map(passes, runs)) else depth_claims(runs)
     yield from _waiver_claims(runs)
-    passed = [run for run in runs if passes(run) and is_above_frozen(run)]
-    if passed:
-        yield claim(
-            "trained depth",
-            "Its accuracy may be reported as that of trained depth: every rule that the verdict rests on passes. Passing does not "
-            f"certify the method: {CAVEAT}{sampled(passed)}",
-            runs,
-            passed,
-        )
-    other = [run for run in runs if passes(run) and run not in passed]
-    if other:
-        text = "Every rule that the verdict rests on passes, but none of them asked for more than frozen random blocks reach"
-        yield claim(
-            "passes without depth", f"{text}: its accuracy may not be reported as that of trained depth", runs, other
-        )
     yield from state_claims([run for run in runs if run.record.status == "complete"])
     if alone and len(runs) == 1:
         text = "One seed: no interval exists, and no ranking against another method may be read from this form"
         yield Claim(KEYS["one seed"], f"{text}.", (runs[0].record.run_id,), "one seed")
+
+
+def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
+    """Of a method whose every seed passes: with its margin, so that depth has one answer."""
+    if not all(map(is_above_frozen, runs)):
+        text = "Every rule that the verdict rests on passes, but none of them asked for more than frozen random blocks reach"
+        text = f"{text}: its accuracy may not be reported as that of trained depth"
+        yield claim("passes without depth", text, runs, runs)
+        yield from depth_claims(runs)
+        return
+    yield claim(
+        "trained depth",
+        f"It passes: its accuracy may be reported as that of trained depth{cleared_words(runs)}{sampled(runs)}. Passing does not "
+        f"certify the method: {CAVEAT}",
+        runs,
+        runs,
+    )
 
 
 def _without_gamma(run: RunAudit) -> RunAudit:
@@ -240,10 +247,10 @@ def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple
 
 
 def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
-    gradient = extent(runs, lambda run: last_site(run.record, "g_norm"), "sci")
+    gradient = extent(runs, lambda run: last_site(run.record, "g_norm_mean_ce"), "sci")
     gain = extent(runs, lambda run: last_site(run.record, "gain"), "sci")
     times = [found for one in findings if (found := _times_floor(one)) is not None]
-    size = f", {symbol_of('g_L')} {gradient} for one sample" if gradient else ""
+    size = f", {label_of('g_norm_mean_ce_L')} {gradient}" if gradient else ""
     factor = f", {_range(times)} times its floor" if times else ""
     share = f"; its {GAIN} is {gain}" if gain else f"; its {GAIN} is not known"
     if _is_clear(runs[0], findings[0]):

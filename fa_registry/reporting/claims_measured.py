@@ -9,8 +9,9 @@ from types import MappingProxyType
 from fa_registry.quantities import HEADLINE_GAMMA, SUBJECTS, label_of, symbol_of
 from fa_registry.records import Finding, Reading, RunAudit
 from fa_registry.reporting.lookups import last_site, scalar, site_row
-from fa_registry.reporting.text.filters import KINDS, at_least, compact
+from fa_registry.reporting.text.filters import KINDS, at_least
 from fa_registry.reporting.values import Claim
+from fa_registry.statistics import holm
 
 EXPLODED, AT_FLOOR, NOISY, UNDERCUT, NOT_SPECIFIC, HIGH = (
     "EXPLODED",
@@ -37,51 +38,54 @@ GAMMA, GROWTH, GAIN, FIDELITY = map(symbol_of, ("gamma", "growth", "gain", "fide
 GRADIENT = 1 - 1e-6  # Γ from here on is that of the gradient itself: an angle below 0.1°
 
 
-# Every claim there is → its kind. tests/reporting/test_claims_table.py earns each of them and takes each of them away again.
+# Every claim there is → its kind, in the order of their weight, which is that of a form: what voids the rest, whether depth was
+# trained, Γ, what else is taken back, and last how to read a figure.
+# tests/reporting/test_claims_table.py earns each of them and takes each of them away again.
 KEYS: Mapping[str, str] = MappingProxyType(
     {
-        "aligned by feedback": "may",
-        "aligned in part": "note",
-        "aligned, null unknown": "may",
-        "at floor": "not",
-        "beats frozen": "may",
-        "carried by one end": "not",
-        "converged": "may",
         "differs from its seal": "open",
+        "method fails": "not",
+        "other code": "open",
         "diverged": "not",
-        "exploded": "not",
-        "explained": "note",
         "failed": "open",
         "incomplete": "open",
-        "keeps scale": "note",
-        "method fails": "not",
         "method not measured": "open",
-        "no gamma": "open",
-        "noisy": "not",
-        "not judged": "open",
         "not sealed": "open",
-        "not specific": "not",
-        "one seed": "open",
-        "other code": "open",
-        "other fails": "not",
-        "other passes": "note",
-        "other warns": "open",
-        "passes alone": "note",
-        "provisional": "open",
-        "reference clear": "note",
-        "reference near its floor": "note",
-        "specific": "may",
-        "stability high": "not",
-        "stability low": "note",
-        "stated": "open",
         "trained depth": "may",
         "passes without depth": "open",
-        "undecided": "open",
         "undercut": "not",
+        "exploded": "not",
+        "at floor": "not",
+        "noisy": "not",
+        "stated": "open",
+        "undecided": "open",
+        "provisional": "open",
+        "beats frozen": "may",
+        "aligned by feedback": "may",
+        "aligned, null unknown": "may",
+        "specific": "may",
+        "not aligned": "not",
+        "not specific": "not",
+        "no gamma": "open",
+        "carried by one end": "not",
+        "stability high": "not",
+        "other fails": "not",
+        "other warns": "open",
         "waived": "open",
+        "not judged": "open",
+        "one seed": "open",
         "within limit": "note",
+        "passes alone": "note",
+        "converged": "note",
+        "explained": "note",
+        "keeps scale": "note",
+        "reference clear": "note",
+        "reference near its floor": "note",
+        "stability low": "note",
+        "other passes": "note",
     }
 )
+WEIGHT: Mapping[str, int] = MappingProxyType({key: place for place, key in enumerate(KEYS)})
 
 
 def claim(key: str, text: str, runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Claim:
@@ -173,14 +177,11 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], why: str) -> Iterator[Claim]:
-    tiny = f"; it is tiny but exact, {FIDELITY} at least {at_least(_fidelity(touched))}" if _is_exact(touched) else ""
-    read = [run for run in touched if has_gamma(run)]
-    if read:
-        gamma = extent(read, lambda run: scalar(run.record, HEADLINE_GAMMA), "cos")
-        yield claim("at floor", f"{GAMMA} = {gamma} may not be read as credit alignment: {why}{tiny}", runs, read)
-    bare = [run for run in touched if run not in read]
-    if bare:
-        yield claim("at floor", f"No credit may be judged by this reference: {why}{tiny}", runs, bare)
+    if touched:
+        tiny = (
+            f"; it is tiny but exact, {FIDELITY} at least {at_least(_fidelity(touched))}" if _is_exact(touched) else ""
+        )
+        yield claim("at floor", f"No credit may be judged by this reference: {why}{tiny}", runs, touched)
 
 
 def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -189,9 +190,9 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
         return
     first, last = (extent(touched, lambda run, end=end: _length(run, end), "num") for end in (0, -1))
     growth = extent(touched, lambda run: scalar(run.record, "growth_max"), "num")
-    gradient = extent(touched, lambda run: last_site(run.record, "g_norm"), "sci")
+    gradient = extent(touched, lambda run: last_site(run.record, "g_norm_mean_ce"), "sci")
     by = f"; the largest {GROWTH} in one block is {growth}" if growth else ""
-    small = f"small, {gradient} for one sample," if gradient else "small"
+    small = f"small ({label_of('g_norm_mean_ce_L')} {gradient})" if gradient else "small"
     here = (
         f" The {GAMMA} here is computed in float64 without that constant: a true direction, but of a reference without scale."
         if any(has_gamma(run) for run in touched)
@@ -275,7 +276,7 @@ THE_GRADIENT = f"the credit is the gradient itself at every site, and {GAMMA} = 
 
 @dataclass(frozen=True)
 class Sites:
-    """The sites of a run that count (both Γ and its rank have a value), parted by the rank: above their null, or reached."""
+    """The sites of a run that count (both Γ and its rank have a value), parted: shown to lie above their null, or not."""
 
     above: tuple[int, ...]
     reached: tuple[int, ...]
@@ -286,36 +287,66 @@ class Sites:
 
 
 def gamma_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Those about Γ of the runs of one method; a `may` about its feedback never stands beside a `not`."""
+    """The one answer about Γ of the runs of one method, besides those of them that have none."""
     for reason, missing in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
         yield claim("no gamma", f"No alignment figure exists: {reason}", runs, missing)
-    yield from _alignment(runs, [run for run in runs if passes(run) and has_gamma(run)])
-    own = [run for run in with_state(runs, SPECIFIC) if run.record.status == "complete" and has_gamma(run)]
-    for sites, touched in _grouped(own, _sites).items():
-        text = (
-            f"{GAMMA} is specific to the training feedback: at every site that counts it lies above that of fresh draws"
-        )
-        yield claim("specific", f"{text}{_multiplicity(sites, touched[0])}", runs, touched)
-    for sites, touched in _grouped(with_state(runs, NOT_SPECIFIC), _sites).items():
-        yield claim("not specific", _not_everywhere(sites, touched), runs, touched)
+    read = [run for run in runs if has_gamma(run)]
+    if read and (answer := _answer(runs, read)):
+        yield claim(*answer, runs, read)
 
 
-def _alignment(runs: Sequence[RunAudit], clear: Sequence[RunAudit]) -> Iterator[Claim]:
-    """What Γ of runs that pass may be read as; only a null of fresh draws lets it be the feedback's."""
-    own, reached = with_state(clear, SPECIFIC), with_state(clear, NOT_SPECIFIC)
-    if own:
-        yield claim("aligned by feedback", f"{ALIGNED}, for the training feedback only", runs, own)
-    for sites, touched in _grouped(reached, _sites).items():
-        where = f" at {listed('site', sites.reached)}" if sites.reached else ""
-        yield claim(
-            "aligned in part",
-            f"{GAMMA} tells how the credit lies to the gradient, site by site; {NOT_SHOWN}{where}",
-            runs,
-            touched,
+def _answer(runs: Sequence[RunAudit], read: Sequence[RunAudit]) -> tuple[str, str] | None:
+    """(key, words), of the worst of the seeds: what one of them takes back no other grants. read: those that have a Γ."""
+    whole = [run for run in read if run.record.status == "complete"]
+    own = _null_words(whole)
+    if why := _taken_back(runs):
+        gamma = extent(read, lambda run: scalar(run.record, HEADLINE_GAMMA), "cos")
+        return "not aligned", f"{GAMMA} = {gamma} may not be read as credit alignment: {why}{f'. {own}' if own else ''}"
+    if len(whole) < len(read):
+        return None  # broke off: told by a claim of its own
+    if with_state(read, NOT_SPECIFIC):
+        return "not specific", f"{GAMMA} may not be credited to the training feedback at every site. {own}"
+    without = [run for run in read if run not in with_state(read, SPECIFIC)]
+    passing = all(map(passes, read))
+    if not without:
+        return (
+            ("aligned by feedback", f"{ALIGNED}, for the training feedback only. {own}")
+            if passing
+            else ("specific", f"{GAMMA} is specific to the training feedback. {own}")
         )
-    for reason, open_ in _grouped((run for run in clear if run not in own and run not in reached), _no_null).items():
-        text = f"{ALIGNED}; {NOT_SHOWN}{f' ({reason})' if reason else ''}"
-        yield claim("aligned, null unknown", text, runs, open_)
+    reasons = "; ".join(filter(None, dict.fromkeys(map(_no_null, without))))
+    return ("aligned, null unknown", f"{ALIGNED}; {NOT_SHOWN}{f' ({reasons})' if reasons else ''}") if passing else None
+
+
+def _taken_back(runs: Sequence[RunAudit]) -> str:
+    """Why no Γ of this method may be read as alignment, whatever its null says: it fails, or its scale or reference is bad."""
+    exploded = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
+    floor, noisy = (with_state(runs, state, quantities=SUBJECTS["reference"]) for state in (AT_FLOOR, NOISY))
+    failed = [run for run in runs if run.verdict.outcome == "fail"]
+    if not (failed or exploded or floor or noisy):
+        return ""
+    seen = (
+        ("training diverged", [run for run in runs if run.record.status == "diverged"]),
+        ("the stream has exploded", exploded),
+        ("the reference gradient is at its floor", floor),
+        ("the reference gradient is numerical noise", noisy),
+        (
+            "the trained blocks do not clear frozen random ones",
+            with_state(runs, UNDERCUT, quantities=SUBJECTS["depth"]),
+        ),
+    )
+    told = [(words, touched) for words, touched in seen if touched]
+    told = told or [(f"its verdict is {failed[0].verdict.label}", failed)]
+    return ", ".join(f"{words}{_of_seeds(touched, runs)}" for words, touched in told)
+
+
+def _of_seeds(touched: Sequence[RunAudit], runs: Sequence[RunAudit]) -> str:
+    """`(seed 123)` where it is not of all of them."""
+    return f" ({listed('seed', _seeds(touched))})" if len(touched) < len(runs) else ""
+
+
+def _seeds(runs: Sequence[RunAudit]) -> list[int]:
+    return [run.record.spec.seed for run in runs]
 
 
 def _grouped(runs: Iterable[RunAudit], reason: Callable) -> dict:
@@ -339,63 +370,92 @@ def _no_null(run: RunAudit) -> str:
 
 
 def _sites(run: RunAudit) -> Sites:
-    """By the level of the finding that judged them; none where the run holds no ranks, as a report without figures."""
+    """By the level of the finding that judged them; none where the run holds no ranks, as a report without figures.
+
+    Several sites of one run are several chances. Where all of them keep the level, none was picked, and each may be judged by
+    itself (an intersection-union test: Berger 1982, Technometrics 24, 295); else those count that Holm's procedure leaves. Both
+    together reject nothing that Hochberg's step-up procedure (1988, Biometrika 75, 800) keeps: the level is that of all sites
+    where their ranks depend positively, as those of the same fresh draws do.
+    """
     finding = finding_with(run, SPECIFIC, NOT_SPECIFIC)
     gammas, ranks = site_row(run.record, "gamma"), site_row(run.record, "gamma_null_p")
-    counted = [
-        (site, rank.value)
+    counted = {
+        site: rank.value
         for site, (gamma, rank) in enumerate(zip(gammas, ranks, strict=False))
         if gamma.value is not None and rank.value is not None
-    ]
-    if finding is None or finding.threshold is None:
+    }
+    if finding is None or finding.threshold is None or not counted:
         return Sites((), ())
-    return Sites(
-        tuple(site for site, rank in counted if rank <= finding.threshold),
-        tuple(site for site, rank in counted if rank > finding.threshold),
+    level = finding.threshold
+    adjusted = dict(zip(counted, holm(counted.values()), strict=True))
+    above = adjusted if max(counted.values()) <= level else [site for site, p in adjusted.items() if p <= level]
+    return Sites(tuple(above), tuple(site for site in counted if site not in above))
+
+
+def _null_words(read: Sequence[RunAudit]) -> str:
+    """At which sites of which seeds Γ lies above that of fresh draws, and how that was judged; empty where no rule asked."""
+    # By what was found too: without ranks the sites of a seed that is specific and of one that is not are the same, none.
+    groups = _grouped(
+        with_state(read, SPECIFIC, NOT_SPECIFIC), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run))
     )
-
-
-def _not_everywhere(sites: Sites, runs: Sequence[RunAudit]) -> str:
-    """Which sites lie above their null and which do not: a failure at one is no failure at the others, nor a success there."""
-    if not sites.reached:
-        return f"{GAMMA} may not be credited to the training feedback at every site: at one at least, {_reached(runs, sites)}"
-    back = f"{GAMMA} may not be credited to the training feedback at {listed('site', sites.reached)}: there {_reached(runs, sites)}"
-    if not sites.above:
-        return f"{back}. It lies above its null at no site{_multiplicity(sites, runs[0])}"
-    return f"{back}. At {listed('site', sites.above)} it lies above that of fresh draws{_multiplicity(sites, runs[0])}"
-
-
-def _multiplicity(sites: Sites, run: RunAudit) -> str:
-    """How many sites were judged, each by itself: with several, one above its null may be chance."""
-    level = finding_with(run, SPECIFIC, NOT_SPECIFIC).threshold
-    if not sites.count or level is None:
+    if not groups:
         return ""
-    if sites.count == 1:
-        return f" (one site judged at {100 * level:.3g} %)"
-    judged = f" ({sites.count} sites judged each at {100 * level:.3g} %"
-    if not sites.above or not sites.reached:
-        return f"{judged})"
-    chance = min(100, 100 * level * sites.count)
-    return f"{judged}: without any alignment one of them at least would lie there in up to {chance:.3g} % of runs)"
+    seeds = len(groups) > 1 or len(next(iter(groups.values()))) < len(read)
+    told = [
+        _where_above(sites, runs) + (f" in {listed('seed', _seeds(runs))}" if seeds else "")
+        for (_, sites), runs in groups.items()
+    ]
+    ranked = [(sites, runs) for (_, sites), runs in groups.items() if sites.count]
+    return f"It lies above that of fresh draws {'; '.join(told)}{_multiplicity(ranked)}"
+
+
+def _where_above(sites: Sites, runs: Sequence[RunAudit]) -> str:
+    """`at sites 0, 1, 2, not at site 3 (23 of 99 fresh draws reach it)`."""
+    if not sites.reached and (sites.count or with_state(runs, SPECIFIC)):
+        return "at every site that counts"
+    reached = f"({_reached(runs, sites)})"
+    if not sites.count:
+        return f"not at every site that counts {reached}"
+    if not sites.above:
+        return f"at no site {reached}"
+    return f"at {listed('site', sites.above)}, not at {listed('site', sites.reached)} {reached}"
+
+
+def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
+    """How several sites were judged together: with several, one above its null by itself may be chance. ranked: have ranks."""
+    if not ranked:
+        return ""
+    most = max(sites.count for sites, _ in ranked)
+    limit = finding_with(ranked[0][1][0], SPECIFIC, NOT_SPECIFIC).threshold
+    level = f"{100 * limit:.3g} %"
+    if most == 1:
+        return f" (one site tested at {level})"
+    part = [run for sites, runs in ranked if sites.reached for run in runs]
+    if not part:
+        return f" (all {most} sites tested, each at {level})"
+    draws = min((drawn for drawn in map(_draws, part) if isinstance(drawn, int)), default=None)
+    few = draws is not None and most / (draws + 1) > limit
+    more = f"; {draws} draws are too few to tell one of {most} sites apart" if few else ""
+    return f" (Holm over the {most} sites tested in each seed, {level}{more})"
+
+
+def _draws(run: RunAudit) -> object:
+    """Of the null, as the run wrote it down."""
+    return run.record.measurements.conventions.get("gamma_null_draws")
 
 
 def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
     """`between 1 and 7 of 99 fresh draws reach it`: over the runs and the sites that fresh draws reach."""
-    found = [finding_with(run, NOT_SPECIFIC) for run in runs]
-    draws = {run.record.measurements.conventions.get("gamma_null_draws") for run in runs}
+    draws = set(map(_draws, runs))
     ranks = [site_row(run.record, "gamma_null_p")[site].value for run in runs for site in sites.reached]
-    ranks = ranks or [one.observed.value for one in found if one.observed.value is not None]
-    return reaching(ranks, draws.pop() if len(draws) == 1 else None, found[0].threshold)
+    found = [finding_with(run, SPECIFIC, NOT_SPECIFIC).observed.value for run in runs]
+    return reaching(ranks or [one for one in found if one is not None], draws.pop() if len(draws) == 1 else None)
 
 
-def reaching(ranks: Sequence[float], draws: object, level: float | None) -> str:
-    """`1 of 20 fresh draws reach it; not told apart at 0.05`, for one p-value or for the range of several.
-
-    draws: of the null, as the run wrote it down; level: of the p-value, where the rule has one.
-    """
-    apart = "not told apart" + (f" at {compact(level)}" if level is not None else "")
+def reaching(ranks: Sequence[float], draws: object) -> str:
+    """`1 of 20 fresh draws reach it`, for one p-value or for the range of several. draws: of the null."""
     if not isinstance(draws, int) or not ranks:
-        return f"fresh draws reach it; {apart}"
+        return "fresh draws reach it"
     low, high = (round(rank * (draws + 1)) - 1 for rank in (min(ranks), max(ranks)))
     count = f"{low}" if low == high else f"between {low} and {high}"
-    return f"{count} of {draws} fresh draws reach it; {apart}"
+    return f"{count} of {draws} fresh draws reach it"

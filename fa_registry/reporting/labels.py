@@ -6,7 +6,7 @@ import dataclasses
 import re
 import shlex
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fa_registry import jsonio
 from fa_registry.protocol.grouping import Group
@@ -47,13 +47,13 @@ def slug(group: Group) -> str:
     """
     first = group.runs[0].record.spec
     spec = dataclasses.replace(first, seed=0, weights="adopted" if first.weights else "")
-    words = (
-        unicodedata.normalize("NFKD", f"{spec.method_label}--{group.setting}")
-        .encode("ascii", "ignore")
-        .decode()
-        .lower()
-    )
-    return f"{re.sub(r'[^a-z0-9.]+', '-', words).strip('-.')[:80]}-{jsonio.digest_of(spec)[:6]}"
+    return f"{file_name(f'{spec.method_label}--{group.setting}')}-{jsonio.digest_of(spec)[:6]}"
+
+
+def file_name(words: str) -> str:
+    """Readable, and safe on every file system."""
+    plain = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9.]+", "-", plain).strip("-.")[:80]
 
 
 def command(spec: RunSpec) -> str:
@@ -66,9 +66,28 @@ def command(spec: RunSpec) -> str:
     if not spec.weights:
         parameters = " ".join(f"-P {shlex.quote(f'{name}={value}')}" for name, value in values.items())
         return f"mlflow run . -e train --env-manager local {parameters}"
-    values["set"] = values.pop("settings", "")
-    options = " ".join(f"--{name} {shlex.quote(value)}" for name, value in values.items() if value)
-    return f"fa-registry adopt WEIGHTS {options}  # WEIGHTS: the file with SHA-256 {spec.weights}"
+    return f"fa-registry adopt WEIGHTS {_options(values)}  # WEIGHTS: the file with SHA-256 {spec.weights}"
+
+
+def train_line(spec: RunSpec, study: str = "", again: bool = False) -> str:
+    """The same run by the command line alone. again: although the store holds a finished one. One adopted is adopted again.
+
+    study: which it is trained for, empty for none. Its audit takes a run that is tagged with it before any other.
+    """
+    if spec.weights:
+        return command(spec)
+    return f"fa-registry train {_options({**_parameters(spec), 'study': study})}{' --force' if again else ''}"
+
+
+def control_of(spec: RunSpec) -> RunSpec:
+    """The frozen control of a run: of its setting and seed, by bp."""
+    recipe = dataclasses.replace(spec.recipe, credit_norm=Recipe().credit_norm)
+    return dataclasses.replace(spec.setting, method="bp", control="frozen", seed=spec.seed, recipe=recipe)
+
+
+def _options(values: Mapping[str, str]) -> str:
+    named = {"set" if name == "settings" else name: value for name, value in values.items()}
+    return " ".join(f"--{name} {shlex.quote(value)}" for name, value in named.items() if value)
 
 
 def _parameters(spec: RunSpec) -> dict[str, str]:

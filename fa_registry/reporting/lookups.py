@@ -203,6 +203,7 @@ def _row(several: Sequence[tuple[int, Finding]], method: str, setting: str, know
         setting=setting,
         said=tuple(_said(one, known) for one in same.values()),
         limit=first.limit or first.required,
+        under=quantity_of(first.quantity, known).under,
     )
 
 

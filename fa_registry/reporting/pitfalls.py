@@ -198,7 +198,7 @@ def own_feedback(asked: Asked) -> Answered:
     seen = f"against {draws or 'its'} fresh draws the largest p-value of {len(ranks)} sites is {num(worst)}, at site {site}"
     if worst <= LEVEL:
         return AVOIDED, f"{seen}: Γ is of this feedback"
-    return VIOLATED, f"{seen}: {reaching([worst], draws, LEVEL)}"
+    return VIOLATED, f"{seen}: {reaching([worst], draws)}; not told apart at {compact(LEVEL)}"
 
 
 def every_aggregation(asked: Asked) -> Answered:

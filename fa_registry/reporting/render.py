@@ -19,6 +19,7 @@ from jinja2 import Environment, TemplateError, meta, nodes
 from fa_registry import resources
 from fa_registry.errors import InvalidFields, unknown_name_text
 from fa_registry.records import AuditReport, Reproduction, SecondOpinion
+from fa_registry.reporting.figures.style import VECTORS
 from fa_registry.reporting.files.csv import write_csv
 from fa_registry.reporting.files.junit import write_junit
 from fa_registry.reporting.pages.comparison import CompareContext
@@ -27,16 +28,21 @@ from fa_registry.reporting.pages.index import (
     AuditTableContext,
     IndexContext,
     audit_table_context,
+    drawn_figures,
     figures_beside,
     index_context,
 )
 from fa_registry.reporting.pages.notes import AuditNoteContext, ExcludedNoteContext, NoteContext
 from fa_registry.reporting.sources import Sources, without_mismatches
 from fa_registry.reporting.text.environment import SUFFIX, Pages, environment, template_failure, variables
+from fa_registry.reporting.values import FigureFile
 
 TABLE = "audit_table.tex"  # for a paper to take in
 REPORT = "audit.json"  # as it was recorded
 COMPARISON = "compare.html"
+# In an index: the place of the comparison's link, as index.html.j2 has it, and the link.
+UNLINKED = "<!-- fa:compare -->"
+LINKED = '<li><a href="compare.html">compare.html</a>: methods or runs side by side</li>'
 NOT_OURS = ("note.md.j2", "audit_note.md.j2")  # written to the store for every reader of it: always the shipped ones
 SHOWN = 10  # of the files of a folder without any template
 PREFIX = ".rendering-"  # of the folder that pages are written in; what a killed rendering left is removed
@@ -60,9 +66,9 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
 
 
 def render_report(report: AuditReport, out: Path, templates: Path | None = None) -> list[Path]:
-    """Write index.html, forms/<slug>.html, .md and .tex for every method × setting, audit_table.tex and RECORDS into `out`.
+    """Write index.html, forms/<slug>.html, .md and .tex for every method × setting, audit_table.tex, RECORDS and figures/.
 
-    templates: a folder whose files stand in for the shipped templates of the same name; they run in a sandbox.
+    out: the folder. templates: one whose files stand in for the shipped templates of the same name; they run in a sandbox.
     What people wrote into the blanks of forms that are already there is kept. Returns the paths written, in that order.
     Raises UsageError for a template that fails or a form whose blanks cannot be kept; then no page has been written.
     """
@@ -82,7 +88,8 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: Pages) -> list[
     shown = without_mismatches(report)
     sources = Sources.of(shown)
     names = ["index.html"]
-    _write(folder / "index.html", _index(sources, pages))
+    page, figures = _index(sources, pages)
+    _write(folder / "index.html", page)
     (folder / "forms").mkdir()
     for group, link in sources.forms:
         written = read_blanks(out / link.markdown)
@@ -95,14 +102,26 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: Pages) -> list[
     _write(folder / TABLE, pages.render(f"{TABLE}.j2", variables(audit_table_context(sources))))
     for name, write in RECORDS.items():
         write(report if name == REPORT else shown, folder / name)
-    return [*names, TABLE, *RECORDS]
+    return [*names, TABLE, *RECORDS, *_write_figures(figures, folder)]
 
 
-def _index(sources: Sources, pages: Pages) -> str:
-    """The audit's page, written twice: without figures, to know how much room it has for them, and with them."""
+def _index(sources: Sources, pages: Pages) -> tuple[str, Mapping[FigureFile, bytes]]:
+    """The audit's page, written twice: without figures, to know how much room it has for them, and with them; and its figures."""
     bare = index_context(sources)
     figures = figures_beside(pages.render("index.html.j2", variables(bare)), sources)
-    return pages.render("index.html.j2", variables(replace(bare, figures=figures)))
+    context = replace(bare, figures=figures)
+    drawn = drawn_figures(context)
+    return pages.render("index.html.j2", variables(replace(context, figure_files=tuple(drawn)))), drawn
+
+
+def _write_figures(figures: Mapping[FigureFile, bytes], folder: Path) -> Iterator[str]:
+    """Each as every one of VECTORS; the names of the files."""
+    for figure, drawn in figures.items():
+        for kind in VECTORS:
+            path = folder / f"{figure.name}.{kind}"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(drawn.vector(kind))
+            yield f"{figure.name}.{kind}"
 
 
 def _write(path: Path, text: str) -> None:
@@ -111,13 +130,33 @@ def _write(path: Path, text: str) -> None:
 
 
 def render_comparison(context: CompareContext, out: Path, templates: Path | None = None) -> Path:
-    """Write compare.html into `out`. templates: see render.render_report. UsageError for a template that fails."""
+    """Write compare.html into `out`, and its link into an index there that is of the same runs; out of one that is of others.
+
+    templates: see render.render_report. UsageError for a template that fails.
+    """
     check_templates(templates)
     text = Pages(templates).render(f"{COMPARISON}.j2", variables(context))
     with unfinished(out) as folder:
         _write(folder / COMPARISON, text)
         os.replace(folder / COMPARISON, out / COMPARISON)
+        _link(context, out, folder)
     return out / COMPARISON
+
+
+def _link(context: CompareContext, out: Path, folder: Path) -> None:
+    """Files are read as bytes: an index may be somebody's own, in whatever encoding."""
+    index, records = out / "index.html", out / REPORT
+    if not index.is_file():
+        return
+    judged = records.read_bytes() if records.is_file() else b""
+    compared = [run_id for part, _ in context.parts for column in part.columns for _, run_id, _ in column.seeds]
+    stands, wanted = UNLINKED.encode(), LINKED.encode()
+    if not all(run_id.encode() in judged for run_id in compared):
+        stands, wanted = wanted, stands
+    page = index.read_bytes()
+    if stands in page:
+        (folder / index.name).write_bytes(page.replace(stands, wanted))
+        os.replace(folder / index.name, index)
 
 
 # Looking at a user's templates before anything is measured or written: every problem that shows without rendering.

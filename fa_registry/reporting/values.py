@@ -141,7 +141,10 @@ class RowGroup(Generic[T]):
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure: PNG data URI, its text for those who cannot see it, and its numbers (a subsample where it says so)."""
+    """A figure: PNG data URI, its text for those who cannot see it, and its numbers (a subsample where it says so).
+
+    drawn: as figures/ has it, see figures.style.Drawn.
+    """
 
     title: str
     alt: str
@@ -149,13 +152,15 @@ class Picture:
     uri: str
     epochs: tuple[int, ...]
     rows: tuple[tuple[str, int, tuple[Number, ...]], ...]
+    drawn: bytes = b""
 
 
 @dataclass(frozen=True)
 class Plate:
     """A figure whose numbers are not by seed and epoch: PNG data URI, its text for those who cannot see it, its numbers.
 
-    table: what they are, and which part of the figure's where it is not all; columns: the heads over the numbers.
+    table: what they are, and which part of the figure's where it is not all; columns: the heads over the numbers. drawn: as of a
+    Picture.
     """
 
     title: str
@@ -165,6 +170,16 @@ class Plate:
     table: str
     columns: tuple[str, ...]
     groups: tuple[RowGroup[Number], ...]
+    drawn: bytes = b""
+
+
+@dataclass(frozen=True)
+class FigureFile:
+    """A figure beside the pages. name: of its files, without their ending."""
+
+    title: str
+    setting: str
+    name: str
 
 
 @dataclass(frozen=True)
@@ -278,7 +293,8 @@ class Said:
 class FindingRow:
     """One rule's judgement of one method in one setting, with what it says of each seed that it judges alike.
 
-    limit: what is required, without the unit where the report knows it apart.
+    limit: what is required, without the unit where the report knows it apart. under: which form of the figure it is, where there
+    are several.
     """
 
     rule: str
@@ -291,6 +307,7 @@ class FindingRow:
     setting: str
     said: tuple[Said, ...]
     limit: str
+    under: str = ""
 
     @property
     def seeds(self) -> tuple[int, ...]:

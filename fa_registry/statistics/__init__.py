@@ -28,7 +28,7 @@ from fa_registry.statistics.intervals import (
     t_interval,
     wilson_interval,
 )
-from fa_registry.statistics.samples import CONFIDENCE, Reported, Summary, rank_p_value, reported, summary
+from fa_registry.statistics.samples import CONFIDENCE, Reported, Summary, holm, rank_p_value, reported, summary
 
 __all__ = [
     "CONFIDENCE",
@@ -43,6 +43,7 @@ __all__ = [
     "bootstrap_interval",
     "compare",
     "excludes",
+    "holm",
     "interval",
     "level_words",
     "look_confidence",

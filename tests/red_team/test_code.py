@@ -289,3 +289,13 @@ def test_a_member_of_ours_of_another_version_is_other_code(world, monkeypatch):
     code, run = world.audit()
     assert (code, run.verdict.outcome, run.record.integrity.state) == (3, "incomplete", "unverifiable")
     assert "architecture resmlp: version 7 → 1" in run.record.integrity.details[0]
+
+
+def test_a_rule_that_ends_its_process_does_not_answer_for_the_audit(untrained, monkeypatch):
+    """Exit code 0 would say that all pass; here it is 7, since a suite that a fault ends must not end well either."""
+    untrained.plugin.edit(RULE, f'__import__("os").environ.get("ENDS") and __import__("os")._exit(7)\n        {RULE}')
+    untrained.study()
+    monkeypatch.setenv("ENDS", "yes")
+    result = call("audit", "--study", "mine", "--device", "cpu", "--out", "pages")
+    assert result.exit_code == 3
+    assert "its process ended with exit code 7" in (untrained.store.folder / "pages" / "index.html").read_text("utf-8")

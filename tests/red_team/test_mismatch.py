@@ -73,6 +73,7 @@ def test_no_tag_says_a_verdict(store, attacked):
     assert verdicts == {"NOT JUDGED (integrity failure)"}
     assert tags[schema.TAG_NOTE].startswith("**NOT JUDGED (integrity failure)**")
     form = (store.artifacts(run_id) / schema.FORM).read_text(encoding="utf-8")  # an older audit left one with a verdict
+    assert (store.artifacts(run_id) / schema.SHORT_FORM).read_text(encoding="utf-8") == tags[schema.TAG_NOTE]
     assert "<h1>NOT JUDGED</h1>" in form and "FAIL" not in form and "Claims" not in form
 
 

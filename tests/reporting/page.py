@@ -42,8 +42,10 @@ class Page(HTMLParser):
 
 
 def written(audit: AuditReport, folder: Path) -> dict[str, str]:
-    """Every page of an audit by its name, in the order they were written."""
-    return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in render_report(audit, folder)}
+    """Every page of an audit by its name, in the order they were written; what is no text, as a PDF, as far as it is."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_text("utf-8", "replace") for path in render_report(audit, folder)
+    }
 
 
 def words_of(text: str) -> str:

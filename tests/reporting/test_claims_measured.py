@@ -45,23 +45,29 @@ def claims_of_gamma(rich):
 
 
 def test_a_specific_gamma_may_be_read_as_alignment_of_the_training_feedback(claims_of_gamma):
-    alignment, own = claims_of_gamma("SPECIFIC", 0.048)
-    assert alignment[0] == own[0] == "may"
-    assert "alignment with the gradient, site by site, for the training feedback only" in alignment[1]
-    assert "Γ is specific to the training feedback" in own[1]
+    ((kind, text),) = claims_of_gamma("SPECIFIC", 0.048)
+    assert kind == "may" and "site by site, for the training feedback only. It lies above that of fresh draws" in text
 
 
 def test_a_gamma_that_fresh_draws_reach_is_the_gradients_matter_alone(claims_of_gamma):
-    note, back = claims_of_gamma("NOT SPECIFIC", 2 / 21)
-    assert note[0] == "note" and "that it comes from the training feedback is not shown" in note[1]
-    assert back[0] == "not" and "1 of 20 fresh draws reach it; not told apart at 0.05" in back[1]
+    ((kind, text),) = claims_of_gamma("NOT SPECIFIC", 2 / 21, sites={"gamma_null_p": 2 / 21})
+    assert kind == "not" and "at no site (1 of 20 fresh draws reach it)" in text
 
 
-def test_a_site_whose_rank_is_the_level_itself_lies_above_its_null(claims_of_gamma):
-    """As the rule judges: p ≤ 0.05 passes. 5 of 99 fresh draws give exactly that."""
-    ranks = {"gamma_null_p": [0.05, 0.05, 0.05, 0.05, 0.08]}
-    back = dict(claims_of_gamma("NOT SPECIFIC", 0.08, sites=ranks))["not"]
-    assert "to the training feedback at site 4: there" in back and "At sites 0, 1, 2, 3 it lies above" in back
+@pytest.mark.parametrize(
+    ("ranks", "above"),
+    [
+        ([0.01, 0.01, 0.01, 0.02, 0.08], [0, 1, 2, 3]),  # .05, .05, .05, .05, .08 adjusted: the level itself lies above
+        ([0.02, 0.02, 0.02, 0.02, 0.08], []),  # each keeps 5 %, together none
+        ([0.05, 0.05, 0.05, 0.05, 0.05], [0, 1, 2, 3, 4]),  # all of them do: none was picked
+        ([0.01, 0.04, 0.08, None, None], [0]),
+    ],
+)
+def test_the_sites_that_lie_above_their_null_are_those_that_stand_together(claims_of_gamma, ranks, above):
+    state = "NOT SPECIFIC" if max(filter(None, ranks)) > 0.05 else "SPECIFIC"
+    ((_, text),) = claims_of_gamma(state, sites={"gamma_null_p": ranks})
+    where = {0: "at no site (", 1: "at site 0, not", 4: "at sites 0, 1, 2, 3, not", 5: "at every site that counts"}
+    assert f"It lies above that of fresh draws {where[len(above)]}" in text
 
 
 def test_without_a_null_the_feedback_is_not_shown_and_why(claims_of_gamma):
@@ -78,23 +84,26 @@ def test_a_run_that_diverged_is_specific_of_nothing(rich):
         findings=(a_finding("D4", "pass", quantity="gamma_null_p", state="SPECIFIC"),),
         verdict=Verdict("fail", "DIVERGED"),
     )
-    assert list(gamma_claims([run])) == []
+    (claim,) = gamma_claims([run])
+    assert (
+        claim.key == "not aligned" and "training diverged (seed 42)." in claim.text and "fresh draws" not in claim.text
+    )
 
 
 @pytest.mark.parametrize(
     ("ranks", "draws", "words"),
     [
-        ([1 / 21], 20, "0 of 20 fresh draws reach it; not told apart at 0.05"),
+        ([1 / 21], 20, "0 of 20 fresh draws reach it"),
         ([2 / 21, 8 / 21], 20, "between 1 and 7 of 20 fresh draws reach it"),
         ([1.0], 20, "20 of 20"),
-        ([0.5], None, "fresh draws reach it; not told apart"),
+        ([0.5], None, "fresh draws reach it"),
     ],
 )
 def test_a_rank_tells_how_many_draws_reach_it(ranks, draws, words):
-    assert reaching(ranks, draws, 0.05).startswith(words)
+    assert reaching(ranks, draws).startswith(words)
 
 
-ABOUT_ALIGNMENT = {"aligned by feedback", "aligned in part", "aligned, null unknown", "specific"}
+ABOUT_ALIGNMENT = {"aligned by feedback", "aligned, null unknown", "specific"}
 # As measured in float64; as rounding of a half-precision run leaves it; with a site whose gradient is zero.
 GAMMAS_OF_BP = ([1.0] * 5, [1.0, 0.999, 0.998, 1.0, 1.0], [1.0, None, 1.0, 1.0, 1.0])
 

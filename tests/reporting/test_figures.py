@@ -33,7 +33,7 @@ from fa_registry.reporting.figures.trajectories import (
     curves,
     frozen_range,
     heights,
-    limit,
+    panel_limit,
     panels,
     table_epochs,
     table_rows,
@@ -132,7 +132,7 @@ def test_a_limit_without_a_place_on_the_axis_is_no_obstacle(report):
         )
         for group in ordered
     ]
-    assert limit(PANEL["growth_max"].judged, zero) == ("D1", 0.0)
+    assert panel_limit(PANEL["growth_max"], zero) == ("D1", 0.0)
     assert picture(PANEL["growth_max"], zero, colours(zero)).startswith(b"\x89PNG")
 
 
@@ -145,10 +145,10 @@ def test_figures_of_a_page_with_many_are_drawn_coarser(report):
 def test_the_limits_are_the_editions_thresholds(report):
     thresholds = {rule.quantity: (rule.code, rule.threshold) for rule in load_edition("2026-05").rules}
     ordered = groups(report)
-    assert limit(PANEL["growth_max"].judged, ordered) == thresholds["growth"] == ("D1", 50.0)
-    assert limit(PANEL["g_norm_mean_ce_L"].judged, ordered) == thresholds["g_norm_mean_ce"] == ("D2", 1e-7)
-    assert limit(PANEL["h_L"].judged, ordered) is None
-    assert limit(PANEL["accuracy"].judged, ordered) is None
+    assert panel_limit(PANEL["growth_max"], ordered) == thresholds["growth"] == ("D1", 50.0)
+    assert panel_limit(PANEL["g_norm_mean_ce_L"], ordered) == thresholds["g_norm_mean_ce"] == ("D2", 1e-7)
+    assert panel_limit(PANEL["h_L"], ordered) is None
+    assert panel_limit(PANEL["accuracy"], ordered) is None
 
 
 def test_the_per_sample_gradient_stands_in_where_the_mean_ce_was_not_followed(report):
@@ -190,11 +190,14 @@ def test_a_logarithmic_axis_has_no_place_for_what_is_not_positive():
     assert heights(PANEL["accuracy"], 0.0) == 0.0
 
 
-def test_of_two_reference_gradients_the_judged_one_is_shown(report, rich):
-    assert "g_norm_mean_ce_L" in [panel.quantity for panel in panels(groups(report))]
-    judged = [panel.quantity for panel in panels(groups(rich))]
-    assert "g_L" in judged and "g_norm_mean_ce_L" not in judged
-    assert limit(PANEL["g_L"].judged, groups(rich)) == ("D2", 1.28e-5)
+def test_the_reference_gradient_has_one_scale_whichever_form_of_it_is_judged(report, rich):
+    """That of the mean CE, as in every table; a limit on one sample's gradient is brought to it."""
+    for audit in (report, rich):
+        assert {"g_norm_mean_ce_L", "g_L"} & {panel.quantity for panel in panels(groups(audit))} == {"g_norm_mean_ce_L"}
+    assert {finding.threshold for run in rich.runs for finding in run.findings if finding.quantity == "g_norm"} == {
+        1.28e-5
+    }
+    assert panel_limit(PANEL["g_norm_mean_ce_L"], groups(rich)) == ("D2", pytest.approx(1e-7))
 
 
 def test_the_table_is_a_subsample_with_both_ends(report):

@@ -21,6 +21,7 @@ from fa_registry.reporting.text.latex import (
     TEXT,
     latex_block,
     latex_comment,
+    latex_formulas,
     latex_text,
     parts,
 )
@@ -213,7 +214,7 @@ def test_the_deviation_of_a_geometric_mean_is_a_factor(factor, text):
     assert filters.spread(shown).replace("\u00a0", " ") == text
 
 
-FALLBACK = r"\ensuremath{\langle}U+"
+FALLBACK = r"$\langle$U+"
 
 
 @pytest.mark.parametrize(
@@ -221,14 +222,17 @@ FALLBACK = r"\ensuremath{\langle}U+"
     [
         ("100%_#$&{}~^\\", r"100\%\_\#\$\&\{\}\textasciitilde{}\textasciicircum{}\textbackslash{}"),
         (r"\input{/etc/passwd}", r"\textbackslash{}input\{/etc/passwd\}"),
-        ("‖h_L‖₂", r"\ensuremath{\|}h\_L\ensuremath{\|}\ensuremath{_{2}}"),
-        ("→ 1.2×10⁻⁷", r"\ensuremath{\rightarrow} 1.2\ensuremath{\times}10\ensuremath{^{-7}}"),
-        ("Γ = .1, λ ≥ 2 · x", r"\ensuremath{\Gamma} = .1, \ensuremath{\lambda} \ensuremath{\ge} 2 \textperiodcentered{} x"),
-        ("B_lᵀ and V̄ and é and ø", r"B\_l\ensuremath{^{\top}} and \={V} and \'{e} and \o{}"),
+        ("‖h_L‖₂ ‖h_l−1‖", r"$\|h_{L}\|_{2}$ $\|h_{l-1}\|$"),
+        ("→ 1.2×10⁻⁷ and 2,345×10³", r"$\rightarrow$ $1.2\times10^{-7}$ and $2{,}345\times10^{3}$"),
+        ("−36.9 pp, 3−4", r"$-36.9$ pp, 3$-$4"),
+        ("Γ = .1, λ ≥ 2 · x", r"$\Gamma$ = .1, $\lambda$ $\ge$ 2 \textperiodcentered{} x"),
+        ("B_lᵀ and V̄ and é and ø", r"$B_{l}^{\top}$ and $\bar{V}$ and \'{e} and \o{}"),
+        ("d_hidden, gamma_deep_mean, a_b_c, V_φ", r"d\_hidden, gamma\_deep\_mean, a\_b\_c, $V_{\varphi}$"),
+        ("γβ ∂γ", r"$\gamma$$\beta$ $\partial$$\gamma$"),
         ("--data x,,y", "-{}-data x,{},y"),
         ("two\n\n\\par lines\t%", r"two \textbackslash{}par lines \%"),
-        ("中", FALLBACK + r"4E2D\ensuremath{\rangle}"),
-        ("a\u202eb\udc80", rf"a{FALLBACK}202E\ensuremath{{\rangle}}b{FALLBACK}DC80\ensuremath{{\rangle}}"),
+        ("中", FALLBACK + r"4E2D$\rangle$"),
+        ("a\u202eb\udc80", rf"a{FALLBACK}202E$\rangle$b{FALLBACK}DC80$\rangle$"),
     ],
 )  # fmt: skip
 def test_text_is_shown_as_it_is(text, written):
@@ -270,7 +274,18 @@ def test_whatever_comes_in_only_known_commands_come_out(text):
         assert depth >= 0
     assert depth == 0
     bare = written.replace(r"\%", "").replace(r"\#", "").replace(r"\$", "").replace(r"\&", "")
-    assert not set("%#$&") & set(bare)
+    assert not set("%#&") & set(bare)
+    formulas = bare.split("$")[1::2]  # none is empty, which would begin one on a line of its own, and none is left open
+    assert all(formulas) and bare.count("$") == 2 * len(formulas)
+    outside = "".join(bare.split("$")[::2]).replace(r"\_", "").replace(r"\^", "")
+    assert not set("_^") & set(outside)
+
+
+def test_what_is_copied_holds_no_formula():
+    """A command line and an entry of BibTeX are read again by a machine; equations are read by people."""
+    line = "--set method.x_1=2  # ‖h_L‖"
+    assert "$x" not in latex_block(line) and r"x\_1" in latex_block(line)
+    assert r"$x_{1}$=2" in latex_formulas("x_1=2") and r"$\|h_{L}\|$" in latex_formulas(line)
 
 
 def test_no_character_is_in_two_tables():

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 
 import pytest
 
 from fa_registry.errors import UsageError
 from fa_registry.provenance import NOT_A_CHECKOUT
-from fa_registry.records import Choice
-from fa_registry.reporting.labels import command
+from fa_registry.records import Choice, Exclusion, Verdict
+from fa_registry.reporting.labels import command, control_of
 from fa_registry.reporting.lookups import Frozen
-from fa_registry.reporting.pages.form import blanks, check_kept, form_context, lines, read_blanks, standing_alone
+from fa_registry.reporting.pages.form import (
+    blanks,
+    check_kept,
+    completing,
+    form_context,
+    lines,
+    read_blanks,
+    standing_alone,
+)
+from fa_registry.reporting.pages.index import index_context
 from fa_registry.reporting.pages.notes import note_context
 from fa_registry.reporting.sources import Sources
 from fa_registry.reporting.text.environment import Pages, variables
@@ -227,6 +237,65 @@ def test_without_a_study_the_new_runs_are_audited_and_waivers_are_said(made):
     line = made(opinions=())[1][-1]
     assert line.startswith("fa-registry audit --run RUN --edition 2026-11  # RUN: the id of each run that the lines")
     assert line.endswith("; with the waivers.toml whose waivers this report names")
+
+
+def test_an_incomplete_is_followed_by_the_lines_that_complete_it(report):
+    """The very run that is missing: trained by its line, the line of its study, or by force where the store has it already."""
+    run = next(run for run in report.runs if run.record.spec.method == "bp" and run.record.spec.control == "none")
+    control = next(one.record.spec for one in report.runs if one.record.spec.control == "frozen")
+    incomplete = dataclasses.replace(run, verdict=Verdict("incomplete", "INCOMPLETE"))
+    assert completing([run], (), report) == ()
+    bare = dataclasses.replace(report, waivers=())
+    audit = lines([run], bare, Frozen.of(bare))[-1]
+    alone, again = dataclasses.replace(incomplete, frozen_run_id=""), incomplete
+    first, second = (completing([one], (), bare) for one in (alone, again))
+    assert first[-1] == second[-1] == audit and len(first) == len(second) == 2
+    assert shlex.split(first[0])[:2] == ["fa-registry", "train"] and "--control frozen" in first[0]
+    assert control_of(run.record.spec) == control and "--force" not in first[0]
+    assert second[0] == f"{first[0].replace(' --control frozen', '')} --force"
+    study = dataclasses.replace(bare, choice=Choice("digits", {"seeds": "42, 123"}))
+    assert completing([alone], (), study)[0] == "fa-registry study digits --seeds 42,123 --device cpu"
+    gone = Exclusion("d" * 32, "bp s9", "why", spec=dataclasses.replace(run.record.spec, seed=9), kind="not trained")
+    assert "--seed 9" in completing([run], (gone,), bare)[0] and "--force" not in completing([run], (gone,), bare)[0]
+    assert completing([run], (dataclasses.replace(gone, kind="integrity"),), study)[0].endswith(
+        "--study digits --force"
+    )
+    assert completing([run], (dataclasses.replace(gone, spec=None),), bare) == ()
+    many = [dataclasses.replace(gone, spec=dataclasses.replace(run.record.spec, seed=seed)) for seed in range(20)]
+    assert completing([], many, bare)[-2] == "# and 8 more runs, which audit.json names"
+
+
+def test_what_no_training_mends_is_told_with_its_reason_and_what_was_killed_is_trained(report):
+    run = next(run for run in report.runs if run.record.spec.control == "none")
+    bare = dataclasses.replace(report, choice=Choice("digits"))
+    spec = dataclasses.replace(run.record.spec, seed=9)
+    broken = Exclusion("d" * 32, "bp s9", "cannot be measured again:\nno data", spec=spec, kind="broken")
+    assert completing([run], (broken,), bare) == ("# no command mends bp s9: cannot be measured again: no data",)
+    assert completing([run], (dataclasses.replace(broken, spec=None),), bare)[0].startswith("# no command mends")
+    killed = dataclasses.replace(broken, kind="half-written")
+    assert completing([run], (killed,), bare)[0] == "fa-registry study digits --device cpu"
+    both = completing([run], (broken, dataclasses.replace(killed, name="bp s10")), bare)
+    assert [line.split()[:2] for line in both] == [["fa-registry", "study"], ["#", "no"], ["fa-registry", "audit"]]
+
+
+def test_a_study_that_does_not_ship_is_asked_for_by_its_path(report):
+    run = next(run for run in report.runs if run.record.spec.control == "none")
+    gone = Exclusion("", "bp s9", "why", spec=dataclasses.replace(run.record.spec, seed=9), kind="not trained")
+    own = "  # my; study: give the path of the study.toml that has this name"
+    for name, remark in (("my;\nstudy", own), ("digits", "")):
+        train, audit = completing([run], (gone,), dataclasses.replace(report, choice=Choice(name), waivers=()))
+        assert train == f"fa-registry study {shlex.quote(name)} --device cpu{remark}"
+        assert audit.endswith(remark) and ("#" in audit) == bool(remark)
+
+
+def test_pages_that_lack_something_show_those_lines_and_whole_ones_none(report, rich_pages, judged):
+    whole = judged([run.record for run in report.runs if run.record.spec.method == "bp"])
+    sources = Sources.of(whole)
+    (form,) = [form_context(group, link, sources, {}) for group, link in sources.forms]
+    assert form.completing == () and index_context(sources).completing == ()
+    shown = [name for name, text in rich_pages.items() if "What completes it:" in text]
+    assert "index.html" in shown and {name.rpartition(".")[2] for name in shown} == {"html", "md", "tex"}
+    assert not any(name.startswith("forms/bp-") for name in shown)
 
 
 @pytest.mark.parametrize(

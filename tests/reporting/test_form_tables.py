@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
@@ -49,8 +50,22 @@ def dfa(report):
     return runs_of(report, "dfa")
 
 
+def test_sites_that_are_exact_by_construction_stand_apart_and_are_folded(rich, rich_pages):
+    """Rows of 1.000 that no run can change say nothing, and must not stand where a reader looks for alignment."""
+    runs = runs_of(rich, "bp")
+    counted, apart = (gamma_table(runs, [0, 4], counted=counted) for counted in (True, False))
+    assert [row.name for row in counted.rows] == ["1", "2", "3"] and [row.name for row in apart.rows] == ["0", "4"]
+    assert "exact by construction" in apart.title and "exact" not in counted.title
+    for method, open_rows in (("bp", 0), ("dfa", 5)):
+        page = next(text for name, text in rich_pages.items() if re.fullmatch(rf"forms/{method}-[^+]*html", name))
+        section = page[page.index('<h2 id="gamma">') : page.index('<h2 id="diagnostics">')]
+        opened = section[: section.index("<details>")]
+        assert opened.count('<th scope="row">') == open_rows and "1.000" not in opened
+        assert ("Γ per site and seed, exact by construction" in section) == (method == "bp")
+
+
 def test_gamma_stands_for_every_site_and_seed_with_its_reason(dfa):
-    table = gamma_table(dfa)
+    table = gamma_table(dfa, exact=())
     assert [column for column, _ in table.columns] == ["seed 42", "seed 123"]
     assert [row.name for row in table.rows] == ["0", "1", "2", "3", "4"]
     assert all(

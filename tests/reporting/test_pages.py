@@ -127,9 +127,9 @@ def test_a_modified_edition_is_marked_wherever_it_is_named(rich, tmp_path, place
 
 def test_what_does_not_gate_says_so(rich_pages):
     form = next(text for name, text in rich_pages.items() if name.startswith("forms/dfa") and name.endswith(".html"))
-    findings = re.search(r'<ol class="findings">.*?</ol>', form, re.DOTALL).group()
+    findings = re.search(r'<ol class="findings brief">.*?</ol>', form, re.DOTALL).group()
     marked = {
-        re.search(r"<h3>(\w+)", entry).group(1): "reported, does not gate" in entry
+        re.search(r"<summary><b>(\w+)", entry).group(1): "reported, does not gate" in entry
         for entry in findings.split("<li ")[1:]
     }
     assert marked == {"D1": False, "D2": False, "D3": False, "D4": True, "S": True}
@@ -312,7 +312,7 @@ def test_the_latex_form_stands_alone_and_has_no_clock(formed, report):
     }
 
 
-FILES = r"audit\.json|audit\.csv|audit_table\.tex|junit\.xml"
+FILES = r"audit\.json|audit\.csv|audit_table\.tex|junit\.xml|figures/[a-z0-9.-]+\.(svg|pdf)"
 ALLOWED = re.compile(rf"^(#[\w-]+|forms/[a-z0-9.-]+\.(html|md|tex)|\.\./index\.html|{FILES})$")
 
 

@@ -10,23 +10,29 @@ import pytest
 
 from fa_registry import jsonio, resources
 from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.protocol.grouping import groups
 from fa_registry.records import AuditReport
+from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.render import (
+    LINKED,
     RECORDS,
     TABLE,
+    UNLINKED,
     check_templates,
     overridable,
+    render_comparison,
     render_report,
     template_problems,
     unfinished,
 )
 from tests.reporting.page import Page
+from tests.reporting.scenes import make_report
 
 BESIDE = (TABLE, *RECORDS)
 
 
 def test_an_index_a_form_for_each_method_and_the_record_are_written(pages):
-    names = list(pages)
+    names = [name for name in pages if not name.startswith("figures/")]
     assert names[0] == "index.html" and tuple(names[-len(BESIDE) :]) == BESIDE
     assert [re.sub(r"-.*", "", name) + name[name.rindex(".") :] for name in names[1 : -len(BESIDE)]] == [
         f"forms/{method}.{kind}" for method in ("bp", "dfa") for kind in ("html", "md", "tex")
@@ -131,7 +137,9 @@ def test_a_failed_rendering_leaves_earlier_pages_as_they_were(report, tmp_path):
     with pytest.raises(UsageError, match=r"form\.md\.j2"):
         render_report(dataclasses.replace(report, title="another"), tmp_path / "out", templates=mine)
     assert {path: path.read_bytes() for path in before} == before
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(["forms", "index.html", *BESIDE])
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
+        ["figures", "forms", "index.html", *BESIDE]
+    )
 
 
 def test_the_folder_is_there_while_it_is_needed(tmp_path):
@@ -255,3 +263,70 @@ def test_the_shipped_templates_pass_and_render_the_same_in_the_sandbox(mine, rep
     assert template_problems(folder) == []
     shipped = {path.name: path.read_bytes() for path in render_report(report, tmp_path / "shipped")}
     assert {path.name: path.read_bytes() for path in render_report(report, tmp_path / "own", folder)} == shipped
+
+
+def test_every_figure_lies_beside_the_pages_for_paper_the_same_bytes_again(report, tmp_path):
+    """Named as it is called, in both forms, without a date; two settings do not write over each other."""
+    paths = [path for path in render_report(report, tmp_path) if path.parent.name == "figures"]
+    names = {path.name for path in paths}
+    assert {"test-accuracy.svg", "test-accuracy.pdf", "accuracy-of-every-seed.svg"} <= names
+    assert {path.stem for path in paths if path.suffix == ".svg"} == {
+        path.stem for path in paths if path.suffix == ".pdf"
+    }
+    index = (tmp_path / "index.html").read_text("utf-8")
+    assert all(f'href="figures/{name}"' in index for name in names)
+    assert index.count("<img ") == len(names) / 2
+    before = {path: path.read_bytes() for path in paths}
+    render_report(report, tmp_path)
+    assert {path: path.read_bytes() for path in paths} == before
+    for path, drawn in before.items():
+        assert drawn.startswith(b"%PDF" if path.suffix == ".pdf" else b"<?xml")
+        assert not any(word in drawn for word in (b"CreationDate", b"dc:date", b"Matplotlib v"))
+    second = [dataclasses.replace(run.record, setting="another") for run in report.runs]
+    second = [
+        dataclasses.replace(run, spec=dataclasses.replace(run.spec, epochs=31), run_id=run.run_id[::-1])
+        for run in second
+    ]
+    two = make_report([*(run.record for run in report.runs), *second])
+    many = {path.name for path in render_report(two, tmp_path / "two") if path.parent.name == "figures"}
+    assert {name for name in many if name.startswith("test-accuracy-")} >= {"test-accuracy-another.svg"}
+    assert len(many) > len(names)
+
+
+def test_the_index_links_a_comparison_of_its_own_runs_alone(report, rich, tmp_path):
+    """The index itself is the same bytes in every folder: it is stored too, where no comparison lies beside it."""
+    index = tmp_path / "index.html"
+    render_report(report, tmp_path)
+    bare = index.read_bytes()
+    assert UNLINKED.encode() in bare and LINKED.encode() not in bare
+    render_comparison(compare_context(report, groups(report)), tmp_path)
+    linked = index.read_bytes()
+    assert linked == bare.replace(UNLINKED.encode(), LINKED.encode())
+    render_comparison(compare_context(rich, groups(rich)), tmp_path)
+    assert index.read_bytes() == bare
+    render_comparison(compare_context(report, groups(report)), tmp_path)
+    assert index.read_bytes() == linked
+    render_report(report, tmp_path)
+    assert index.read_bytes() == bare
+
+
+def test_a_comparison_is_written_beside_somebodys_index_in_another_encoding(report, tmp_path):
+    index = tmp_path / "index.html"
+    for content in (b"caf\xe9", b"caf\xe9" + UNLINKED.encode()):
+        index.write_bytes(content)
+        assert render_comparison(compare_context(report, groups(report)), tmp_path).is_file()
+        assert index.read_bytes() == content
+
+
+@pytest.mark.parametrize("path", ["figure", "_figure"])
+def test_a_users_template_does_not_reach_what_writes_files(report, tmp_path, path):
+    """matplotlib's figure can save itself anywhere."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    picture = "figures.shown[0].pictures[0].drawn"
+    (mine / "index.html.j2").write_text(
+        f"{{% if figures.shown %}}{{{{ {picture}.{path}.savefig('{tmp_path}/x.png') }}}}{{% endif %}}"
+    )
+    with pytest.raises(UsageError, match="index.html.j2"):
+        render_report(report, tmp_path / "out", templates=mine)
+    assert not (tmp_path / "x.png").exists()

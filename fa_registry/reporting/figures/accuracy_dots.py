@@ -21,6 +21,7 @@ from fa_registry.reporting.figures.style import (
     PALETTE,
     TICK,
     Canvas,
+    Drawn,
     panel,
     ticks,
 )
@@ -73,14 +74,16 @@ def accuracy_plate(groups: Sequence[Group], dpi: int) -> Plate | None:
     caption += f" The dashed line is {words}." if words else ""
     hidden = frame["method"].nunique() - MOST
     caption += f" {hidden} more methods are in the table." if hidden > 0 else ""
+    drawn = draw(frame, dpi)
     return Plate(
         TITLE,
         f"{TITLE}: {'; '.join(_in_words(frame))}.{f' Dashed line: {words}.' if words else ''}",
         caption,
-        data_uri(draw(frame, dpi)),
+        data_uri(drawn),
         "Accuracy over the whole test set, one column a seed",
         tuple(f"seed {seed}" for seed in _seeds(frame)),
         _table(frame),
+        drawn=drawn,
     )
 
 
@@ -118,7 +121,7 @@ def _number(cell: pd.Series | None) -> Number:
     return Number(from_frame(cell["value"], cell["reason"]), "pct", (cell["run_id"],))
 
 
-def draw(frame: pd.DataFrame, dpi: int) -> bytes:
+def draw(frame: pd.DataFrame, dpi: int) -> Drawn:
     """The picture of these numbers, nothing else."""
     methods = list(dict.fromkeys(frame["method"]))[:MOST]
     names = short_names(methods, LETTERS)

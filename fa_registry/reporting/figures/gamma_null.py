@@ -24,7 +24,7 @@ from fa_registry.reporting.figures.plates import (
     padded,
     small_multiples,
 )
-from fa_registry.reporting.figures.style import CONTROL, GRID, INK, PALETTE, TICK, ticks, whole_ticks
+from fa_registry.reporting.figures.style import CONTROL, GRID, INK, PALETTE, TICK, Drawn, ticks, whole_ticks
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.values import Number, Plate, Row, RowGroup
@@ -79,14 +79,16 @@ def gamma_plate(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
     )
     caption += " Hollow: exact by construction, no evidence either." if numbers["exact"].any() else ""
     caption += f" {methods - MOST} more methods are in the table." if methods > MOST else ""
+    drawn = draw(numbers, dpi)
     return Plate(
         TITLE,
         f"{TITLE}. Sites whose mean lies outside the null band: {'; '.join(_in_words(numbers))}.",
         caption,
-        data_uri(draw(numbers, dpi)),
+        data_uri(drawn),
         "Mean Γ over seeds and the ends of the null band, by site",
         ("Γ", "null from", "null to"),
         tuple(_table(numbers)),
+        drawn=drawn,
     )
 
 
@@ -125,7 +127,7 @@ def _known(value: float, reasons: pd.Series) -> Reading:
     return from_frame(value, next(filter(None, reasons), "not measured"))
 
 
-def draw(numbers: pd.DataFrame, dpi: int) -> bytes:
+def draw(numbers: pd.DataFrame, dpi: int) -> Drawn:
     """The picture of these numbers, nothing else."""
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
     sheet = Inches(height_of(len(methods), HEAD, PANEL), dpi)

@@ -27,7 +27,7 @@ from fa_registry.reporting.figures.plates import (
     height_of,
     small_multiples,
 )
-from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK, whole_ticks
+from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK, Drawn, whole_ticks
 from fa_registry.reporting.figures.trajectories import Panel, limit, table_epochs
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
@@ -92,14 +92,16 @@ def _plate(panel: Panel, groups: Sequence[Group], dpi: int, cards: Mapping[str, 
     rule = limit(panel.judged, groups)
     epochs = sorted(numbers["epoch"].unique().tolist())
     shown = [epochs[place] for place in table_epochs(len(epochs) - 1)]
+    drawn = draw(panel, numbers, rule[1] if rule else None, dpi)
     return Plate(
         panel.title,
         f"{panel.title}, mean over seeds. {'; '.join(_in_words(panel, numbers))}.",
         _caption(panel, numbers, rule),
-        data_uri(draw(panel, numbers, rule[1] if rule else None, dpi)),
+        data_uri(drawn),
         f"{panel.axis}, mean over seeds, at {len(shown)} of the {len(epochs)} epochs drawn",
         tuple(f"epoch {epoch}" for epoch in shown),
         tuple(_table(panel, numbers, shown)),
+        drawn=drawn,
     )
 
 
@@ -142,7 +144,7 @@ def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterat
         yield RowGroup(str(method), tuple(lines), run_ids=ids)
 
 
-def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int) -> bytes:
+def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None, dpi: int) -> Drawn:
     """The picture of these numbers, nothing else. threshold: of the rule that judges the quantity."""
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
     shown = numbers[numbers["method"].isin(methods)]

@@ -20,7 +20,7 @@ from fa_registry.reporting.figures.trajectories import (
     Panel,
     curves,
     heights,
-    limit,
+    panel_limit,
     panels,
     table_epochs,
     table_rows,
@@ -126,17 +126,19 @@ def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[s
     epochs = table_epochs(max(len(values) for _, values in lines) - 1)
     caption = f"{panel.axis} by epoch. One colour a method, one line a seed"
     caption += ", logarithmic axis" if panel.log else "; the band is the range of the frozen controls' final accuracy"
-    rule = limit(panel.judged, groups)
+    rule = panel_limit(panel, groups)
     caption += f"; the dashed line is the limit of {rule[0]}, {filters.compact(rule[1])}." if rule else "."
     if any(np.isnan(heights(panel, values[-1])) for _, values in lines):
         caption += " A cross marks the last finite value of a run."
+    drawn = trajectory_png(panel, groups, shades, dpi)
     return Picture(
         panel.title,
         _alternative(panel, groups),
         caption,
-        data_uri(trajectory_png(panel, groups, shades, dpi)),
+        data_uri(drawn),
         epochs,
         table_rows(panel, groups, epochs),
+        drawn,
     )
 
 

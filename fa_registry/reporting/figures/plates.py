@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from matplotlib.collections import LineCollection
 
 from fa_registry.records import Reading
-from fa_registry.reporting.figures.style import FRAME, GRID, INK, TICK, Canvas
+from fa_registry.reporting.figures.style import FRAME, GRID, INK, TICK, Canvas, Drawn
 from fa_registry.reporting.labels import short_names
 from fa_registry.reporting.text.filters import visible
 
@@ -38,7 +38,7 @@ class Inches:
     def lines(self, pieces: Iterable[Sequence[tuple[float, float]]], colour: str, **look: object) -> None:
         self.axes.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)
 
-    def png(self, flat: Iterable[str], used: Iterable[str]) -> bytes:
+    def png(self, flat: Iterable[str], used: Iterable[str]) -> Drawn:
         return self._canvas.png([GRID, *flat], [INK, TICK, FRAME, *used])
 
 

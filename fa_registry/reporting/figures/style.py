@@ -24,7 +24,33 @@ from fa_registry.reporting.labels import group_label
 
 SHADES = 3  # of a colour between itself and white: what smooth edges need
 LARGEST = 256  # colours of a palette
+# Formats for paper → what matplotlib would write into them of its own, taken out.
+VECTORS: Mapping[str, Mapping[str, None]] = MappingProxyType(
+    {
+        "svg": MappingProxyType({"Date": None, "Creator": None}),
+        "pdf": MappingProxyType({"CreationDate": None, "Creator": None, "Producer": None}),
+    }
+)
 LEVEL = 8  # of zlib: 9 takes more than twice as long for 2 % fewer bytes
+
+
+class Drawn(bytes):
+    """A figure as PNG, which can be written for paper too: the same bytes again, since no date and no random id is in them.
+
+    The figure itself is private: templates that a user brings see this object, and must not have what writes files.
+    """
+
+    def __new__(cls, png: bytes, figure: Figure) -> Drawn:
+        made = super().__new__(cls, png)
+        made._figure = figure
+        return made
+
+    def vector(self, kind: str) -> bytes:
+        """kind: one of VECTORS."""
+        stream = io.BytesIO()
+        with styled():
+            self._figure.savefig(stream, format=kind, metadata=VECTORS[kind])
+        return stream.getvalue()
 
 
 class Canvas:
@@ -34,10 +60,10 @@ class Canvas:
         self.figure = Figure(figsize=(width, height), dpi=dpi)
         self._pixels = FigureCanvasAgg(self.figure)
 
-    def png(self, flat: Iterable[str], used: Iterable[str]) -> bytes:
+    def png(self, flat: Iterable[str], used: Iterable[str]) -> Drawn:
         """The figure as it is now, by the colours that were drawn with; see `compressed`."""
         self._pixels.draw()
-        return compressed(np.asarray(self._pixels.buffer_rgba()), flat, used)
+        return Drawn(compressed(np.asarray(self._pixels.buffer_rgba()), flat, used), self.figure)
 
 
 def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
@@ -118,6 +144,7 @@ STYLE: Mapping[str, object] = MappingProxyType(
         "xtick.color": TICK,
         "ytick.color": TICK,
         "text.color": INK,
+        "svg.hashsalt": "fa_registry",
         "text.parse_math": False,  # names are foreign text; a `$` in one is no formula
     }
 )

@@ -14,6 +14,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.quantities import REFERENCE_BATCH
 from fa_registry.records import Reading, RunAudit, Series
 from fa_registry.reporting.figures.style import (
     CONTROL,
@@ -25,6 +26,7 @@ from fa_registry.reporting.figures.style import (
     LIMIT_DASH,
     TICK,
     Canvas,
+    Drawn,
     ticks,
     whole_ticks,
 )
@@ -40,10 +42,10 @@ MOST = 308  # decades a double holds
 
 def trajectory_png(
     panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], dpi: int = DPI
-) -> bytes:
+) -> Drawn:
     """The picture of one panel in one setting, to be drawn inside of `styled`. shades: see `colours`. Its numbers: `curves`."""
     lines = curves(panel, groups)
-    rule = limit(panel.judged, groups)
+    rule = panel_limit(panel, groups)
     band = frozen_range(groups) if panel.quantity == "accuracy" else None
     canvas = Canvas(*SIZE, dpi)
     axes = canvas.figure.add_subplot()
@@ -154,7 +156,8 @@ SHOWN_EPOCHS = 6  # a page's table holds this many; audit.json holds all
 
 @dataclass(frozen=True)
 class Panel:
-    """One figure. quantity: the trajectory's key; judged: the site quantity whose rule draws its limit here.
+    """One figure. quantity: the trajectory's key; judged: the site quantity whose rule draws its limit here, or another of
+    another scale with the factor that brings its limit here.
 
     axis: the quantity in words; label: the same for matplotlib's formula parser.
     """
@@ -165,7 +168,7 @@ class Panel:
     label: str
     kind: str
     log: bool
-    judged: str = ""
+    judged: tuple[tuple[str, float], ...] = ()
 
 
 PANELS = (
@@ -177,7 +180,7 @@ PANELS = (
         r"$\max_l\ \Vert h_l \Vert / \Vert h_{l-1} \Vert$",
         "num",
         log=True,
-        judged="growth",
+        judged=(("growth", 1.0),),
     ),
     Panel(
         "g_norm_mean_ce_L",
@@ -186,7 +189,7 @@ PANELS = (
         r"$\Vert g_L \Vert_2$ of the mean CE",
         "sci",
         log=True,
-        judged="g_norm_mean_ce",
+        judged=(("g_norm_mean_ce", 1.0), ("g_norm", 1 / REFERENCE_BATCH)),
     ),
     Panel(
         "g_L",
@@ -195,7 +198,7 @@ PANELS = (
         r"$\Vert g_L \Vert_2$ per sample",
         "sci",
         log=True,
-        judged="g_norm",
+        judged=(("g_norm", 1.0),),
     ),
     Panel(
         "accuracy",
@@ -209,14 +212,12 @@ PANELS = (
 
 
 def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
-    """The panels these runs have numbers for. Of the two forms of the reference gradient the one that a rule judges.
-
-    Where none is judged it is the published one, of the mean cross entropy.
+    """The panels these runs have numbers for: ‖g_L‖ of the mean cross entropy, as every page has it, or where it was not
+    followed that of one sample.
     """
     known = {name for group in groups for run in group.runs for name, row in run.record.trajectory.items() if row}
-    two = [panel for panel in PANELS if panel.title == REFERENCE and panel.quantity in known]
-    chosen = [panel for panel in two if limit(panel.judged, groups)] or two
-    return tuple(panel for panel in PANELS if panel.quantity in known and panel not in two or panel in chosen[:1])
+    shown = {panel.title: panel for panel in reversed(PANELS) if panel.quantity in known}
+    return tuple(panel for panel in PANELS if panel in shown.values())
 
 
 def curves(panel: Panel, groups: Sequence[Group]) -> list[tuple[str, np.ndarray]]:
@@ -258,6 +259,12 @@ def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
     findings = (finding for group in groups for run in group.runs for finding in run.findings if quantity)
     judging = (finding for finding in findings if finding.quantity == quantity and finding.threshold is not None)
     return next(((finding.rule, finding.threshold) for finding in judging), None)
+
+
+def panel_limit(panel: Panel, groups: Sequence[Group]) -> tuple[str, float] | None:
+    """(rule, threshold on the panel's axis) of the rule that judges it."""
+    found = ((limit(quantity, groups), factor) for quantity, factor in panel.judged)
+    return next(((one[0], one[1] * factor) for one, factor in found if one), None)
 
 
 def table_epochs(last: int) -> tuple[int, ...]:

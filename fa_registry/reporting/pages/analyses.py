@@ -53,6 +53,7 @@ class PageAnalysis:
     uri: str
     alt: str
     remarks: tuple[str, ...]
+    drawn: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,7 @@ def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
         data_uri(image),
         f"{table.title}: {analysis.question} The table that follows holds the numbers of this figure.",
         tuple(remark for remark in analysis.remarks if remark not in report.remarks),
+        image,
     )
 
 

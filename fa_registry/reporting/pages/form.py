@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fa_registry import resources
 from fa_registry.errors import UsageError
-from fa_registry.protocol.credit import is_exact
+from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.verdict import combined
 from fa_registry.provenance import NOT_A_CHECKOUT
@@ -27,7 +28,7 @@ from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAud
 from fa_registry.reporting.citations import Bibliography, bibliography
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import Sampling, sampling
-from fa_registry.reporting.labels import command, group_label
+from fa_registry.reporting.labels import command, control_of, group_label, train_line
 from fa_registry.reporting.lookups import (
     Frozen,
     audit_columns,
@@ -47,6 +48,7 @@ from fa_registry.reporting.pages.form_tables import (
     scalar_table,
     sealed_code,
     site_tables,
+    sites_of,
     words,
 )
 from fa_registry.reporting.pages.published_figures import ReproductionTable
@@ -90,6 +92,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         for name in ("accuracy", *BESIDE_CONTROL, HEADLINE_GAMMA)
     }
     method = card(report, "methods", group.runs[0].record.spec.method)
+    exact = exact_sites(method, sites_of(group.runs))
     findings = finding_rows(group.runs, label, setting, sources.known)
     compared = sources.compared(group, link.href)
     others = sources.others(group)
@@ -116,7 +119,8 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         depth=tuple(_depth(findings, group.runs)),
         gamma=headline[HEADLINE_GAMMA],
         aggregates=tuple(aggregates(group.runs)),
-        gamma_sites=gamma_table(group.runs),
+        gamma_sites=gamma_table(group.runs, exact),
+        gamma_exact=gamma_table(group.runs, exact, counted=False),
         exact_sites=EXACT.get(str(method.get("exact_sites")), NOT_RECORDED),
         diagnostics=site_tables(group.runs, report),
         scalars=scalar_table(group.runs, report),
@@ -130,6 +134,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         excluded=excluded,
         pitfalls=pitfalls(group, sources),
         reproduction=published_figures.table(report.reproduction, [run.record.run_id for run in group.runs]),
+        completing=completing(group.runs, excluded, report),
         commands=lines(group.runs, report, sources.frozen),
         bibliography=bibliography(group.runs, [finding for run in judged for finding in run.findings], report),
         blanks=blanks(written),
@@ -183,7 +188,8 @@ class FormContext:
     depth: tuple[FindingRow, ...] = documented("what the leading edition says of that margin", "percentage points")
     gamma: Estimate = documented("Γ by its named aggregation, gamma_deep_mean", "cosine")
     aggregates: tuple[Metric, ...] = documented("Γ by every aggregation, and their spread", "cosine")
-    gamma_sites: Table[Row[Cell]] = documented("Γ of every site and seed, always shown", "cosine")
+    gamma_sites: Table[Row[Cell]] = documented("Γ of every seed and site that counts, always shown", "cosine")
+    gamma_exact: Table[Row[Cell]] = documented("the same of the sites that are exact by construction, folded", "cosine")
     exact_sites: str = documented("sites whose credit is exact by construction, so that Γ = 1 says nothing", "text")
     diagnostics: tuple[Table[RowGroup[Cell]], ...] = documented(
         "every site quantity by seed and site", "see each quantity"
@@ -205,6 +211,9 @@ class FormContext:
     reproduction: ReproductionTable | None = documented(
         "the published figures these runs were compared with; none where the study has no reference.toml",
         "see each figure",
+    )
+    completing: tuple[str, ...] = documented(
+        "the lines that train what is missing and audit again; none where nothing is missing", "shell"
     )
     commands: tuple[str, ...] = documented(
         "the lines that train these runs and their frozen controls from their commits again, and audit them", "shell"
@@ -279,7 +288,41 @@ def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tupl
     packages = dict.fromkeys(line for record in records for line in _packages(record))
     trained = [line for checkout, held in by_checkout.items() for line in (checkout, *map(_training, held))]
     absent = [f"# frozen control {run_id}: not part of this report" for run_id in controls if run_id not in frozen.runs]
-    return (*packages, *trained, *absent, _audit(runs, report))
+    return (*packages, *trained, *absent, _audit(report))
+
+
+MOST_COMPLETING = 12  # lines that train; more runs than that are counted
+
+
+def completing(runs: Sequence[RunAudit], excluded: Sequence[Exclusion], report: AuditReport) -> tuple[str, ...]:
+    """The lines after which nothing is missing: what is not there is trained, then all is audited again. None where nothing is.
+
+    What the store lacks, a study trains by itself. A run that is finished and lacks a figure is trained again, by force.
+    No training mends a run that could not be measured again, as where its data are not here: why stands in its place.
+    """
+    broken = [_comment(f"no command mends {one.name}: {one.reason}") for one in excluded if one.kind == "broken"]
+    excluded = [one for one in excluded if one.kind != "broken"]
+    gaps = [run for run in runs if run.verdict.outcome == "incomplete"]
+    absent = [one.spec for one in excluded if one.spec and one.kind != "integrity"]
+    absent += [control_of(run.record.spec) for run in gaps if not run.frozen_run_id]
+    again = [one.spec for one in excluded if one.spec and one.kind == "integrity"]
+    again += [run.record.spec for run in gaps if run.frozen_run_id]
+    study = report.choice.study if report.choice else ""
+    training = [train_line(spec, study) for spec in absent]
+    if (absent or not all(one.spec for one in excluded)) and (options := _chosen(report)):
+        training = [_remarked(f"fa-registry study {' '.join(options)}", [_whose_file(study)])]
+    training = list(dict.fromkeys([*training, *(train_line(spec, study, again=True) for spec in again)]))
+    audit = [_audit(report)] if training else []
+    training += broken
+    left = len(training) - MOST_COMPLETING
+    more = [f"# and {left} more runs, which audit.json names"] if left > 0 else []
+    return (*training[:MOST_COMPLETING], *more, *audit)
+
+
+def _whose_file(study: str) -> str:
+    """A remark where a study did not ship with the package: it is found by its path, and an audit keeps no more than its name."""
+    shipped = {path.parent.name for path in resources.projects().glob("*/study.toml")}
+    return "" if study in shipped else f"{study}: give the path of the study.toml that has this name"
 
 
 def _checkout(record: RunRecord) -> str:
@@ -308,28 +351,35 @@ def _training(record: RunRecord) -> str:
     return f"{line}  # the frozen control" if record.spec.control == "frozen" else line
 
 
-def _audit(runs: Sequence[RunAudit], report: AuditReport) -> str:
+def _audit(report: AuditReport) -> str:
     """The line that judges again: the study where one was audited, else the runs that the lines above have made."""
     editions = [report.edition.name, *(opinion.edition.name for opinion in report.opinions)]
-    options, remarks = _chosen(runs, report), []
+    chosen, remarks = _chosen(report), []
+    options = ["--study", *chosen] if chosen else []
     if not options:
         options, remarks = ["--run RUN"], ["RUN: the id of each run that the lines above have made"]
     options.append(f"--{'editions' if len(editions) > 1 else 'edition'} {shlex.quote(','.join(editions))}")
     options += [f"--threshold {shlex.quote(f'{name}={value}')}" for name, value in report.edition.overrides.items()]
-    line = f"fa-registry audit {' '.join(options)}"
+    if report.choice and chosen:
+        remarks.append(_whose_file(report.choice.study))
     if report.waivers:
         remarks.append("with the waivers.toml whose waivers this report names")
-    return f"{line}  {_comment('; '.join(remarks))}" if remarks else line
+    return _remarked(f"fa-registry audit {' '.join(options)}", remarks)
 
 
-def _chosen(runs: Sequence[RunAudit], report: AuditReport) -> list[str]:
-    """The options that choose the study's runs; none where no study was audited."""
+def _chosen(report: AuditReport) -> list[str]:
+    """The study and what chose its runs, as options follow its name; none where no study was audited."""
     choice = report.choice
     if choice is None or not choice.study:
         return []
     asked = [f"--{name} {shlex.quote(value.replace(', ', ','))}" for name, value in choice.asked.items()]
-    device = shlex.quote(runs[0].record.spec.device_class)
-    return [f"--study {shlex.quote(choice.study)}", *asked, f"--device {device}"]
+    device = [f"--device {shlex.quote(run.record.spec.device_class)}" for run in report.runs[:1]]
+    return [shlex.quote(choice.study), *asked, *device]
+
+
+def _remarked(line: str, remarks: Sequence[str]) -> str:
+    told = "; ".join(filter(None, remarks))
+    return f"{line}  {_comment(told)}" if told else line
 
 
 def _comment(text: str) -> str:

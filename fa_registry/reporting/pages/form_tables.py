@@ -67,14 +67,22 @@ def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cel
     return Table(PER_RUN, _seeds(runs), rows, notes, _cards(names, report), _measured(names, runs))
 
 
-def gamma_table(runs: Sequence[RunAudit]) -> Table[Row[Cell]]:
-    """Γ: sites down, seeds across. Always there, N/A and why where Γ has no value."""
+def gamma_table(runs: Sequence[RunAudit], exact: Sequence[int], counted: bool = True) -> Table[Row[Cell]]:
+    """Γ: sites down, seeds across, N/A and why where it has no value. exact: the sites at which it says nothing.
+
+    counted: the table of the other sites; else of these.
+    """
     columns = _seeds(runs)
-    lines = [site_row(run.record, "gamma") for run in runs]
-    height = max(map(len, lines), default=0)
-    rows = tuple(Row(str(site), tuple(_cell(run, "gamma", "cos", site) for run in runs)) for site in range(height))
+    sites = [site for site in range(sites_of(runs)) if (site not in exact) == counted]
+    rows = tuple(Row(str(site), tuple(_cell(run, "gamma", "cos", site) for run in runs)) for site in sites)
     notes = _notes((name, row.cells[index]) for index, (name, _) in enumerate(columns) for row in rows)
-    return Table(f"{symbol_of('gamma')} per site and seed", columns, rows, notes)
+    where = "" if counted else ", exact by construction"
+    return Table(f"{symbol_of('gamma')} per site and seed{where}", columns, rows, notes)
+
+
+def sites_of(runs: Sequence[RunAudit]) -> int:
+    """How many sites have a Γ, N/A or not."""
+    return max((len(site_row(run.record, "gamma")) for run in runs), default=0)
 
 
 def _seeds(runs: Sequence[RunAudit]) -> tuple[tuple[str, str], ...]:

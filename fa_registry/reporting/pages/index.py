@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fa_registry.protocol.grouping import Group
-from fa_registry.quantities import BESIDE_CONTROL, PAPER_TABLE, WITH_DEVIATION, Quantity, means_in_words
+from fa_registry.quantities import BESIDE_CONTROL, WITH_DEVIATION, Quantity, means_in_words, symbol_of
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
 from fa_registry.reporting.figures.page import room_beside, setting_figures
-from fa_registry.reporting.labels import command, group_label, options_words
+from fa_registry.reporting.labels import command, file_name, group_label, options_words
 from fa_registry.reporting.lookups import (
     SEVERITY,
     Columns,
@@ -21,6 +21,7 @@ from fa_registry.reporting.lookups import (
 )
 from fa_registry.reporting.pages import published_figures
 from fa_registry.reporting.pages.analyses import PageAnalyses, page_analyses
+from fa_registry.reporting.pages.form import completing
 from fa_registry.reporting.pages.form_tables import entry
 from fa_registry.reporting.pages.published_figures import ReproductionTable
 from fa_registry.reporting.sources import EvidenceRow, Sources, changed_editions, evidence, integrity_states, not_intact
@@ -31,6 +32,7 @@ from fa_registry.reporting.values import (
     Count,
     Entry,
     Estimate,
+    FigureFile,
     FindingRow,
     Footnote,
     IntegrityRow,
@@ -46,6 +48,7 @@ from fa_registry.reporting.values import (
 INTEGRITY_ORDER = ("mismatch", "unverifiable", "trusted", "verified")
 MOST = 200  # of the entries of a list that grows with the runs; the rest is counted on the page and in audit.json
 MOST_NAMES = 40  # in a tile, of methods of one verdict
+FIGURES = "figures"  # the folder of their files
 NO_FIGURES: Listed[SettingFigures] = Listed((), 0)
 
 
@@ -99,9 +102,30 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
         not_intact=Listed.first(MOST_NAMES, not_intact(report.excluded)),
         integrity_counts=tuple(Count(state, states.count(state)) for state in INTEGRITY_ORDER if state in states),
         remarks=report.remarks,
+        completing=completing(
+            [run for run in report.runs if run.record.spec.control == "none"], report.excluded, report
+        ),
         commands=_commands(sources.groups),
         forms=tuple(links),
+        figure_files=(),
     )
+
+
+def drawn_figures(context: IndexContext) -> dict[FigureFile, bytes]:
+    """Every figure of the page with the file beside it, called as the figure is, and its setting where there are several."""
+    several = len(context.figures.shown) > 1
+    found = [
+        (one.title, part.setting, one.drawn) for part in context.figures.shown for one in (*part.pictures, *part.plates)
+    ]
+    found += [(one.title, "", one.drawn) for one in context.analyses.shown]
+    named: dict[FigureFile, bytes] = {}
+    taken: dict[str, int] = {}
+    for title, setting, drawn in found:
+        name = file_name(f"{title.replace(symbol_of('gamma'), 'gamma')} {setting if several else ''}")
+        taken[name] = taken.get(name, 0) + 1
+        again = f"-{taken[name]}" if taken[name] > 1 else ""  # of two settings that a reader cannot tell apart
+        named[FigureFile(title, setting, f"{FIGURES}/{name}{again}")] = drawn
+    return named
 
 
 def _unaudited(report: AuditReport) -> Listed[OtherRun] | None:
@@ -334,8 +358,14 @@ class IndexContext:
     )
     integrity_counts: tuple[Count, ...] = documented("runs by integrity state", "runs")
     remarks: tuple[str, ...] = documented("what the audit says besides", "text")
+    completing: tuple[str, ...] = documented(
+        "the lines that train what is missing and audit again; none where nothing is missing", "shell"
+    )
     commands: Listed[str] = documented("the command lines that train these runs again", "shell")
     forms: tuple[Link, ...] = documented("the reporting forms, relative to this page", "path")
+    figure_files: tuple[FigureFile, ...] = documented(
+        "the figures' files, relative to this page, as .svg and .pdf", "path"
+    )
 
 
 @dataclass(frozen=True)
@@ -414,7 +444,7 @@ def _applied(waiver: Waiver, waived: Mapping[str, Sequence[tuple[str, RunAudit]]
 def audit_table_context(sources: Sources) -> AuditTableContext:
     """The audit table, every setting with footnotes of its own: a paper may take one and leave another."""
     report = sources.report
-    columns = audit_columns(report.runs, PAPER_TABLE, sources.known)
+    columns = audit_columns(report.runs, known=sources.known)
     return AuditTableContext(
         selection=report.selection,
         edition=report.edition,

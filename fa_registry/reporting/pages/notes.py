@@ -29,6 +29,7 @@ KINDS = {
     "integrity": "integrity failure",
     "ended early": "ended early",
     "not trained": "not trained",
+    "half-written": "half-written",
     "broken": "broken",
 }
 CUT = "\n\n… the rest stands in the form."

@@ -228,7 +228,12 @@ LANGUAGES: Mapping[str, tuple[Callable[[str], str], Mapping[str, Callable[..., A
         MARKDOWN: (filters.markdown_text, {"fence": filters.fence, "verbatim": filters.verbatim}),
         LATEX: (
             latex.latex_text,
-            {"block": latex.latex_block, "comment": latex.latex_comment, "parts": latex.parts},
+            {
+                "block": latex.latex_block,
+                "formulas": latex.latex_formulas,
+                "comment": latex.latex_comment,
+                "parts": latex.parts,
+            },
         ),
     }
 )

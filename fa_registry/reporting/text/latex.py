@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeVar
@@ -50,16 +50,24 @@ TOKEN = re.compile(
 def latex_text(text: str) -> Markup:
     """Foreign text for a LaTeX page, on one line: no command, comment or paragraph in it; long words can be broken.
 
-    A character without a LaTeX command is shown by its number, ⟨U+4E2D⟩, so that every text compiles.
+    What is a formula in it (‖h_L‖₂, Γ_l, 1.2×10⁻⁷) is set as one. A character without a LaTeX command is shown by its number,
+    ⟨U+4E2D⟩, so that every text compiles.
     """
     line = re.sub(r"[ \t\n]+", " ", visible(text)).strip(" ")
-    return Markup(_encoded(line))
+    return Markup(_set(line))
 
 
 def latex_block(text: str) -> Markup:
-    """Several lines of foreign text, each a paragraph of its own, their indentation kept; for a flushleft surrounding."""
-    lines = [line.rstrip() for line in visible(text).replace("\t", "    ").strip("\n").split("\n")]
-    return Markup("\n".join(f"{_indented(line)}\\par" for line in lines))
+    """Several lines of foreign text, each a paragraph of its own, their indentation kept; for a flushleft surrounding.
+
+    No formula in them: what stands in a command or an entry of BibTeX is to be copied.
+    """
+    return Markup("\n".join(f"{_indented(line, _encoded)}\\par" for line in _lines(text)))
+
+
+def latex_formulas(text: str) -> Markup:
+    """As latex_block, with its formulas set as such: for equations."""
+    return Markup("\n".join(f"{_indented(line, _set)}\\par" for line in _lines(text)))
 
 
 def latex_comment(text: str) -> Markup:
@@ -73,13 +81,51 @@ def parts(items: Sequence[T], most: int) -> tuple[tuple[tuple[int, T], ...], ...
     return tuple(placed[start : start + most] for start in range(0, len(placed), most))
 
 
-def _indented(line: str) -> str:
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in visible(text).replace("\t", "    ").strip("\n").split("\n")]
+
+
+def _indented(line: str, write: Callable[[str], str]) -> str:
     bare = line.lstrip(" ")
     # \leavevmode: without it TeX drops the spaces at the beginning of a paragraph, and an empty line altogether
-    return r"\leavevmode\hangindent=1.5em\relax " + "~" * (len(line) - len(bare)) + _encoded(bare)
+    return r"\leavevmode\hangindent=1.5em\relax " + "~" * (len(line) - len(bare)) + write(bare)
 
 
 @lru_cache(maxsize=8192)  # the same words stand in every form of an audit
+def _set(text: str) -> str:
+    """Words as words, formulas as formulas."""
+    made, end = [], 0
+    text = unicodedata.normalize("NFC", text)
+    for match in FORMULA.finditer(text):
+        made += [_encoded(text[end : match.start()]), f"${_formula(match.group())}$"]
+        end = match.end()
+    return "".join([*made, _encoded(text[end:])])
+
+
+def _formula(text: str) -> str:
+    """The inside of a formula. A command's name ends where a letter that is none of it would follow."""
+    written = ""
+    for match in IN_FORMULA.finditer(text):
+        part = _part(match)
+        apart = part[:1].isalpha() and re.search(r"\\[A-Za-z]+$", written)
+        written += f" {part}" if apart else part
+    return written
+
+
+def _part(match: re.Match[str]) -> str:
+    if match["index"]:
+        return f"_{{{_formula(match['index'].strip('_{}'))}}}"
+    if match["raised"]:
+        return f"^{{{''.join(RAISED[char] for char in match['raised'])}}}"
+    if match["lowered"]:
+        return f"_{{{''.join(LOWERED[char] for char in match['lowered'])}}}"
+    if match["accented"]:
+        letter, mark = match["accented"]
+        return f"{ACCENTS[mark][1]}{{{MATH.get(letter, letter)}}}"
+    return "{,}" if match["char"] == "," else MATH.get(match["char"], match["char"])
+
+
+@lru_cache(maxsize=8192)
 def _encoded(text: str) -> str:
     return " ".join(_word(word) for word in unicodedata.normalize("NFC", text).split(" "))
 
@@ -101,9 +147,9 @@ def _symbols(text: str) -> str:
 def _symbol(match: re.Match[str]) -> str:
     text = match.group()
     if match["raised"]:
-        return rf"\ensuremath{{^{{{''.join(RAISED[char] for char in text)}}}}}"
+        return f"$^{{{''.join(RAISED[char] for char in text)}}}$"
     if match["lowered"]:
-        return rf"\ensuremath{{_{{{''.join(LOWERED[char] for char in text)}}}}}"
+        return f"$_{{{''.join(LOWERED[char] for char in text)}}}$"
     if match["joined"]:  # TeX would make a dash of --, also in the options of a command, and a quotation mark of ,,
         return "{}".join(text)
     return _accented(*text) if match["accented"] else _char(text)
@@ -113,7 +159,7 @@ def _char(char: str) -> str:
     if char in TEXT:
         return TEXT[char]
     if char in MATH:
-        return rf"\ensuremath{{{MATH[char]}}}"
+        return f"${MATH[char]}$"
     if " " <= char <= "~":
         return char
     parts = unicodedata.normalize("NFD", char)
@@ -128,7 +174,7 @@ def _accented(letter: str, mark: str) -> str:
     if letter.isascii() and letter.isalpha():
         return rf"{text}{{{letter}}}"
     if letter in MATH and math:
-        return rf"\ensuremath{{{math}{{{MATH[letter]}}}}}"
+        return f"${math}{{{MATH[letter]}}}$"
     return _char(letter) + _symbols(f"⟨U+{ord(mark):04X}⟩")
 
 
@@ -195,3 +241,24 @@ SIGNS = {
 MATH: Mapping[str, str] = MappingProxyType(
     {**{letter: _greek(letter) for letter in "αβγδεϵζηθικλμνξπρστυφϕχψωΓΔΘΛΞΠΣΥΦΨΩ"}, **SIGNS}
 )
+
+
+# What is a formula in a line of words: a letter with an index or a sign on it, a Greek letter, a norm, a power of ten, a negative
+# number. A Latin letter alone, or in a name such as d_hidden, is none.
+
+
+def _formulas() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """(a whole formula; its parts)"""
+    greek, marks = "".join(letter for letter in MATH if letter.isalpha()), "".join(m for m in ACCENTS if ACCENTS[m][1])
+    raised, lowered = f"[{''.join(RAISED)}]+", f"[{''.join(LOWERED)}]+"
+    index = rf"_(?:\{{[A-Za-z0-9−+, ]{{1,9}}\}}|[A-Za-z0-9{greek}](?:−1)?)(?![A-Za-z0-9_])"
+    alone = r"(?<![A-Za-z0-9_\\])"
+    signs = rf"(?:(?:{index}|{lowered})(?:{raised})?|{raised})"
+    term = rf"(?:[{greek}][{marks}]?{signs}?(?![{marks}])|{alone}[A-Za-z](?:[{marks}]{signs}?|{signs}))"
+    norm = rf"‖(?:{term}|{alone}[A-Za-z](?![A-Za-z])|[ 0-9−+·/()])+‖(?:{index}|{lowered})?"
+    number = rf"(?<![\w.,])−?\d(?:[\d.,]*\d)?×10{raised}|(?<![\w.,])−\d(?:[\d.,]*\d)?"
+    parts = rf"(?P<index>{index})|(?P<raised>{raised})|(?P<lowered>{lowered})|(?P<accented>.[{marks}])|(?P<char>.)"
+    return re.compile(f"{norm}|{number}|{term}"), re.compile(parts, re.DOTALL)
+
+
+FORMULA, IN_FORMULA = _formulas()

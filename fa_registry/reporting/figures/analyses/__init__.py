@@ -5,6 +5,8 @@ Each module has `numbers(analysis, runs)`, the twin, and `draw(figure, frame)`, 
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType, ModuleType
 
@@ -12,31 +14,17 @@ import pandas as pd
 
 from fa_registry.analyses.base import Analysis, Table
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.analyses import (
-    ablation,
-    aggregation,
-    cross_architecture,
-    first_fire,
-    ladder,
-    penalty,
-    per_layer,
-    sensitivity,
-)
 from fa_registry.reporting.figures.analyses._canvas import Draw, png
 from fa_registry.reporting.figures.style import DPI
 
 __all__ = ["DRAWINGS", "analysis_numbers", "analysis_png", "png", "table_numbers"]
 
+# analysis → the module of its figure: every file here whose name begins with a letter.
 MODULES: Mapping[str, ModuleType] = MappingProxyType(
     {
-        "ablation": ablation,
-        "aggregation": aggregation,
-        "cross-architecture": cross_architecture,
-        "first-fire": first_fire,
-        "ladder": ladder,
-        "penalty": penalty,
-        "per-layer": per_layer,
-        "sensitivity": sensitivity,
+        module.name.replace("_", "-"): importlib.import_module(f"{__name__}.{module.name}")
+        for module in pkgutil.iter_modules(__path__)
+        if not module.name.startswith("_")
     }
 )
 DRAWINGS: Mapping[str, Draw] = MappingProxyType({name: module.draw for name, module in MODULES.items()})
