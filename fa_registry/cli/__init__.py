@@ -56,6 +56,15 @@ def _launched(context: click.Context) -> Iterator[None]:
                 logging.getLogger("fa_registry").warning("the run that MLflow began stays as it is: %s", error)
 
 
+GROUPS = {
+    "Train": ("train", "study", "run", "adopt", "data"),
+    "Judge": ("audit", "verify", "analyse", "compare", "diff", "lint"),
+    "Look": ("list", "show", "card", "doctor", "optimize"),
+    "Share": ("report", "promote"),
+}
+LINE = 66  # characters that a verb's line of help may have beside its name
+
+
 class Verbs(click.Group):
     """Prints this package's errors as one message with their exit code; anything else is a bug and shows its traceback."""
 
@@ -67,11 +76,20 @@ class Verbs(click.Group):
             click.echo(f"fa-registry: {error}", err=True)
             sys.exit(error.exit_code)
 
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """By what somebody is about to do, each in the order in which one comes to it."""
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(LINE)) for name in names])
+
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="fa_registry")
 def main() -> None:
-    """Feedback-alignment experiments: train, track in MLflow, audit by protocol, report."""
+    """Feedback-alignment experiments: train, track in MLflow, audit by protocol, report.
+
+    `fa-registry VERB --help` has options and examples. TAB completes verbs and names: docs/shell-completion.md.
+    """
     gc.set_threshold(NEW_OBJECTS_BETWEEN_COLLECTIONS)
 
 

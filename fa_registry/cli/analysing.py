@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fa_registry.cli import options
+from fa_registry.cli import completing, options
 from fa_registry.cli.options import examples, of_many_runs
 from fa_registry.cli.tables import print_json
 from fa_registry.cli.tables import table as print_table
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fa_registry.workflows.analyse import AnalyseResult
 
 
-@click.command()
-@click.argument("name", metavar="NAME")
+@click.command(short_help="Ask one question of many judged runs.")
+@click.argument("name", metavar="NAME", shell_complete=completing.family("analyses"))
 @of_many_runs(
     click.option("--out", default="reports/analyses", show_default=True, help="Folder for JSON, CSV and PNG.")
 )
@@ -66,7 +66,7 @@ def analyse(
         name,
         Chosen(study, experiment, run_ids, overrides(**replaced)),
         Terms(edition, thresholds=options.thresholds(thresholds)),
-        Measuring(not recompute, jobs),
+        Measuring(not recompute, jobs, device=replaced["device"]),
         Place(store, data_root=data_root),
         Pages(out),
     )

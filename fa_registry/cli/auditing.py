@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import options
+from fa_registry.cli import completing, options
 from fa_registry.cli.diffing import diffed
 from fa_registry.cli.options import (
     ALL_OF,
@@ -29,7 +29,7 @@ from fa_registry.cli.options import (
     WAIVERS,
     examples,
 )
-from fa_registry.cli.tables import SHORT_ID, print_json, print_page, table
+from fa_registry.cli.tables import NO_BREAK, SHORT_ID, print_json, print_page, table
 from fa_registry.errors import IntegrityError
 from fa_registry.workflows import verbs
 
@@ -70,7 +70,7 @@ def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **argumen
     sys.exit(0 if exit_zero else result.exit_code)
 
 
-@click.command()
+@click.command(short_help="Recompute runs, or check an old audit.json against the store.")
 @click.argument("report_file", default="", metavar="[REPORT]")
 @STUDY
 @RUN
@@ -94,9 +94,15 @@ def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
     sys.exit(0 if all(result.integrity.state == "verified" for result in results) else IntegrityError.exit_code)
 
 
-@click.command()
+@click.command(short_help="Render the pages of an audit again: same records, same bytes.")
 @click.argument("report_file", default="", metavar="[REPORT]")
-@click.option("--study", default="", metavar="NAME", help="The newest audit of a study, from the store.")
+@click.option(
+    "--study",
+    default="",
+    metavar="NAME",
+    help="The newest audit of a study, from the store.",
+    shell_complete=completing.studies(),
+)
 @OUT
 @TEMPLATES
 @STORE
@@ -116,7 +122,7 @@ def report(report_file: str, as_json: bool, **arguments: str) -> None:
         click.echo("\n".join(names))
 
 
-@click.command()
+@click.command(short_help="Show what changed between two audits.")
 @click.argument("audit_a")
 @click.argument("audit_b")
 @JSON
@@ -151,19 +157,7 @@ def audited(result: AuditResult, as_json: bool) -> None:
             }
         )
         return
-    from rich.markup import escape
-
-    from fa_registry.protocol.shipped import edition_words
-    from fa_registry.quantities import TERMINAL_TABLE, is_scale, quantity_of
-
-    # a user's edition may be called anything
-    editions = [escape(edition_words(opinion.edition)) for opinion in report.opinions]
-    means = {name: ", geometric mean" if is_scale(name) else "" for name in TERMINAL_TABLE}
-    numbers = [f"{quantity_of(name).label}{mean}" for name, mean in means.items()]
-    header = ["method", "setting", *numbers, "verdict", *editions, "by seed"]
-    title = f"{report.title} by edition {edition_words(report.edition)}"
-    changed = ", ".join(f"{name} = {value}" for name, value in sorted(report.edition.overrides.items()))
-    table(header, list(_rows(report)), escape(f"{title} (modified: {changed})" if changed else title))
+    _judged(report)
     if report.reproduction:
         _reproduced(report.reproduction)
     for excluded in report.excluded:
@@ -177,8 +171,34 @@ def audited(result: AuditResult, as_json: bool) -> None:
     print_page(result.page)
 
 
+def _judged(report: AuditReport) -> None:
+    """One row a method and setting, the leading edition's verdict and then every other edition's; and where seeds differ."""
+    from fa_registry.protocol.grouping import groups
+    from fa_registry.protocol.shipped import edition_words
+    from fa_registry.quantities import TERMINAL_TABLE, is_scale, quantity_of
+
+    judged = groups(report)
+    settings = {group.setting for group in judged}
+    title = f"{report.title} by edition {edition_words(report.edition)}"
+    changed = ", ".join(f"{name} = {value}" for name, value in sorted(report.edition.overrides.items()))
+    title += f" (modified: {changed})" if changed else ""
+    title += f"\n{settings.pop()}" if len(settings) == 1 else ""  # which all rows share stands above them
+    means = {name: ", geometric mean" if is_scale(name) else "" for name in TERMINAL_TABLE}
+    numbers = [f"{quantity_of(name).label}{mean}" for name, mean in means.items()]
+    editions = [edition_words(opinion.edition) for opinion in report.opinions]
+    header = ["method", "setting", *numbers, "seeds", "verdict", *editions]
+    rows = [[label.replace(",", ", "), *rest] for label, *rest in _rows(report)]  # a long label may break there
+    shown = [place for place, name in enumerate(header) if settings or name != "setting"]
+    table([header[place] for place in shown], [[row[place] for place in shown] for row in rows], title)
+    for group in judged:
+        by_seed = {run.record.spec.seed: run.verdict.label for run in group.runs}
+        if set(by_seed.values()) != {group.verdict.label}:
+            where = f", {group.setting}" if settings else ""
+            words = ", ".join(f"s{seed} {label}" for seed, label in by_seed.items())
+            click.echo(f"by seed: {group.runs[0].record.spec.label}{where}: {words}")
+
+
 def _rows(report: AuditReport) -> Iterator[list[str]]:
-    """One row a method and setting: the leading edition's verdict, then every other edition's."""
     from fa_registry.protocol.grouping import groups
     from fa_registry.protocol.verdict import combined
     from fa_registry.quantities import TERMINAL_TABLE, held, quantity_of
@@ -189,16 +209,17 @@ def _rows(report: AuditReport) -> Iterator[list[str]]:
     columns = [quantity_of(name, known) for name in TERMINAL_TABLE]
     opinions = [{judged.run_id: judged.verdict for judged in opinion.judgements} for opinion in report.opinions]
     for group in groups(report):
+        figures = (
+            counted(figure_estimate(group.runs, column, frozen, known), deviation=column.with_deviation)
+            for column in columns
+        )
+        others = (combined(verdicts[run.record.run_id] for run in group.runs).label for verdicts in opinions)
         yield [
             group.runs[0].record.spec.label,
             group.setting,
-            *(
-                counted(figure_estimate(group.runs, column, frozen, known), deviation=column.with_deviation)
-                for column in columns
-            ),
-            group.verdict.label,
-            *(combined(verdicts[run.record.run_id] for run in group.runs).label for verdicts in opinions),
-            " ".join(f"s{run.record.spec.seed}:{run.verdict.label}" for run in group.runs),
+            *figures,
+            str(len(group.runs)),
+            *(label.replace(" ", NO_BREAK) for label in (group.verdict.label, *others)),
         ]
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import options
+from fa_registry.cli import completing, options
 from fa_registry.cli.options import OUT, TEMPLATES, examples, of_many_runs
-from fa_registry.cli.tables import print_json, table
+from fa_registry.cli.tables import print_json, print_page, table
 from fa_registry.protocol.shipped import edition_words
 from fa_registry.workflows import verbs
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 EXACT = "(exact)"
 
 
-@click.command()
-@click.argument("operands", nargs=-1, metavar="RUN|METHOD…")
+@click.command(short_help="Put methods or runs side by side, paired by seed.")
+@click.argument("operands", nargs=-1, metavar="RUN|METHOD…", shell_complete=completing.family("methods"))
 @of_many_runs(
     click.option("--setting", default="", metavar="WORDS", help="Only settings in whose name these words stand."),
     OUT,
@@ -58,7 +58,8 @@ def compared(result: CompareResult, as_json: bool) -> None:
         names = ("title", "selection", "edition", "overrides", "integrity", "excluded", "remarks", "commands")
         fields = {name: getattr(context, name) for name in names}
         parts = [part for part, _ in context.parts]  # the pictures are in the page
-        print_json({"exit_code": result.exit_code, "page": str(result.page), "parts": parts, **fields})
+        where = {"page": str(result.page), "in_mlflow": result.in_mlflow}
+        print_json({"exit_code": result.exit_code, **where, "parts": parts, **fields})
         return
     for part, _ in context.parts:
         _part(part, edition_words(context.edition), context.means)
@@ -69,18 +70,17 @@ def compared(result: CompareResult, as_json: bool) -> None:
     for remark in context.remarks:
         click.echo(f"note: {remark}")
     click.echo(f"page: {result.page}")
+    print_page(result.in_mlflow)
 
 
 def _part(part: SideBySide, edition: str, means: str) -> None:
-    from rich.markup import escape
-
     from fa_registry.quantities import means_in_words, quantity_of, symbol_of
 
     labels = [column.label for column in part.columns]
     several = len({column.setting for column in part.columns}) > 1
     names = (f"{column.label}\n{column.setting}" if several else column.label for column in part.columns)
-    header = ["", *map(escape, names)]
-    table(header, list(_rows(part)), escape(f"{part.setting}, by edition {edition}; {means}"))
+    header = ["", *names]
+    table(header, list(_rows(part)), f"{part.setting}, by edition {edition}; {means}")
     rows = [
         [f"{quantity.symbol} site {site}", *_marked(quantity, site, shown)]
         for quantity in part.sites
@@ -95,7 +95,7 @@ def _part(part: SideBySide, edition: str, means: str) -> None:
         click.echo(part.why_not)
     if part.fields:
         rows = [[difference.field, *difference.values] for difference in part.fields]
-        table(["what differs", *map(escape, labels)], rows, "Specifications")
+        table(["what differs", *labels], rows, "Specifications")
     if part.paired:
         rows = [_paired(row) for row in part.paired]
         table(["difference", "of", "mean", "95 % interval", "seeds", "answer"], rows, "Paired by seed")

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import importlib.metadata
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from fa_registry.cli import completing
 from fa_registry.cli.options import DATA_ROOT, JSON, STORE, examples
-from fa_registry.cli.tables import print_json, table, text
+from fa_registry.cli.tables import SHORT_ID, print_json, table, text
 from fa_registry.errors import IntegrityError, UsageError
 from fa_registry.lint.base import LintReport
 from fa_registry.lint.linting import lint_paths, sarif
+
+if TYPE_CHECKING:
+    from fa_registry.workflows.looking import Listing
 
 BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # of an option: words before the bound
 ACTIONS = ("list", "where", "fetch", "check")
@@ -55,14 +60,35 @@ def _summary(report: LintReport) -> str:
     return f"{len(report.findings)} finding{'s' if len(report.findings) != 1 else ''} in {files}: {codes}{silenced}"
 
 
-@click.command("list")
-@click.argument("family", default="methods")
+@click.command("list", short_help="List the runs of a store, or methods, studies, editions, ….")
+@click.argument("family", default="methods", shell_complete=completing.words(*completing.FAMILIES, "runs"))
+@click.option(
+    "--study", default="", metavar="NAME", help="Of runs: those of a study.", shell_complete=completing.studies()
+)
+@click.option(
+    "--method",
+    default="",
+    metavar="LABEL",
+    help="Of runs: those of a method, as `dfa` or `dfa+pen λ=0.01`.",
+    shell_complete=completing.family("methods"),
+)
+@click.option("--status", default="", help="Of runs: complete, diverged, stopped_early, failed or running.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=None, metavar="N", help="Of runs: the newest N, 0 for all [50]."
+)
+@click.option("--store", default=None, metavar="URI", help="Of runs: where they are [MLFLOW_TRACKING_URI, …].")
 @JSON
-@examples("list methods", "list studies --json")
-def list_(family: str, as_json: bool) -> None:
-    """List methods, architectures, datasets, diagnostics, analyses, editions, studies or templates."""
-    from fa_registry.workflows.looking import members
+@examples("list methods", "list studies --json", "list runs", "list runs --study digits --method dfa --limit 10")
+def list_(family: str, as_json: bool, **asked: Any) -> None:
+    """List methods, architectures, datasets, diagnostics, analyses, editions, studies, templates, or the runs of a store."""
+    from fa_registry.workflows.looking import listed_runs, members
 
+    given = {name: value for name, value in asked.items() if value not in ("", None)}
+    if family == "runs":
+        runs_listed(listed_runs(**given), as_json)
+        return
+    if given:
+        raise UsageError(f"--{', --'.join(given)}: they choose among runs; for those it is `fa-registry list runs`")
     rows = members(family)
     if as_json:
         print_json(rows)
@@ -70,9 +96,65 @@ def list_(family: str, as_json: bool) -> None:
         table(["name", "what", "file"], [[row["name"], row["line"], row["file"]] for row in rows], "")
 
 
-@click.command()
-@click.argument("name")
-@click.option("--family", default="", help="Where the name is to be looked up [methods first].")
+def runs_listed(listing: Listing, as_json: bool) -> None:
+    """A line a run; what a column has no value of is empty."""
+    if as_json:
+        print_json(listing.runs)
+    elif listing.runs:
+        varied = _varied(listing.runs)
+        rows = [_run_row(run, varied) for run in listing.runs]
+        studies = {row["study"] for row in rows}
+        shared = studies.pop() if len(studies) == 1 else ""  # stands above the rows
+        columns = [name for name in rows[0] if name != "study" or studies]
+        table(columns, [[row[name] for name in columns] for row in rows], shared and f"study {shared}")
+    else:
+        click.echo("no such run; `fa-registry study` and `fa-registry train` make some")
+    if listing.more:
+        click.echo(f"these are the newest {len(listing.runs)}; --limit N lists more, --limit 0 all", err=True)
+
+
+def _varied(runs: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """(method, option) where runs of one method have several values of it: without these they would be equal rows."""
+    values: dict[tuple[str, str], set[str]] = {}
+    for run in runs:
+        for option, value in run["options"].items():
+            values.setdefault((run["method"], option), set()).add(value)
+    return {place for place, several in values.items() if len(several) > 1}
+
+
+def _run_row(run: Mapping[str, Any], varied: set[tuple[str, str]]) -> dict[str, str]:
+    """What each column says of a run."""
+    seed, accuracy = run["seed"], run["accuracy"]
+    options = [f"{option}={value}" for option, value in run["options"].items() if (run["method"], option) in varied]
+    return {
+        "run": run["run_id"][:SHORT_ID],
+        "study": run["study"],
+        "method": f"{run['method']} ({', '.join(options)})" if options else run["method"],
+        "seed": "" if seed is None else str(seed),
+        "status": run["status"].replace("_", " "),
+        "verdict": run["verdict"],
+        "accuracy": "" if accuracy is None else f"{accuracy:.3f}",
+        "age": _age(datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(run["started"])),
+    }
+
+
+def _age(since: datetime.timedelta) -> str:
+    """`45s`, `12m`, `3h`, `20d`."""
+    seconds = max(0, int(since.total_seconds()))
+    for size, unit, most in ((1, "s", 90), (60, "m", 90), (3600, "h", 48)):
+        if seconds < size * most:
+            return f"{seconds // size}{unit}"
+    return f"{seconds // 86400}d"
+
+
+@click.command(short_help="Show all that a method, network, data set or diagnostic declares.")
+@click.argument("name", shell_complete=completing.family("methods"))
+@click.option(
+    "--family",
+    default="",
+    help="Where the name is to be looked up [methods first].",
+    shell_complete=completing.words("methods", "architectures", "datasets", "diagnostics"),
+)
 @JSON
 @examples("card dfa", "card gamma --family diagnostics --json")
 def card(name: str, family: str, as_json: bool) -> None:
@@ -156,10 +238,10 @@ def doctor(store: str, as_json: bool) -> None:
 
 
 def _state(row: Mapping[str, Any]) -> str:
-    return "ok" if row["ok"] else "NOT OK"
+    return row.get("state", "ok" if row["ok"] else "NOT OK")
 
 
-@click.command()
+@click.command(short_help="Make a large sqlite store quick to look through.")
 @STORE
 @JSON
 @examples("optimize", "optimize --store sqlite:///other.db")
@@ -177,7 +259,7 @@ def optimize(store: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("action", type=click.Choice(ACTIONS))
-@click.argument("name", default="")
+@click.argument("name", default="", shell_complete=completing.family("datasets"))
 @DATA_ROOT
 @JSON
 @examples(

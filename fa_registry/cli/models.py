@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fa_registry.cli import options
+from fa_registry.cli import completing, options
 from fa_registry.cli.options import (
     ARCHITECTURE,
     DATA_ROOT,
@@ -25,9 +25,14 @@ from fa_registry.cli.tables import print_json
 SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty", "device")
 
 
-@click.command()
+@click.command(short_help="Measure a checkpoint trained elsewhere, and make it a run.")
 @click.argument("weights", metavar="WEIGHTS")
-@click.option("--method", default="", help="Credit rule it was trained by, see `list methods`.")
+@click.option(
+    "--method",
+    default="",
+    help="Credit rule it was trained by, see `list methods`.",
+    shell_complete=completing.family("methods"),
+)
 @ARCHITECTURE
 @DATASET
 @SEED
@@ -84,7 +89,7 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     click.echo(f"judge it: fa-registry audit --run {result.run_id}")
 
 
-@click.command()
+@click.command(short_help="Register an audited run's weights as a model, verdict attached.")
 @click.argument("run", metavar="RUN")
 @click.option("--name", default="", help="The registered model [from the labels of method and setting].")
 @click.option(
@@ -94,7 +99,12 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
     metavar="ALIAS",
     help="Beside pass, warn, …, the verdict's own; may be repeated.",
 )
-@click.option("--edition", default="", help="Whose verdict decides [the leading one of the newest audit].")
+@click.option(
+    "--edition",
+    default="",
+    help="Whose verdict decides [the leading one of the newest audit].",
+    shell_complete=completing.editions(),
+)
 @click.option("--despite", default=None, metavar="REASON", help="Promote a FAIL or INCOMPLETE; kept with the model.")
 @click.option("--author", default="", metavar="NAME", help="Who decides so, with --despite [your login name].")
 @DATA_ROOT

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
+from fa_registry.cli import completing
 from fa_registry.errors import InvalidFields
 from fa_registry.studies import twins
 
@@ -15,8 +16,13 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on stand
 STORE = click.option(
     "--store", default="", metavar="URI", help="Tracking store [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db]."
 )
-ARCHITECTURE = click.option("--architecture", default="resmlp", show_default=True)
-DATASET = click.option("--dataset", default="digits", show_default=True)
+ARCHITECTURE = click.option(
+    "--architecture", default="resmlp", show_default=True, shell_complete=completing.family("architectures")
+)
+DATASET = click.option("--dataset", default="digits", show_default=True, shell_complete=completing.family("datasets"))
+METHOD = click.option(
+    "--method", default="", help="Credit rule, see `list methods`.", shell_complete=completing.family("methods")
+)
 SEED = click.option("--seed", default="", help="One integer; required.")
 PENALTY = click.option("--penalty", default="0", show_default=True, help="λ of the residual penalty.")
 SET = click.option(
@@ -28,7 +34,13 @@ SET = click.option(
 )
 EXPERIMENT = click.option("--experiment", default="", help="Experiment for new runs [fa_registry].")
 DATA_ROOT = click.option("--data-root", default="", help="Folder of data sets that need files.")
-DEVICE = click.option("--device", default="auto", show_default=True, help="auto, cuda or cpu; auto prefers CUDA.")
+DEVICE = click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="auto, cuda, cuda:N or cpu; auto prefers CUDA.",
+    shell_complete=completing.words("auto", "cuda", "cpu"),
+)
 FORCE = click.option("--force", is_flag=True, help="Train again what is already complete.")
 KEEP_TRAINED = click.option(
     "--keep-trained", is_flag=True, help="Keep finished runs that were trained by other code than is installed."
@@ -42,11 +54,23 @@ EVERY = click.option(
 )
 EPOCHS = click.option("--epochs", default="", help="Epochs instead of the study's.")
 SEEDS = click.option("--seeds", default="", metavar="S,S,…", help="Seeds instead of the study's.")
-DATA = click.option("--data", default="", metavar="NAME", help=f"The study on another image set: {twins.RULE}.")
+DATA = click.option(
+    "--data",
+    default="",
+    metavar="NAME",
+    help=f"The study on another image set: {twins.RULE}.",
+    shell_complete=completing.family("datasets"),
+)
 SCALE = click.option(
     "--scale", default="", metavar="F", help=f"Other epochs than the study's: {twins.SCALING}. Not with --epochs."
 )
-STUDY = click.option("--study", default="", metavar="NAME", help="All runs of a study, as its study.toml is now.")
+STUDY = click.option(
+    "--study",
+    default="",
+    metavar="NAME",
+    help="All runs of a study, as its study.toml is now.",
+    shell_complete=completing.studies(),
+)
 RUN = click.option("--run", "run_ids", multiple=True, metavar="ID", help="One run; may be repeated.")
 MEASURING_JOBS = click.option(
     "--jobs", default="0", metavar="N", help="Processes at a time that measure runs again [one a core, if it pays]."
@@ -66,12 +90,18 @@ JOBS = click.option(
 )
 OUT = click.option("--out", default="reports", show_default=True, help="Folder for the pages.")
 TEMPLATES = click.option("--templates", default="", metavar="DIR", help="Your own templates, by file name, sandboxed.")
-EDITION = click.option("--edition", default="", help="Rules to judge by: a name, or the path of a .toml [the study's].")
+EDITION = click.option(
+    "--edition",
+    default="",
+    help="Rules to judge by: a name, or the path of a .toml [the study's].",
+    shell_complete=completing.editions(),
+)
 EDITIONS = click.option(
     "--editions",
     default="",
     metavar="E,E,…",
     help="Several editions side by side; the study's leads if it is one of them.",
+    shell_complete=completing.several(completing.editions()),
 )
 THRESHOLD = click.option(
     "--threshold",

@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fa_registry.cli import options
+from fa_registry.cli import completing, options
 from fa_registry.cli.auditing import audited
 from fa_registry.cli.options import (
     ARCHITECTURE,
+    DATA_ROOT,
     DATASET,
     DEVICE,
     EDITION,
+    EDITIONS,
+    EXPERIMENT,
+    FORCE,
     JOBS,
     JSON,
     KEEP_TRAINED,
+    METHOD,
     OUT,
     PENALTY,
     REPLACING,
@@ -37,17 +42,21 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--method", default="", help="Credit rule, see `list methods`.")
+@METHOD
 @ARCHITECTURE
 @DATASET
 @SEED
 @click.option("--epochs", default="100", show_default=True)
 @PENALTY
 @click.option(
-    "--control", default="none", show_default=True, help="none, frozen, shallow, or ladder_K (the last K blocks learn)."
+    "--control",
+    default="none",
+    show_default=True,
+    help="none, frozen, shallow, or ladder_K (the last K blocks learn).",
+    shell_complete=completing.words("none", "frozen", "shallow", "ladder_"),
 )
 @SET
-@click.option("--study", default="", help="Tag the run as part of a study.")
+@click.option("--study", default="", help="Tag the run as part of a study.", shell_complete=completing.studies())
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
@@ -87,7 +96,7 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 
 
 @click.command()
-@click.argument("name", default="digits")
+@click.argument("name", default="digits", shell_complete=completing.studies())
 @JOBS
 @REPLACING
 @TRAINING
@@ -111,35 +120,50 @@ def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **arguments: 
 
 
 @click.command()
-@click.argument("name", default="digits")
+@click.argument("name", default="digits", shell_complete=completing.studies())
 @JOBS
 @REPLACING
 @EDITION
+@EDITIONS
 @STOP_ON
+@EXPERIMENT
+@FORCE
 @KEEP_TRAINED
 @OUT
+@DATA_ROOT
 @STORE
 @JSON
 @examples(
     "run digits",
     "run digits --epochs 3 --seeds 42 --out quick",
+    "run digits --editions 2026-05,2026-11",
+    "run paper --data-root ~/data --experiment paper",
     "run paper --data digits --scale 0.02",
     "run digits --stop-on D1,D2",
 )
-def run(name: str, jobs: str, edition: str, store: str, out: str, as_json: bool, **arguments: Any) -> None:
+def run(name: str, jobs: str, edition: str, editions: str, out: str, as_json: bool, **arguments: Any) -> None:
     """Study, audit and report in one go. Failed verdicts, and runs that --stop-on ends, are results here: exit 0."""
-    from fa_registry.workflows.audit import run_audit
-    from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, overrides
-    from fa_registry.workflows.study import run_study
+    from fa_registry.workflows.audit import checked_audit, run_audit
+    from fa_registry.workflows.editions import leading_edition
+    from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, listed, overrides
+    from fa_registry.workflows.study import checked_study, run_study
 
-    training = {option: arguments.pop(option) for option in ("stop_on", "keep_trained")}
-    chosen, place = Chosen(name, overrides=overrides(**arguments)), Place(store)
-    result = run_study(chosen, place, jobs, edition, **training)
+    training = {option: arguments.pop(option) for option in ("stop_on", "force", "keep_trained")}
+    place = Place(*(arguments.pop(option) for option in ("store", "experiment", "data_root")))
+    chosen = Chosen(name, overrides=overrides(**arguments))
+    terms, measuring, pages = (
+        Terms(edition, listed(editions)),
+        Measuring(jobs=jobs, device=arguments["device"]),
+        Pages(out),
+    )
+    leading = leading_edition(chosen, terms)
+    checked_study(chosen, jobs, leading, training["stop_on"], "")
+    checked_audit(chosen, terms, measuring, pages)  # what would be refused after the training is refused before it
+    result = run_study(chosen, place, jobs, leading, **training)
     code = studied(result, as_json=False, quiet=as_json)
     if result.stopped:
         sys.exit(code)
-    judged = Terms(edition), Measuring(jobs=jobs), place, Pages(out)
-    audit = run_audit(chosen, *judged, adopt=False, early_is_incomplete=False)
+    audit = run_audit(chosen, terms, measuring, place, pages, adopt=False, early_is_incomplete=False)
     audited(audit, as_json)
     sys.exit(3 if audit.exit_code == 3 else code)
 

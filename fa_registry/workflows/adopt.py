@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
 from fa_registry.records import Measurements, Reading, RunSpec
@@ -19,7 +17,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.writer import Origin, RunWriter
-from fa_registry.training.devices import pinned_threads
+from fa_registry.training.devices import device_of, on_device, pinned_threads
 from fa_registry.training.foreign import SAFETENSORS, put_into, read_foreign
 from fa_registry.training.loop import EpochRow, Outcome, has_diverged
 from fa_registry.training.measuring import measure, with_final
@@ -78,8 +76,8 @@ def run_adopt(
         return Adoption(present.run_id, present.tags[schema.TAG_STATUS], adopted=False)
     feedback_name = Path(feedback).name if feedback else ""
     origin = Origin(name or run_name(spec), Path(weights).name, spec.weights, feedback_name, feedback_digest)
-    with pinned_threads(threads):
-        task = prepare(spec, torch.device(spec.device_class), place.root)
+    with on_device(str(fields.get("device", ""))), pinned_threads(threads):
+        task = prepare(spec, device_of(spec.device_class), place.root)
         absent = put_into(task, given, state)
         measured = measure(task, absent)
         status = "diverged" if has_diverged(measured) else "complete"

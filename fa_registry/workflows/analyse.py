@@ -61,7 +61,7 @@ def run_analyse(
 
 def names() -> list[str]:
     """What can be asked for, as it is typed."""
-    return [name.replace("_", "-") for name in CATALOG.names()]
+    return [name.replace("_", "-") for name in CATALOG.members()]
 
 
 def _write(analysis: Analysis, runs: tuple[RunAudit, ...], out: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import architectures, datasets, diagnostics, jsonio, methods
-from fa_registry.errors import InvalidFields, UnknownName
+from fa_registry.errors import InvalidFields, PluginError, UnknownName
 from fa_registry.protocol.engine import judge_all, second_opinions
 from fa_registry.protocol.reproduction import FILE, load_reference, reproduction
 from fa_registry.protocol.rules import Edition
@@ -76,13 +76,8 @@ def run_audit(
     early_is_incomplete: whether a run that --stop-on ended makes the audit incomplete (not where it was just asked for).
     Raises InvalidFields that names all that is wrong, before anything is measured or opened.
     """
-    problems: list[str] = []
-    editions, measuring = checked_judging(chosen, terms, measuring, pages, problems)
-    waivers = _waivers(terms.waivers, problems)
-    reference = study_reference(chosen, problems)
-    if problems:
-        raise InvalidFields("audit", problems)
-    tracker = open_tracker(place.store, create=False)
+    editions, measuring, waivers, reference = checked_audit(chosen, terms, measuring, pages)
+    tracker = open_tracker(place.store, create=False, write=True)
     adopted = launched_run() if adopt else ""
     selection = select(tracker, chosen)
     report = build_report(tracker, selection, editions, measuring, place.root, waivers)
@@ -99,13 +94,29 @@ def run_audit(
     return AuditResult(report, written, audit_run_id, code, in_browser(beside.uri, page))
 
 
+def checked_audit(
+    chosen: Chosen, terms: Terms, measuring: Measuring, pages: Pages
+) -> tuple[tuple[Edition, ...], Measuring, tuple[Waiver, ...], Reference | None]:
+    """The editions, the leading one first, how to measure, the waivers, and the figures to be reproduced.
+
+    Raises InvalidFields that names all that is wrong with what was asked for.
+    """
+    problems: list[str] = []
+    editions, measuring = checked_judging(chosen, terms, measuring, pages, problems)
+    waivers = _waivers(terms.waivers, problems)
+    reference = study_reference(chosen, problems)
+    if problems:
+        raise InvalidFields("audit", problems)
+    return editions, measuring, waivers, reference
+
+
 def checked_judging(
     chosen: Chosen, terms: Terms, measuring: Measuring, pages: Pages, problems: list[str]
 ) -> tuple[tuple[Edition, ...], Measuring]:
     """The editions, the leading one first, and how to measure; what is wrong with any of it is added to `problems`."""
     checked_pages(pages, problems)
-    measuring = checked_measuring(measuring, problems)
-    return checked_terms(chosen, terms, problems), measuring
+    editions = checked_terms(chosen, terms, problems)
+    return editions, checked_measuring(measuring, problems)
 
 
 def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
@@ -171,7 +182,7 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
     used = {("methods", record.spec.method) for record in records}
     used |= {("datasets", record.spec.dataset) for record in records}
     used |= {("architectures", record.spec.architecture) for record in records}
-    used |= {("diagnostics", name) for name in diagnostics.CATALOG.names()}
+    used |= {("diagnostics", name) for name in diagnostics.CATALOG.members()}
     members = {
         "methods": methods.CATALOG.get,
         "datasets": datasets.get,
@@ -182,7 +193,7 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
     for family, name in sorted(used):
         try:
             card = members[family](name).card
-        except UnknownName:
+        except (UnknownName, PluginError):
             continue  # logged figures can be judged where their plugin is not
         known[f"{family}/{name}"] = json.loads(jsonio.canonical(card))
     return known
@@ -252,13 +263,16 @@ def _tell_runs(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: st
         run_id = run.record.run_id
         form = tracker.link(run_id, schema.FORM) if run_id in notes.forms else ""
         tags = {**verdict_tags(report, place, before[run_id].tags), **fire_tags(run, report, before[run_id].tags)}
-        tags |= {schema.TAG_NOTE: notes.of_run(run, form, whole), schema.TAG_REPORT: audit_id}
+        note = notes.of_run(run, form, whole)
+        _attach(tracker, [run_id], schema.SHORT_FORM, note)
+        tags |= {schema.TAG_NOTE: note, schema.TAG_REPORT: audit_id}
         tags |= {schema.TAG_LOOKS: looks[run_id]} if run_id in looks else {}
         margin = notes.margin(run)
         # another audit has mostly found the same, and a metric costs the store as much as all tags
         margin = None if margin is None else schema.shown(margin)
         known = margin is None or margin == before[run_id].metrics.get(schema.MARGIN)
         tracker.log(run_id, [] if known else [Point(schema.MARGIN, margin, _last_epoch(run))], tags)
+        tracker.untag(run_id, stale_verdicts(tags, before[run_id].tags))
 
 
 def _tell_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:
@@ -278,7 +292,8 @@ def _tell_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id
             verdicts = {name: verdict for name in tags if name.startswith(schema.TAG_VERDICT)}
             tracker.log(excluded.run_id, tags={**verdicts, schema.TAG_VERDICT: verdict, schema.TAG_NOTE: note})
             if tracker.artifact(excluded.run_id, schema.FORM):
-                _attach(tracker, [excluded.run_id], in_place_of_a_form(note))
+                _attach(tracker, [excluded.run_id], schema.FORM, in_place_of_a_form(note))
+            _attach(tracker, [excluded.run_id], schema.SHORT_FORM, note)
 
 
 def _last_epoch(run: RunAudit) -> int:
@@ -289,14 +304,14 @@ def _attach_forms(tracker: Tracker, notes: Notes, out: Path) -> None:
     """To each run a copy of its group's form, so that it shows among the run's own artifacts (docs/decisions/0026)."""
     for group, link in notes.sources.forms:
         page = standing_alone((out / link.href).read_text(encoding="utf-8"))
-        _attach(tracker, [run.record.run_id for run in group.runs], page)
+        _attach(tracker, [run.record.run_id for run in group.runs], schema.FORM, page)
 
 
-def _attach(tracker: Tracker, run_ids: Sequence[str], page: str) -> None:
+def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> None:
     with tempfile.TemporaryDirectory(prefix="fa_registry-form-") as folder:
-        copy = Path(folder) / schema.FORM
-        copy.parent.mkdir()
-        copy.write_text(page, encoding="utf-8")
+        copy = Path(folder) / path
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_text(text, encoding="utf-8")
         for run_id in run_ids:
             tracker.upload(run_id, Path(folder))
 
@@ -323,6 +338,15 @@ def verdict_tags(report: AuditReport, place: int, before: Mapping[str, str]) -> 
     for opinion in report.opinions:
         tags[schema.verdict_tag(opinion.edition)] = opinion.judgements[place].verdict.label
     return tags | {schema.TAG_VERDICT: marked(leading, report.edition)}
+
+
+def stale_verdicts(tags: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
+    """The tags of verdicts by changed thresholds of an edition whose own verdict is among `tags`: its newest audit says none.
+
+    before: the run's tags. Such a tag begins as the edition's own.
+    """
+    own = tuple(f"{name}." for name in tags if name.startswith(schema.TAG_VERDICT) and HAS_DIGEST(name))
+    return [name for name in before if name.startswith(own) and name not in tags]
 
 
 def marked(verdict: Verdict, edition: EditionReference) -> str:

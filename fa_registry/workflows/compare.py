@@ -19,7 +19,7 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.workflows.audit import build_report, checked_judging, is_intact
 from fa_registry.workflows.requests import LOGGED, Chosen, Measuring, Pages, Place, Terms
 from fa_registry.workflows.selection import Selection, select
-from fa_registry.workflows.stores import open_tracker
+from fa_registry.workflows.stores import in_browser, open_tracker
 
 WHOLE_STORE = "the newest run of every specification in the store"
 
@@ -43,11 +43,12 @@ class Operand:
 
 @dataclass(frozen=True)
 class CompareResult:
-    """exit_code: 0, or 3 where a run is not intact."""
+    """exit_code: 0, or 3 where a run is not intact. in_mlflow: address of a run of each in MLflow's pages, or empty."""
 
     context: CompareContext
     page: Path
     exit_code: int
+    in_mlflow: str = ""
 
 
 def run_compare(
@@ -84,9 +85,11 @@ def run_compare(
         remarks=(),  # they are of the whole selection
     )
     report = build_report(tracker, narrowed, editions, measuring, place.root)
-    context = compare_context(report, columns(report, compared))
+    shown = columns(report, compared)
+    context = compare_context(report, shown)
     page = render_comparison(context, Path(pages.out), pages.own_templates)
-    return CompareResult(context, page, 0 if is_intact(report) else IntegrityError.exit_code)
+    in_mlflow = in_browser(tracker.uri, tracker.comparison(a_run_of_each(shown)))
+    return CompareResult(context, page, 0 if is_intact(report) else IntegrityError.exit_code, in_mlflow)
 
 
 def operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:
@@ -202,11 +205,21 @@ def columns(report: AuditReport, compared: Sequence[Operand]) -> list[Group]:
     return made
 
 
+def a_run_of_each(shown: Sequence[Group]) -> list[str]:
+    """The id of one run of each column, all of the first seed that all have; their own first ones where there is none.
+
+    MLflow's page has a column a run and knows no seeds: paired, what differs there is what was compared.
+    """
+    by_seed = [{run.record.spec.seed: run.record.run_id for run in group.runs} for group in shown]
+    shared = next((seed for seed in by_seed[0] if all(seed in runs for runs in by_seed)), None)
+    return [runs.get(shared) or next(iter(runs.values())) for runs in by_seed]
+
+
 def _columns(operand: Operand, judged: Sequence[Group]) -> list[Group]:
     if operand.is_run:
         run_id = operand.runs[0].run_id
         return [_alone(group, run_id) for group in judged for run in group.runs if run.record.run_id == run_id]
-    exact = [group for group in judged if group_label(group) == operand.text]
+    exact = [group for group in judged if group_label(group) == operand.text.replace(", ", ",")]
     wide = [group for group in judged if group.method == operand.text]
     return exact if "(" in operand.text else wide
 

@@ -10,19 +10,21 @@ import dataclasses
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from fa_registry import architectures, jsonio, methods, provenance
-from fa_registry.errors import InvalidFields, UnknownName
+from fa_registry.errors import InvalidFields, PluginError, UnknownName
 from fa_registry.records import Check, Conformance, RunRecord, RunSpec
+from fa_registry.studies.workers import apart
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.training.code import Code, changes, code_of, described
 from fa_registry.workflows.stores import registry_folder
 
 LOG = logging.getLogger(__name__)
+CHECK_SECONDS = 3_600.0  # far more than the suite takes on one architecture
 
 
 def stated_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
@@ -37,8 +39,9 @@ def stated_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
     conformance = _read(path)
     if conformance is None:
         conformance = _measured(jsonio.canonical(key))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(jsonio.pretty(conformance), encoding="utf-8")
+        if conformance.state != "unchecked":  # an accident of today is nothing to keep
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(jsonio.pretty(conformance), encoding="utf-8")
     if conformance.state == "failed":
         LOG.info("method %s fails its conformance, so that no audit will pass its runs:", spec.method)
         for line in conformance.failures:
@@ -62,6 +65,8 @@ def _conformance(record: RunRecord) -> Conformance:
             return _measured(jsonio.canonical(_key(spec)))
     except UnknownName:
         return _stated(record, "its package is not installed here")
+    except PluginError as error:
+        return _stated(record, f"its package cannot be used here: {error}")
     return _stated(record, "the code that trained it is not the one installed here")
 
 
@@ -102,9 +107,12 @@ def _measured(key: str) -> Conformance:
             "unchecked", (f"{architecture} cannot be built as small as the suite needs it: {hindrance}",)
         )
     LOG.info("method %s: measuring its conformance on %s, once for this source", name, architecture)
-    results = check_method(name, [architecture], options=wanted["options"])
-    failures = tuple(f"{result.property}: {result.detail}" for result in results if result.outcome == "fail")
-    return Conformance("failed" if failures else "passed", failures, architecture)
+    end = apart(partial(check_method, name, [architecture], options=wanted["options"]), CHECK_SECONDS)
+    if end.kind == "done":
+        failures = tuple(f"{result.property}: {result.detail}" for result in end.value if result.outcome == "fail")
+        return Conformance("failed" if failures else "passed", failures, architecture)
+    why = (f"the suite did not come to its end: {end.value.strip().splitlines()[-1]}",)
+    return Conformance("unchecked", why) if end.lost else Conformance("failed", why, architecture)
 
 
 def _read(path: Path) -> Conformance | None:
@@ -165,7 +173,7 @@ def code_check(record: RunRecord) -> Check:
     sealed = sealed_code(record.provenance)
     try:
         differences = changes(sealed, code_of(record.spec))
-    except UnknownName as error:
+    except (UnknownName, PluginError) as error:
         return Check(SUBJECT, "not possible", f"{str(error).splitlines()[0]}{_wanted(sealed)}")
     if differences:
         return Check(SUBJECT, "not possible", f"trained by other code than is installed: {'; '.join(differences)}")

@@ -110,7 +110,7 @@ def state(row: Row) -> str:
 def _chosen(name: str) -> dict[str, Dataset]:
     """The data set asked for, or every one: by the name it is asked for, one with permuted labels standing for its source."""
     if not name:
-        return {known: datasets.CATALOG.get(known) for known in datasets.CATALOG.names()}
+        return datasets.CATALOG.members()
     dataset = datasets.get(name)
     return {name: dataset.source if isinstance(dataset, RandomTargets) else dataset}
 

@@ -21,7 +21,7 @@ from fa_registry.studies.study import Study
 from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.tracking.store import resolve_uri, sqlite_path
 from fa_registry.training.controls import rung, train_mode
-from fa_registry.training.devices import pinned_threads
+from fa_registry.training.devices import device_of, on_device, pinned_threads
 from fa_registry.training.measuring import measure
 from fa_registry.training.specs import setting_label
 from fa_registry.training.task import EVAL_SAMPLES, Task, assemble
@@ -102,7 +102,8 @@ def plan_study(
     """The plan of what run_study is asked, whose InvalidFields it raises; no file of a data set is touched."""
     study, processes, watch = checked_study(chosen, jobs, edition, stop_on, executor)
     there, remarks = (set(), []) if force else _complete(study, place.store, watch, keep_trained)
-    probed = probe(study.specs) if probing else Probe()
+    with on_device(chosen.device):
+        probed = probe(study.specs) if probing else Probe()
     settings = tuple(
         _setting(specs, study.labels.get(identity, ()), there, probed) for identity, specs in study.settings.items()
     )
@@ -274,7 +275,7 @@ class _Data:
         """Card, splits on the run's device, and whether they are random images."""
         if self._held is None or self._held[0] != spec.dataset:
             self._held = None  # two CIFARs need not be held at once
-            dataset, device = datasets.get(spec.dataset), torch.device(spec.device_class)
+            dataset, device = datasets.get(spec.dataset), device_of(spec.device_class)
             from_files = bool(dataset.card.files)
             splits = random_splits(dataset.card, device) if from_files else dataset.load(device, None, spec.seed)
             self._held = (spec.dataset, dataset.card, splits, from_files)
@@ -317,7 +318,7 @@ def _probe_setting(kinds: list[RunSpec], data: _Data, probed: Probe) -> str:
 
 
 def _task(spec: RunSpec, card: DatasetCard, splits: Splits) -> Task:
-    return assemble(spec, torch.device(spec.device_class), card, splits)
+    return assemble(spec, device_of(spec.device_class), card, splits)
 
 
 def step_seconds(trainer: Trainer) -> float:

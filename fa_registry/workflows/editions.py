@@ -48,15 +48,22 @@ def chosen_editions(
     if edition and editions:
         problems.append(f"editions: expected --edition or --editions, found both ({edition}; {', '.join(editions)})")
         return ()
-    leading = own or DEFAULT_EDITION
-    names = tuple(editions) or (edition or leading,)
-    first = leading if leading in names else names[0]
-    ordered = sorted(names, key=lambda name: name != first)  # sorted keeps the order of the others
+    ordered = _leading_first(own, editions) if editions else [edition or own or DEFAULT_EDITION]
     loaded = [load_or_name(name, problems, thresholds if place == 0 else {}) for place, name in enumerate(ordered)]
     valid = tuple(filter(None, loaded))
     names_read = Counter(known.name for known in valid)
     problems += [f"editions: {name} is given twice" for name, count in names_read.items() if count > 1]
     return valid
+
+
+def _leading_first(own: str, names: Sequence[str]) -> list[str]:
+    leading = (own or DEFAULT_EDITION) if (own or DEFAULT_EDITION) in names else names[0]
+    return sorted(names, key=lambda name: name != leading)  # sorted keeps the order of the others
+
+
+def leading_edition(chosen: Chosen, terms: Terms) -> str:
+    """The one that leads, as it was typed; empty where the study's own judges alone."""
+    return _leading_first(chosen.as_asked.edition, terms.editions)[0] if terms.editions else terms.edition
 
 
 def checked_terms(chosen: Chosen, terms: Terms, problems: list[str]) -> tuple[Edition, ...]:

@@ -12,17 +12,18 @@ from typing import Any
 
 import torch
 
-from fa_registry import diagnostics
+from fa_registry import diagnostics, methods
 from fa_registry.errors import IntegrityError, Interrupted
 from fa_registry.protocol.evidence import MEASURING
 from fa_registry.protocol.integrity import SAME_MACHINE, compare, merged, with_checks
 from fa_registry.records import Check, Exclusion, Integrity, Reading, RunRecord
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.studies.executors.local import run_jobs, stop_on_signal
+from fa_registry.studies.workers import supervise
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import check_digest, read_record
-from fa_registry.training.devices import pinned_threads, usable_cores
+from fa_registry.training.devices import device_of, on_device, pinned_threads, resolve, usable_cores
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
 from fa_registry.training.redraw import OFF, Redrawn, Sealed, asked_steps, credit_in_training, redraw
 from fa_registry.training.specs import whole_number
@@ -78,13 +79,18 @@ def gather_all(
 
 
 def checked_measuring(measuring: Measuring, problems: list[str]) -> Measuring:
-    """The same with numbers for what was typed; what is wrong with them is added to `problems`."""
+    """The same with numbers for what was typed; what is wrong with any of it is added to `problems`."""
     numbers: dict[str, Any] = {}
     for name, number in {"jobs": lambda typed: whole_number(typed, least=0), "replay": asked_steps}.items():
         try:
             numbers[name] = number(getattr(measuring, name))
         except ValueError as error:
             problems.append(f"{name}: {error}")
+    try:
+        resolve(measuring.device)
+    except ValueError as error:
+        if f"device: {error}" not in problems:  # of a study that is trained there too
+            problems.append(f"device: {error}")
     return dataclasses.replace(measuring, **numbers)
 
 
@@ -92,20 +98,30 @@ def _each(tracker: Tracker, runs: Sequence[StoredRun], measuring: Measuring, dat
     if measuring.trust_logged:
         return [gather_one(tracker, run, measuring, data_root) for run in runs]
     count = min(int(measuring.jobs) or _default_processes(len(runs)), len(runs))
-    if count > 1:
+    # Code of others may end its process, and the exit code of this one is an audit's answer.
+    run_all = supervise if any(map(_of_others, runs)) else run_jobs
+    if count > 1 or run_all is supervise:
+        there = partial(_gather_there, tracker.uri, measuring, data_root)
         with stop_on_signal() as stop:  # the workers leave Ctrl-C to this process
-            return _run(tracker, runs, partial(_gather_there, tracker.uri, measuring, data_root), count, stop)
+            return _run(tracker, runs, there, count, stop, run_all)
 
     def here(run: StoredRun, stop: Callable[[], bool], report: Callable[[Any], None]) -> Gathered:
         return gather_one(tracker, run, measuring, data_root)
 
-    return _run(tracker, runs, here, 1, lambda: False)
+    return _run(tracker, runs, here, 1, lambda: False, run_all)
+
+
+def _of_others(run: StoredRun) -> bool:
+    """Whether the method it names is another package's, and installed: ours end no process."""
+    name = run.params.get(f"{schema.PARAM}method", "")
+    return name in methods.CATALOG.names() and not methods.CATALOG.location(name).own
 
 
 def gather_one(tracker: Tracker, run: StoredRun, measuring: Measuring, data_root: Path | None) -> Gathered:
     """One run gathered; whatever goes wrong with it is told, not raised: the other runs go on."""
     try:
-        return Gathered(run, *gather(tracker, run, measuring, data_root))
+        with on_device(measuring.device):
+            return Gathered(run, *gather(tracker, run, measuring, data_root))
     except IntegrityError as error:
         return Gathered(run, gap=exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", kind="integrity"))
     except Exception as error:
@@ -129,8 +145,14 @@ def _gather_there(
 
 
 def _run(
-    tracker: Tracker, runs: Sequence[StoredRun], work: Callable, processes: int, stop: Callable[[], bool]
+    tracker: Tracker,
+    runs: Sequence[StoredRun],
+    work: Callable,
+    processes: int,
+    stop: Callable[[], bool],
+    run_all: Callable[..., None],
 ) -> list[Gathered]:
+    """run_all: `run_jobs` or `supervise`."""
     gathered: dict[int, Gathered] = {}
     title = f"measuring {len(runs)} runs again" + (f", {processes} at a time" if processes > 1 else "")
     with Progress(title, [run.name for run in runs], lambda outcome: outcome.words) as progress:
@@ -143,7 +165,7 @@ def _run(
                 error = event.value.strip().splitlines()[-1]
                 gathered[event.index] = _broken(tracker, runs[event.index], error, event.value)
 
-        run_jobs(runs, work, processes, stop, hear)
+        run_all(runs, work, processes, stop, hear)
     if len(gathered) < len(runs):
         raise Interrupted("stopped while runs were measured again; nothing was judged")
     return [gathered[index] for index in range(len(runs))]
@@ -210,7 +232,7 @@ def _measured(
     initial = tracker.artifact(record.run_id, schema.INITIAL) if digests["initial"] else None
     try:
         with pinned_threads(int(record.measurements.conventions["threads"])):
-            task = prepare(record.spec, torch.device(record.spec.device_class), data_root)
+            task = prepare(record.spec, device_of(record.spec.device_class), data_root)
             redrawn = redraw(task, _sealed(tracker, record, task, feedback, initial), measuring.replay)
             again = remeasure(task, checkpoint, feedback, digests, initial)
             # of an adopted run, and without the feedback state, the method cannot be asked
@@ -256,7 +278,7 @@ def _check_files(tracker: Tracker, record: RunRecord) -> None:
 def _without_credits(record: RunRecord) -> RunRecord:
     """The record with every figure that needs the lost feedback state struck out."""
     absent = Reading(None, NO_FEEDBACK)
-    cards = [diagnostics.CATALOG.get(name).card for name in diagnostics.CATALOG.names()]
+    cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.members().values()]
     lost = {quantity for card in cards for quantity in card.needs_credit}
     measured = record.measurements
     sites = {name: tuple(absent for _ in row) if name in lost else row for name, row in measured.sites.items()}

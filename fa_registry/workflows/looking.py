@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import inspect
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,11 @@ from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageErro
 from fa_registry.protocol.rules import load_edition, shipped
 from fa_registry.records import RunRecord
 from fa_registry.reporting.render import TEMPLATES, overridable
-from fa_registry.studies import study
+from fa_registry.studies import executors, study
 from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.reader import read_record
-from fa_registry.tracking.store import resolve_uri, sqlite_path
+from fa_registry.tracking.store import check_writable, resolve_uri, sqlite_path
 from fa_registry.workflows import data
 from fa_registry.workflows.selection import whole_id
 from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker
@@ -41,28 +44,31 @@ def show(run_id: str, store: str = "") -> RunRecord:
 
 
 def examine(store: str = "") -> list[dict[str, Any]]:
-    """One row a check: what, ok, found."""
-    rows = [
-        {"check": f"version of {name}", "ok": True, "found": version} for name, version in provenance.versions().items()
-    ]
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device: training runs on the CPU"
-    rows.append({"check": "device", "ok": True, "found": gpu})
+    """One row a check: what, ok (nothing is wrong), state (the same as a word, or `missing` for files that nobody needs), found."""
     looks: dict[str, Callable[[], str]] = {
+        **{f"version of {name}": partial(str, version) for name, version in provenance.versions().items()},
+        "device": _device,
         "store": partial(_finished_runs, store),
         "MLflow's pages": partial(_page, store),
         "templates": lambda: f"{len(list(resources.templates().glob('*.j2')))} in {resources.templates()}",
         "studies": lambda: ", ".join(study.names()),
-        **{f"data set {name}": partial(_load, name) for name in datasets.CATALOG.names()},
         "temporary folder": tempfile.gettempdir,
         "working folder": lambda: str(Path.cwd()),
     }
-    return rows + [_check(what, look) for what, look in looks.items()]
+    rows = [_check(what, look) for what, look in looks.items()]
+    broken = [fault for catalog in PLUGGED.values() for fault in catalog.faults()]
+    rows += [{"check": f"plugin {fault.name}", "ok": False, "state": "NOT OK", "found": fault.why} for fault in broken]
+    return rows + [_data_set(name) for name in datasets.CATALOG.members()]
+
+
+def _device() -> str:
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device: training runs on the CPU"
 
 
 def _is_missing(store: str) -> bool:
-    """Whether the store is a database that is not there yet: to look must not make one, the name may be mistyped."""
+    """Whether the store is a database that is not there yet, or empty: to look must not make one, the name may be mistyped."""
     path = sqlite_path(resolve_uri(store))
-    return path is not None and not path.exists()
+    return path is not None and not (path.exists() and path.stat().st_size)
 
 
 def _finished_runs(store: str) -> str:
@@ -71,7 +77,11 @@ def _finished_runs(store: str) -> str:
     tracker = open_tracker(store, create=False)
     kind = {schema.TAG_KIND: "run"}
     count = sum(len(tracker.search({**kind, schema.TAG_STATUS: status})) for status in schema.FINISHED_STATUSES)
-    return f"{resolve_uri(store)}: {count} finished runs"
+    try:
+        check_writable(tracker.uri)
+    except StoreError:
+        return f"{tracker.uri}: {count} finished runs; it can only be read"
+    return f"{tracker.uri}: {count} finished runs"
 
 
 def _page(store: str) -> str:
@@ -80,11 +90,24 @@ def _page(store: str) -> str:
         tracker = None if _is_missing(store) else open_tracker(store, create=False)
     except StoreError:
         return "none: the store cannot be used"
-    newest = next(iter(tracker.search({schema.TAG_KIND: "study"}) if tracker else ()), None)
-    if not tracker or not newest:
+    if not tracker:
         return "no study yet"
+    if tracker.in_the_bin():
+        raise StoreError(tracker.in_the_bin())
+    newest = next(iter(tracker.search({schema.TAG_KIND: "study"})), None)
+    if not newest:
+        return "no study yet"
+    if why_not := tracker.why_no_views():
+        return f"no views: {why_not}"
     page = mlflow_page(tracker, newest.tags[schema.TAG_STUDY])
     return in_browser(tracker.uri, page) or "none: it has no runs, or the store takes no view"
+
+
+def _data_set(name: str) -> dict[str, Any]:
+    """A data set whose files are not here is nothing wrong: whoever does not train on it needs none."""
+    row = _check(f"data set {name}", partial(_load, name))
+    files = data.overview(name)[0] if row["ok"] and datasets.CATALOG.get(name).card.files else None
+    return row | {"state": "missing"} if files and files["missing"] and not files["decoded"] else row
 
 
 def _load(name: str) -> str:
@@ -100,9 +123,9 @@ def _load(name: str) -> str:
 
 def _check(what: str, look: Callable[[], str]) -> dict[str, Any]:
     try:
-        return {"check": what, "ok": True, "found": look()}
+        return {"check": what, "ok": True, "state": "ok", "found": look()}
     except (RegistryError, OSError) as error:
-        return {"check": what, "ok": False, "found": str(error)}
+        return {"check": what, "ok": False, "state": "NOT OK", "found": str(error)}
 
 
 # The list verb: what there is, with the file where it lives.
@@ -114,6 +137,7 @@ CATALOGS = {
     "datasets": datasets.CATALOG,
     "diagnostics": diagnostics.CATALOG,
 }
+PLUGGED = {**CATALOGS, "analyses": analyses.CATALOG, "executors": executors.CATALOG}
 PART = "taken in by pages."  # of a template that is no page of its own
 FAMILIES = (*CATALOGS, "analyses", "editions", "studies", "templates")
 
@@ -138,13 +162,61 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
             words = inspect.cleandoc(TEMPLATES[name].__doc__).partition(": ")[2] if name in TEMPLATES else PART
             yield name, words.partition("\n")[0], resources.templates() / name
     elif family == "analyses":
-        for name in analyses.CATALOG.names():
+        for name, analyser in analyses.CATALOG.members().items():
             typed = name.replace("_", "-")  # as `fa-registry analyse` takes it
-            yield typed, analyses.CATALOG.get(name).question, analyses.CATALOG.location(name).file
+            yield typed, analyser.question, analyses.CATALOG.location(name).file
     else:
-        for name in CATALOGS[family].names():
-            card = CATALOGS[family].get(name).card
-            yield name, getattr(card, "rule", "") or card.line, CATALOGS[family].location(name).file
+        for name, member in CATALOGS[family].members().items():
+            yield name, getattr(member.card, "rule", "") or member.card.line, CATALOGS[family].location(name).file
+    if family in PLUGGED:
+        yield from ((fault.name, f"cannot be used: {fault.why}", fault.file) for fault in PLUGGED[family].faults())
+
+
+# `list runs`: what the store holds, newest first.
+
+
+SHOWN = 50  # runs, unless told otherwise
+OPTIONS = f"{schema.PARAM}method_options/"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """runs: newest first, one mapping each. more: whether older ones were left off."""
+
+    runs: list[dict[str, Any]]
+    more: bool
+
+
+def listed_runs(store: str = "", study: str = "", method: str = "", status: str = "", limit: int = SHOWN) -> Listing:
+    """The newest `limit` runs (0: all) of a store, of a study, of a method by its label and of a status, where one is given.
+
+    One search, and no file of a run is read: what a run's tags, parameters and metrics say, which an audit does not believe.
+    """
+    wanted = {schema.TAG_STUDY: study, schema.TAG_METHOD: method, schema.TAG_STATUS: status}
+    tags = {schema.TAG_KIND: "run", **{name: value for name, value in wanted.items() if value}}
+    found = open_tracker(store, create=False).search(tags, most=limit + 1 if limit else 0)
+    shown = found[:limit] if limit else found
+    return Listing([_listed(run) for run in shown], len(found) > len(shown))
+
+
+def _listed(run: StoredRun) -> dict[str, Any]:
+    seed = run.params.get(f"{schema.PARAM}seed", "")
+    started = datetime.datetime.fromtimestamp(run.started / 1000, datetime.UTC)
+    return {
+        "run_id": run.run_id,
+        "name": run.name,
+        "study": run.tags.get(schema.TAG_STUDY, ""),
+        "method": run.tags.get(schema.TAG_METHOD, ""),
+        "options": {
+            name.removeprefix(OPTIONS): value for name, value in run.params.items() if name.startswith(OPTIONS)
+        },
+        "setting": run.tags.get(schema.TAG_SETTING, ""),
+        "seed": int(seed) if seed.lstrip("-").isdecimal() else None,
+        "status": run.tags.get(schema.TAG_STATUS, ""),
+        "verdict": run.tags.get(schema.TAG_VERDICT, ""),
+        "accuracy": run.metrics.get(schema.SCALAR_METRICS["accuracy"]),
+        "started": started.isoformat(timespec="seconds"),
+    }
 
 
 # The card verb: everything that is declared of one method, architecture, data set or diagnostic.
@@ -178,7 +250,7 @@ def run_optimize(store: str = "") -> dict[str, Any]:
     Returns `store`, its address, and `rows`, of each of its large tables.
     Raises UsageError for a store that is no sqlite database (others count by themselves), StoreError where it is locked.
     """
-    uri = open_tracker(store, create=False).uri
+    uri = open_tracker(store, create=False, write=True).uri
     path = sqlite_path(uri)
     if path is None:
         raise UsageError(

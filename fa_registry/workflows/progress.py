@@ -1,6 +1,8 @@
 """Progress of many jobs: a line for every run that ends, in Python's log, and bars on the terminal of whoever listens.
 
-The command line prints the log on standard error. In Python nothing is printed unless `logging` is told to.
+Where there is no terminal (a log file, a pipe), a run that trains has a line when it begins and then now and again: nobody
+could tell a long epoch from a process that hangs. The command line prints the log on standard error. In Python nothing is
+printed unless `logging` is told to.
 """
 
 from __future__ import annotations
@@ -21,6 +23,11 @@ from fa_registry.workflows.watching import fired_words
 LOG = logging.getLogger(__name__)
 
 
+LINES = 10  # of a run that trains, about, where there is no terminal
+EPOCHS_APART = 10  # no line sooner than that
+SECONDS_APART = 60.0  # but where an epoch takes so long
+
+
 def joined(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
 
@@ -33,6 +40,7 @@ class Progress:
         self._names = names
         self._words = words
         console = Console(file=sys.stderr)
+        self._drawn = console.is_terminal and LOG.isEnabledFor(logging.INFO)
         self._bars = Bars(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -40,9 +48,10 @@ class Progress:
             TextColumn("{task.fields[note]}"),
             TimeElapsedColumn(),
             console=console,
-            disable=not (console.is_terminal and LOG.isEnabledFor(logging.INFO)),
+            disable=not self._drawn,
         )
         self._lines: dict[int, TaskID] = {}
+        self._told: dict[int, float] = {}  # when each run last had a line of its own
         self._fired: dict[int, set[str]] = {}
         self._finished = 0
         self._started = time.monotonic()
@@ -61,6 +70,9 @@ class Progress:
         if event.kind == "progress":
             self._advance(event)
             return
+        if event.kind == "again":
+            LOG.warning("%s: %s", self._names[event.index], event.value)
+            return
         self._finished += 1
         self._bars.advance(self._total)
         if event.index in self._lines:
@@ -72,6 +84,10 @@ class Progress:
     def _advance(self, event: JobEvent) -> None:
         epoch, epochs, note, fired = event.value
         self._tell_fires(event.index, fired)
+        if not self._drawn:
+            if self._is_due(event.index, epoch, epochs):
+                self._tell(event.index, joined(f"epoch {epoch} of {epochs}", note))
+            return
         if event.index not in self._lines:
             self._lines[event.index] = self._bars.add_task(self._names[event.index], total=epochs, note="")
         self._bars.update(self._lines[event.index], completed=epoch, note=joined(note, *fired))
@@ -82,8 +98,18 @@ class Progress:
         news = {code: epoch for code, epoch in fired.items() if code not in known}
         known.update(news)
         if news:
-            seconds = time.monotonic() - self._started
-            LOG.info("%5.0f s  %s: %s", seconds, self._names[index], fired_words(news))
+            self._tell(index, fired_words(news))
+
+    def _is_due(self, index: int, epoch: int, epochs: int) -> bool:
+        """Its first epoch and every n-th, and one that ends long after the last line; the last epoch has the run's end."""
+        now, every = time.monotonic(), max(EPOCHS_APART, epochs // LINES)
+        due = index not in self._told or epoch % every == 0 or now - self._told[index] >= SECONDS_APART
+        if due:
+            self._told[index] = now
+        return due and epoch < epochs
+
+    def _tell(self, index: int, words: str) -> None:
+        LOG.info("%5.0f s  %s: %s", time.monotonic() - self._started, self._names[index], words)
 
     def _ending(self, event: JobEvent) -> str:
         if event.kind == "failed":

@@ -172,7 +172,7 @@ def run_promote(
     FAIL without a reason), IntegrityError (a file or a figure is not what was recorded), StoreError.
     """
     check_words(name, aliases, despite)
-    tracker = open_tracker(place.store, create=False)
+    tracker = open_tracker(place.store, create=False, write=True)
     stored = tracker.get(whole_id(tracker, run))
     check_finished(stored)
     audit_run_id, judged = opinions(tracker, stored, edition)

@@ -14,7 +14,7 @@ from fa_registry.reporting.diff import AuditDiff, audit_diff
 from fa_registry.reporting.render import render_report
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
-from fa_registry.workflows.requests import Pages
+from fa_registry.workflows.requests import Pages, checked_pages
 
 REPORT = "audit.json"
 USUAL = f"reports/{REPORT}"
@@ -24,10 +24,15 @@ def run_report(file: str, study: str, pages: Pages, store: str = "") -> list[Pat
     """Render the pages of `file`, or of the newest audit of `study`; the paths written.
 
     Without either it is the file that `audit` writes by default.
-    Raises UsageError where both are given, where there is no such file, and where the study was never audited.
+    Raises UsageError where both are given, where there is no such file, and where the study was never audited; InvalidFields
+    where the pages cannot be written.
     """
     if file and study:
         raise UsageError("report one of REPORT or --study; found both")
+    problems: list[str] = []
+    checked_pages(pages, problems)
+    if problems:
+        raise InvalidFields("report", problems)
     report = _newest(store, study) if study else load_report(existing(file or USUAL))
     return render_report(report, Path(pages.out), pages.own_templates)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fa_registry.errors import UsageError
 
 if TYPE_CHECKING:
     from fa_registry.studies.study import Study, StudyFile
@@ -31,6 +35,11 @@ class Chosen:
         """In which ways runs are chosen, as options of the command line."""
         given = {"--study": self.study, "--experiment": self.experiment, "--run": self.run_ids}
         return [name for name, value in given.items() if value]
+
+    @property
+    def device(self) -> str:
+        """Where the study trains, as it was typed."""
+        return str(self.overrides.get("device", ""))
 
     @cached_property
     def file(self) -> StudyFile:
@@ -69,11 +78,13 @@ class Measuring:
     """How figures come about. trust_logged: as they were logged, whose files are checked by their digests; else measured again.
 
     jobs: processes that measure, 0: one a core where it pays. replay: how many steps of every run are taken again, `auto`, `off`.
+    device: which of several cards measures what was trained on one, `cuda:1`.
     """
 
     trust_logged: bool = False
     jobs: str | int = 0
     replay: str | int = AUTO
+    device: str = AUTO
 
 
 LOGGED = Measuring(trust_logged=True)
@@ -110,8 +121,25 @@ def checked_pages(pages: Pages, problems: list[str]) -> None:
 
     if pages.own_templates:
         problems += template_problems(pages.own_templates)
-    if Path(pages.out).exists() and not Path(pages.out).is_dir():
-        problems.append(f"out: {pages.out} is a file; a folder is needed")
+    try:
+        _try_writing(Path(pages.out))
+    except UsageError as error:
+        problems.append(f"out: {error}")
+
+
+def _try_writing(out: Path) -> None:
+    """UsageError where nothing can be written below `out`, as a trial shows that leaves nothing behind.
+
+    Rights alone do not tell: root has all of them, and is refused all the same by a read-only disk.
+    """
+    there = next((folder for folder in (out, *out.parents) if os.path.lexists(folder)), Path())
+    try:
+        with tempfile.TemporaryDirectory(prefix=".fa_registry-", dir=there) as trial:
+            (Path(trial) / out.relative_to(there)).mkdir(parents=True, exist_ok=True)
+    except NotADirectoryError as error:
+        raise UsageError(f"{there} is a file; a folder is needed") from error
+    except OSError as error:
+        raise UsageError(f"{out} cannot be written to: {error.strerror}; name another folder") from error
 
 
 def listed(names: Any) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fa_registry import architectures, jsonio, methods
-from fa_registry.errors import IntegrityError, RegistryError, UnknownName
+from fa_registry.errors import IntegrityError, PluginError, RegistryError, UnknownName
 from fa_registry.protocol.integrity import with_checks
 from fa_registry.records import Check, Recipe, RunRecord, RunSpec, Scalar
 from fa_registry.tracking import schema
@@ -108,7 +108,7 @@ def effective(spec: RunSpec) -> RunSpec:
 def _options(spec: RunSpec) -> Mapping[str, Scalar]:
     """The architecture's options without those that say where a credit goes, of a run to whose weights none went."""
     untrained = spec.epochs == 0 or spec.recipe.learning_rate == 0
-    if not (untrained or _end_to_end(spec)) or spec.architecture not in architectures.CATALOG.names():
+    if not (untrained or _end_to_end(spec)) or spec.architecture not in architectures.CATALOG.members():
         return spec.architecture_options
     return _without(spec.architecture_options, *architectures.CATALOG.get(spec.architecture).card.credit_options)
 
@@ -131,7 +131,7 @@ def _rule(spec: RunSpec) -> tuple[object, ...]:
 def _end_to_end(spec: RunSpec) -> bool:
     try:
         return methods.CATALOG.get(spec.method).end_to_end
-    except UnknownName:  # of a plugin that is not installed here
+    except (UnknownName, PluginError):  # of a plugin that is not installed here, or broken
         return False
 
 

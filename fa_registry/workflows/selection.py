@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fa_registry import jsonio
-from fa_registry.errors import IntegrityError, NothingSelected, RegistryError, UsageError
+from fa_registry.errors import IntegrityError, NothingSelected, RegistryError, UsageError, shortened
 from fa_registry.protocol.cases import COUNTED
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.integrity import with_checks
@@ -23,6 +23,7 @@ from fa_registry.training.specs import run_name, setting_label
 from fa_registry.workflows.requests import Chosen
 
 FULL_ID = 32  # hexadecimal characters
+NAMED = 5  # of the runs that a start is too short for
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,10 @@ def select(tracker: Tracker, chosen: Chosen) -> Selection:
         runs = [tracker.get(whole_id(tracker, run_id)) for run_id in chosen.run_ids]
         selection = _sorted_out(tracker, runs, f"{len(runs)} runs by id")
     if not selection.runs:
+        bin_words = tracker.in_the_bin()
         raise NothingSelected(
             f"no finished run among {selection.words} in {tracker.uri}"
+            + (f": {bin_words}" if bin_words else "")
             + "".join(f"\n  - {excluded.name}: {excluded.reason}" for excluded in selection.excluded[:5])
         )
     return selection
@@ -67,9 +70,12 @@ def whole_id(tracker: Tracker, start: str) -> str:
     if len(start) >= FULL_ID:
         return start
     ids = [run.run_id for run in tracker.search({schema.TAG_KIND: "run"}, start=start)]
-    if len(ids) != 1:
-        shown = f": {', '.join(ids[:5])}" if ids else ""
-        raise UsageError(f"run {start!r}: {len(ids)} runs begin so{shown}; give more characters of the id")
+    if not ids:
+        raise UsageError(f"run {shortened(start)!r}: no run's id begins so; `fa-registry list runs` lists them")
+    if len(ids) > 1:
+        more = ", …" if len(ids) > NAMED else ""
+        named = ", ".join(ids[:NAMED]) + more
+        raise UsageError(f"run {start!r}: {len(ids)} runs begin so: {named}; give more characters of the id")
     return ids[0]
 
 
@@ -212,7 +218,7 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
         return _of_record(record, ENDED_EARLY, ended_early(record, run.tags.get(schema.TAG_STOPPED_ON, "")))
     path = tracker.artifact(run.run_id, schema.FAILURE)
     failure = path.read_text(encoding="utf-8") if path else ""
-    return exclusion(tracker, run, f"half-written: {schema.TAG_STATUS} is {status}", failure, spec)
+    return exclusion(tracker, run, f"half-written: {schema.TAG_STATUS} is {status}", failure, spec, "half-written")
 
 
 def is_hidden(run: StoredRun) -> bool:

@@ -10,7 +10,7 @@ from fa_registry.errors import StoreError
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.schema import EXPERIMENT, LAUNCH, TAG_KIND, TAG_STUDY
-from fa_registry.tracking.store import resolve_uri, sqlite_path
+from fa_registry.tracking.store import check_writable, sqlite_path
 from fa_registry.tracking.views import views_of
 
 LOG = logging.getLogger(__name__)
@@ -18,19 +18,18 @@ UI = "http://127.0.0.1:5000"  # where `make ui` serves a store that no server se
 DEFAULT = "0"  # the id of the experiment Default, where MLflow puts what nobody named a place for
 
 
-def open_tracker(store: str = "", experiment: str = "", create: bool = True) -> MlflowTracker:
+def open_tracker(store: str = "", experiment: str = "", create: bool = True, write: bool = False) -> MlflowTracker:
     """The tracker of `store`; without `create` a database that is not there is an error, not made.
 
-    New runs go to `experiment`, else to the one that MLFLOW_EXPERIMENT_NAME or `mlflow run --experiment-name` names, else to
-    `fa_registry`.
+    One that cannot be written is opened to be read, unless it is to be made or to `write`. New runs go to `experiment`, else to
+    the one that MLFLOW_EXPERIMENT_NAME or `mlflow run --experiment-name` names, else to `fa_registry`.
     """
     experiment_id = os.environ["MLFLOW_EXPERIMENT_ID"] if launched_run() and not experiment else ""
-    path = sqlite_path(resolve_uri(store))
-    if not create and path is not None and not path.exists():
-        raise StoreError(
-            f"store {resolve_uri(store)}: there is none yet; `fa-registry study` makes one with its first run"
-        )
-    return MlflowTracker(store, experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT, experiment_id)
+    experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+    tracker = MlflowTracker(store, experiment, experiment_id, make=create)
+    if write:
+        check_writable(tracker.uri)
+    return tracker
 
 
 def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "") -> str:
@@ -42,7 +41,15 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "") -> str:
     wanted = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
     try:
         runs = tracker.search(wanted, experiment)
-        return tracker.beside(runs[0].experiment).show(views_of(study, runs)) if runs else ""
+        shown = [run for run in runs if run.experiment == runs[0].experiment]
+        others = ", ".join(dict.fromkeys(run.experiment for run in runs if run.experiment != runs[0].experiment))
+        if study and others:
+            LOG.warning(
+                "MLflow's page shows the %d of %d runs of study %s that lie in the experiment %s; the others lie in %s: "
+                "--experiment puts new ones beside them",
+                *(len(shown), len(runs), study, runs[0].experiment, others),
+            )
+        return tracker.beside(runs[0].experiment).show(views_of(study, shown)) if runs else ""
     except StoreError as error:
         LOG.warning("no view for MLflow's pages: %s", error)
         return ""
@@ -69,7 +76,7 @@ def put_launched_away(verb: str) -> None:
     run_id = os.environ.get("MLFLOW_RUN_ID", "")
     if not run_id:
         return
-    tracker = MlflowTracker()
+    tracker = MlflowTracker(make=False)
     if TAG_KIND in tracker.get(run_id).tags:
         return
     for earlier in tracker.search({TAG_KIND: LAUNCH}):

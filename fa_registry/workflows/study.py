@@ -22,7 +22,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.tracking.writer import process_tag
-from fa_registry.training.devices import usable_cores
+from fa_registry.training.devices import on_device, usable_cores
 from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
 from fa_registry.workflows.data import make_ready
@@ -109,11 +109,15 @@ def run_study(
             data_root=place.data_root,
             watch=watch,
             conformance=stated_conformance(spec, tracker.uri),
+            device=chosen.device,
         )
         for spec in todo
     ]
     try:
-        _train_all(training, study, result, processes, executor)
+        with on_device(
+            chosen.device
+        ):  # of several jobs in turns, none may give the card back before the last has ended
+            _train_all(training, study, result, processes, executor)
     finally:
         _close(tracker, parent, study, result)
     return _compared(tracker, result)
@@ -127,7 +131,7 @@ def _compared(tracker: MlflowTracker, result: StudyResult) -> StudyResult:
 def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResult) -> None:
     """End the study's own run, and those of its runs that a killed worker could not end."""
     broken = bool(result.failed or result.stopped) or result.ended < len(study.specs)
-    for spec in study.specs if result.failed else ():
+    for spec in study.specs if broken else ():
         close_zombies(tracker, {schema.TAG_SPEC: spec.identity})
     tracker.log(parent, tags={schema.TAG_STATUS: "failed" if broken else "complete"})
     tracker.finish(parent, "FAILED" if broken else "FINISHED")

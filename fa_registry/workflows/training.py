@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fa_registry import jsonio
 from fa_registry.errors import Interrupted, InvalidFields, RegistryError
 from fa_registry.records import RunSpec
@@ -22,6 +20,7 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.code import FIRST, code_of
+from fa_registry.training.devices import device_of, on_device
 from fa_registry.training.loop import EpochRow, Outcome, training
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.specs import parse_spec, run_name
@@ -41,6 +40,7 @@ class TrainingJob:
     """One run to train. store: tracking URI. adopt: id of a run that `mlflow run` already started for it.
 
     watch: the rules to look out for while it trains, and those that end it. conformance: of its method, to be sealed with it.
+    device: which of several cards, `cuda:1`.
     """
 
     spec: RunSpec
@@ -55,6 +55,7 @@ class TrainingJob:
     data_root: str = ""
     watch: Watch = UNWATCHED
     conformance: Mapping[str, Any] = field(default_factory=dict)
+    device: str = ""
 
 
 def headline(outcome: Outcome) -> dict[str, float]:
@@ -85,12 +86,19 @@ def training_steps(
     Yields while a GPU works on an epoch. Stopped between epochs, it leaves a resume file and raises Interrupted; the same job
     then goes on from there.
     """
+    with on_device(job.device):
+        return (yield from _training_steps(job, stop, report))
+
+
+def _training_steps(
+    job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]
+) -> Generator[None, None, TrainingResult]:
     tracker = MlflowTracker(job.store, job.experiment, job.experiment_id)
     close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})
     watch = job.watch.of(job.spec.control)
     resume = ResumeFile(registry_folder(job.store) / "resume", _resume_name(job.spec, watch))
     root = Path(job.data_root) if job.data_root else None
-    task = prepare(job.spec, torch.device(job.spec.device_class), root)
+    task = prepare(job.spec, device_of(job.spec.device_class), root)
     trainer = Trainer(task)
     rows = resume.read_into(trainer)
     writer = RunWriter(tracker, task, job.study, job.study_run, job.adopt, job.checkpoint_every, None, job.conformance)
@@ -256,6 +264,7 @@ def run_train(
         data_root=place.data_root,
         watch=watch,
         conformance=stated_conformance(spec, tracker.uri),
+        device=str(fields.get("device", "")),
     )
     end = _run_here(job, run_name(spec))
     if end.kind == "stopped":
@@ -287,7 +296,7 @@ def _run_here(job: TrainingJob, name: str) -> JobEvent:
     """Run the job in this process under a progress bar; returns how it ended."""
     ends: list[JobEvent] = []
     title = f"training {job.spec.epochs} epochs on {job.spec.device_class}"
-    with Progress(title, [name], training_words) as progress, stop_on_signal() as stop:
+    with on_device(job.device), Progress(title, [name], training_words) as progress, stop_on_signal() as stop:
 
         def hear(event: JobEvent) -> None:
             progress.show(event)
@@ -295,5 +304,6 @@ def _run_here(job: TrainingJob, name: str) -> JobEvent:
                 ends.append(event)
 
         resources = Resources(1, job.spec.device_class, job.threads)
-        executors.CATALOG.get("local").run([job], training_steps, resources, stop, hear)
+        # in this process, where a debugger can look into it
+        executors.CATALOG.get("side_by_side").run([job], training_steps, resources, stop, hear)
     return ends[0]

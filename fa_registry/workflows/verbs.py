@@ -173,7 +173,7 @@ def audit(
     return run_audit(
         Chosen(study, experiment, listed(run_ids), overrides(epochs, seeds, device, data, scale)),
         Terms(edition, listed(editions), thresholds or {}, waivers),
-        Measuring(trust_logged, jobs, replay),
+        Measuring(trust_logged, jobs, replay, device),
         Place(store, data_root=data_root),
         Pages(out, templates),
     )
@@ -218,7 +218,7 @@ def compare(
         Chosen(study, experiment, listed(run_ids), overrides(epochs, seeds, device, data, scale)),
         setting,
         Terms(edition, thresholds=thresholds or {}),
-        Measuring(not recompute, jobs),
+        Measuring(not recompute, jobs, device=device),
         Place(store, data_root=data_root),
         Pages(out, templates),
     )
@@ -251,7 +251,7 @@ def verify(
     from fa_registry.workflows.verify import run_verify
 
     chosen = Chosen(study, "", listed(run_ids), overrides(epochs, seeds, device, data, scale))
-    return run_verify(str(report_file), chosen, Measuring(jobs=jobs, replay=replay), store)
+    return run_verify(str(report_file), chosen, Measuring(jobs=jobs, replay=replay, device=device), store)
 
 
 def report(

@@ -61,7 +61,7 @@ def checked_watch(edition: str, stop_on: str, problems: list[str]) -> Watch:
 
 def is_watchable(rule: Rule) -> bool:
     """Whether one run's figures at one epoch are enough to judge by it."""
-    cards = [diagnostics.CATALOG.get(name).card for name in diagnostics.CATALOG.names()]
+    cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.members().values()]
     late = [card for card in cards if card.when == "final"]
     at_the_end = any(card.covers(condition.quantity) for card in late for condition in rule.conditions)
     return rule.judge == LIMIT and not rule.reference and not at_the_end

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from fa_registry.cli import main
+from fa_registry.studies.executors import local, side_by_side
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.workflows.adoption import SPEC, Elsewhere, trained_elsewhere
 from tests.workflows.promotion import Judged, judged_study
@@ -51,6 +52,12 @@ TRAIN = (
 @pytest.fixture(autouse=True)
 def nothing_twice(undrawn, measured_once):
     """No test here looks at a picture, and few at measuring again; those ask for `drawn` and `measured_each_time`."""
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """A study trains here, where a test has put its faults."""
+    monkeypatch.setattr(local, "PLUGIN", side_by_side.PLUGIN)
 
 
 def call(*arguments: str):

@@ -126,7 +126,10 @@ def test_a_run_is_named_by_the_first_characters_of_its_id(trained):
     result = trained("audit", "--run", run_id[:8], "--out", "one", "--json")
     assert [run["record"]["run_id"] for run in json.loads(result.stdout)["report"]["runs"]] == [run_id]
     refused = trained("audit", "--run", "zz", "--out", "one")
-    assert refused.exit_code == 2 and "run 'zz': 0 runs begin so; give more characters of the id" in refused.stderr
+    assert (
+        refused.exit_code == 2
+        and "run 'zz': no run's id begins so; `fa-registry list runs` lists them" in refused.stderr
+    )
 
 
 def test_without_the_frozen_control_nothing_passes(trained):
@@ -200,7 +203,7 @@ def test_seeds_picked_by_hand_are_named_and_are_no_whole_study(trained, workplac
         (("audit",), "choose runs by one of --study, --experiment or --run; found none"),
         (("audit", "--study", "tiny", "--run", "x"), "found --study, --run"),
         (("audit", "--study", "tinny"), "unknown study 'tinny'"),
-        (("audit", "--run", "nowhere"), "run 'nowhere': 0 runs begin so"),
+        (("audit", "--run", "nowhere"), "run 'nowhere': no run's id begins so"),
         (("audit", "--experiment", "nowhere"), "no experiment 'nowhere'"),
     ],
 )

@@ -48,6 +48,21 @@ def test_a_verdict_by_other_thresholds_says_so(trusting_audit):
     assert run_of("dfa").tags[schema.TAG_VERDICT].endswith(" (modified edition)")
 
 
+def test_a_verdict_by_other_thresholds_goes_with_the_next_audit_by_the_editions_own(trusting_audit):
+    def verdicts() -> set[str]:
+        return {name for name in run_of("dfa").tags if name.startswith(f"{schema.TAG_VERDICT}.")}
+
+    own, changed = verdict_tag("2026-05"), f"{verdict_tag('2026-05')}.modified"
+    trusting_audit("--threshold", "D1.threshold=1")
+    assert verdicts() == {changed}
+    trusting_audit("--editions", "2026-11")  # of another edition: nothing is said of this one
+    assert verdicts() == {changed, verdict_tag("2026-11")}
+    trusting_audit()
+    assert verdicts() == {own, verdict_tag("2026-11")}
+    trusting_audit("--threshold", "D1.threshold=1")  # the edition's own verdict is not taken back by another's
+    assert verdicts() == {own, changed, verdict_tag("2026-11")}
+
+
 def test_the_margin_is_a_metric_of_the_last_epoch(trusting_audit):
     trusting_audit()
     tracker = MlflowTracker()
@@ -92,6 +107,14 @@ def test_the_form_lies_beside_the_run_and_breaks_no_seal(trusting_audit, trained
     assert read_record(tracker, run).run_id == run.run_id
     assert trained("verify", "--run", run.run_id).exit_code == 0
     assert trained("verify", "reports/audit.json").exit_code == 0
+
+
+def test_the_note_lies_at_the_root_of_every_run_where_mlflow_puts_two_side_by_side(trusting_audit):
+    for options in ((), ("--threshold", "D1.threshold=1")):
+        trusting_audit(*options)
+        for run in map(run_of, ("dfa", "frozen")):
+            short = MlflowTracker().artifact(run.run_id, schema.SHORT_FORM).read_text(encoding="utf-8")
+            assert short == run.tags[schema.TAG_NOTE] and "/" not in schema.SHORT_FORM
 
 
 def test_a_later_audit_replaces_the_form_and_the_note(trusting_audit):

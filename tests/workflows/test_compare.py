@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from urllib.parse import quote
 
 import pytest
 
 from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.protocol.grouping import groups
 from fa_registry.records import Exclusion, RunSpec
 from fa_registry.reporting.labels import group_label
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows.compare import Operand, _concerns, check_unambiguous, columns, in_setting, needed, operands
+from fa_registry.workflows.compare import (
+    Operand,
+    _concerns,
+    a_run_of_each,
+    check_unambiguous,
+    columns,
+    in_setting,
+    needed,
+    operands,
+)
 from fa_registry.workflows.selection import never_trained
+from fa_registry.workflows.stores import UI
 from tests.reporting import scenes
 
 
@@ -59,6 +72,8 @@ def test_it_compares_as_the_audit_judges(trained, workplace):
     assert made["integrity"][0]["outcome"] == "trusted" and made["edition"]["name"] == "2026-05"
     assert [field["field"] for field in part["fields"]] == ["method"]
     assert part["paired"][0]["answer"] == "provisional"
+    pair = quote(json.dumps([run_of("dfa"), run_of("bp")]))
+    assert made["in_mlflow"].startswith(f"{UI}/#/compare-runs?runs={pair}&experiments=")
     page = (workplace / "reports" / "compare.html").read_text("utf-8")
     assert "dfa against bp" in page and made["page"] == "reports/compare.html"
 
@@ -183,6 +198,17 @@ def test_a_single_run_is_a_column_with_its_own_verdict():
     assert (alone.runs, alone.verdict) == ((run,), run.verdict)
     assert group_label(alone) == f"dfa s{run.record.spec.seed} {run.record.run_id[:8]}"
     assert fa.method == "fa" and len(fa.runs) > 1
+
+
+def test_the_page_of_single_runs_has_one_of_each_of_a_seed_that_all_have():
+    by_method = {group.method: group for group in groups(scenes.full_report())}
+    dfa, fa = by_method["dfa"], by_method["fa"]
+    first, second, *_ = fa.runs
+    late = dataclasses.replace(fa, runs=(second, first))
+    ids_of = {run.record.spec.seed: run.record.run_id for run in dfa.runs}
+    assert a_run_of_each([late, dfa]) == [second.record.run_id, ids_of[second.record.spec.seed]]
+    lonely = [dataclasses.replace(group, runs=group.runs[at : at + 1]) for at, group in enumerate((dfa, fa))]
+    assert a_run_of_each(lonely) == [dfa.runs[0].record.run_id, second.record.run_id]
 
 
 def test_a_method_of_which_no_run_can_be_judged_is_said_with_the_reason():

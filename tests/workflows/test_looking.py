@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import sqlite3
 from pathlib import Path
@@ -13,7 +14,10 @@ from fa_registry.cli import main
 from fa_registry.errors import UnknownName
 from fa_registry.records import RunRecord
 from fa_registry.reporting.render import overridable
+from fa_registry.tracking import schema
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows.looking import CATALOGS, members
+from tests.workflows.conftest import TRAIN
 from tests.workflows.test_audit import AUDIT, run_of
 
 
@@ -54,7 +58,82 @@ def test_show_prints_the_record_also_by_the_first_characters_of_its_id(trained):
 
 def test_show_of_an_unknown_run(trained):
     result = trained("show", "zzzz")
-    assert result.exit_code == 2 and "0 runs begin so" in result.stderr
+    assert result.exit_code == 2 and "no run's id begins so; `fa-registry list runs` lists them" in result.stderr
+    assert "more characters" not in result.stderr
+
+
+def test_show_of_a_start_that_several_runs_have_names_them(trained):
+    result = trained("show", "")
+    assert result.exit_code == 2 and "4 runs begin so: " in result.stderr
+    assert run_of("dfa").run_id in result.stderr and "give more characters of the id" in result.stderr
+
+
+def listed(call, *more):
+    result = call("list", "runs", "--json", *more)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_runs_are_listed_newest_first_with_what_the_store_says_of_them(trained):
+    tracker = MlflowTracker()
+    tracker.log(run_of("dfa").run_id, tags={schema.TAG_VERDICT: "WARN(D3 undecided)"})
+    runs = listed(trained)
+    assert [run["method"] for run in runs] == [run.tags["fa.method"] for run in tracker.search({"fa.kind": "run"})]
+    dfa = next(run for run in runs if run["method"] == "dfa")
+    assert dfa["run_id"] == run_of("dfa").run_id
+    assert (dfa["study"], dfa["seed"], dfa["status"], dfa["verdict"]) == ("tiny", 1, "complete", "WARN(D3 undecided)")
+    assert dfa["accuracy"] == tracker.get(dfa["run_id"]).metrics["accuracy/test"]
+    assert abs(datetime.datetime.fromisoformat(dfa["started"]).timestamp() - run_of("dfa").started / 1000) <= 1
+
+
+def test_runs_are_chosen_by_study_method_and_status(trained):
+    assert [run["method"] for run in listed(trained, "--method", "fa", "--study", "tiny")] == ["fa"]
+    assert listed(trained, "--status", "failed") == listed(trained, "--study", "other") == []
+    assert "no such run" in trained("list", "runs", "--method", "dfaa").stdout
+
+
+def test_what_is_left_off_is_said(trained):
+    result = trained("list", "runs", "--limit", "3")
+    assert "these are the newest 3; --limit N lists more" in result.stderr
+    assert "newest" not in trained("list", "runs", "--limit", "4").stderr
+    assert len(listed(trained, "--limit", "0")) == 4
+
+
+def test_a_listing_is_one_search_of_few_runs_that_reads_no_file(trained, monkeypatch):
+    genuine, asked = MlflowTracker._pages, []
+    monkeypatch.setattr(MlflowTracker, "_pages", lambda *told, **more: asked.append(more) or genuine(*told, **more))
+    monkeypatch.setattr(MlflowTracker, "artifact", lambda *told: 1 / 0)
+    assert len(listed(trained, "--limit", "2")) == 2
+    assert asked == [{"most": 3}]
+
+
+def test_runs_are_listed_within_80_columns_and_their_words_are_whole(trained, monkeypatch):
+    tracker = MlflowTracker()
+    for run in tracker.search({schema.TAG_KIND: "run"}):
+        tags = {schema.TAG_VERDICT: "WARN(D3 undecided)", schema.TAG_METHOD: "dfa+pen λ=0.01"}
+        tracker.log(run.run_id, tags=tags)
+    monkeypatch.setenv("COLUMNS", "80")
+    title, _, header, *_ = trained("list", "runs").stdout.splitlines()
+    assert title == "study tiny" and "study" not in header  # which all rows share
+    tracker.log(run.run_id, tags={schema.TAG_STUDY: "reproduction"})
+    text = trained("list", "runs").stdout
+    assert max(map(len, text.splitlines())) <= 80
+    words = {"run", "study", "reproduction", "dfa+pen", "λ=0.01", "undecided)", "complete", "accuracy", "age"}
+    assert words <= set(text.split())
+
+
+def test_variants_of_a_method_are_not_equal_rows(registry):
+    for sigma in ("0.3", "0.5"):
+        assert registry(*TRAIN[:2], "dtp", *TRAIN[3:], "--set", f"method.sigma={sigma}").exit_code == 0
+    text = registry("list", "runs").stdout
+    assert "dtp (sigma=0.3)" in text and "dtp (sigma=0.5)" in text and "skip=" not in text
+    assert "dtp (" not in registry("list", "runs", "--limit", "1").stdout
+
+
+@pytest.mark.parametrize("option", ["--study", "--method", "--status", "--limit", "--store"])
+def test_what_chooses_runs_chooses_nothing_else(registry, option):
+    result = registry("list", "methods", option, "5")
+    assert result.exit_code == 2 and f"{option}: they choose among runs" in result.stderr
 
 
 def found(answer) -> dict[str, str]:
@@ -66,12 +145,23 @@ def test_doctor_makes_no_store_of_a_mistyped_name(registry, tmp_path):
     rows = found(registry("doctor", "--store", f"sqlite:///{typo}", "--json"))
     assert rows["store"].endswith("none yet, the first run makes it") and rows["MLflow's pages"] == "no study yet"
     assert not typo.exists()
+    typo.touch()
+    assert found(registry("doctor", "--store", f"sqlite:///{typo}", "--json"))["store"] == rows["store"]
 
 
 def test_doctor_names_the_page_that_shows_the_newest_study_side_by_side(trained):
     rows = found(trained("doctor", "--json"))
     assert rows["MLflow's pages"].endswith("/runs?viewStateShareKey=tiny&compareRunsMode=CHART")
     assert "4 finished runs" in rows["store"]
+
+
+def test_doctor_calls_no_data_set_ok_whose_files_are_missing(registry, tmp_path, monkeypatch):
+    monkeypatch.setenv("FA_REGISTRY_DATA", str(tmp_path / "nothing"))
+    rows = {row["check"]: row for row in json.loads(registry("doctor", "--json").stdout)}
+    mnist, digits = rows["data set mnist"], rows["data set digits"]
+    assert (mnist["state"], mnist["found"]) == ("missing", "4 of 4 files missing") and digits["state"] == "ok"
+    (printed,) = (line for line in registry("doctor").stdout.splitlines() if "data set mnist" in line)
+    assert " ok " not in printed and "missing" in printed.split()
 
 
 def test_doctor_is_content_here_and_not_with_a_store_it_cannot_use(registry):

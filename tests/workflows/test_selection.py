@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import html
+import re
+import shlex
 
 import pytest
 
@@ -152,3 +155,23 @@ def test_a_broken_seed_stands_in_its_methods_form_in_all_three_formats(trained, 
     for name, text in forms.items():
         said = "Not judged, and in none of these figures" in text and "One selected run was not judged (seed 2)" in text
         assert said == name.startswith("fa-"), name
+
+
+def completing_lines(folder) -> list[str]:
+    """The lines that the audit's page in `folder` prints for what is missing."""
+    page = (folder / "reports" / "index.html").read_text("utf-8")
+    (printed,) = re.findall(r'aria-label="Commands that complete it">(.*?)</pre>', page, re.DOTALL)
+    return html.unescape(printed).strip().splitlines()
+
+
+def test_the_lines_that_a_page_prints_for_what_is_missing_complete_it(trained, workplace):
+    """Trained again by them, a changed run is judged: its study's audit finds the new one."""
+    spoil("dfa", schema.FINAL, lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\x7f"))
+    code, before = audited(trained)
+    assert code == 3 and [one["kind"] for one in before["report"]["excluded"]] == ["integrity"]
+    for line in completing_lines(workplace):
+        command, *arguments = shlex.split(line, comments=True)
+        assert command == "fa-registry" and trained(*arguments).exit_code in (0, 1), line
+    code, after = audited(trained)
+    assert after["report"]["excluded"] == [] and code in (0, 1)
+    assert len(after["report"]["runs"]) == len(before["report"]["runs"]) + 1

@@ -61,7 +61,7 @@ def pages(workplace, tmp_path, registry):
         compared = registry("compare", "dfa", "bp", "--study", "tiny")
         assert compared.exit_code == 0, compared.output
     files = {
-        path.name: path.read_text("utf-8") for path in (workplace / "reports").rglob("*.*") if path.suffix != ".png"
+        path.name: path.read_text("utf-8") for path in (workplace / "reports").rglob("*.*") if path.suffix != ".pdf"
     }
     form = next(name for name in files if name.startswith("dfa") and name.endswith(".html"))
     return {**files, "form": files[form], "form.md": files[form.replace(".html", ".md")], "terminal": compared.output}

@@ -35,7 +35,7 @@ def test_runs_name_the_study_and_stand_beside_it(trained):
     assert not any(schema.TAG_PARENT in run.tags for run in runs)  # MLflow's table would fold them away
 
 
-def test_one_that_fails_is_named_and_the_others_are_trained(registry, monkeypatch):
+def test_one_that_fails_is_named_and_the_others_are_trained(registry, monkeypatch, in_this_process):
     genuine = Trainer.begin_epoch
 
     def breaks_for_fa(self):
@@ -51,7 +51,9 @@ def test_one_that_fails_is_named_and_the_others_are_trained(registry, monkeypatc
     assert name.startswith("fa ·") and "no fa today" in outcome["failed"][name]
 
 
-def test_a_stopped_study_goes_on_from_the_same_epoch_to_the_same_weights(registry, workplace, monkeypatch):
+def test_a_stopped_study_goes_on_from_the_same_epoch_to_the_same_weights(
+    registry, workplace, monkeypatch, in_this_process
+):
     store = f"sqlite:///{workplace / 'mlflow.db'}"
     genuine = Trainer.begin_epoch
 
@@ -122,7 +124,7 @@ def test_a_study_that_mlflow_started_ends_complete_also_when_nothing_is_left_to_
     assert tracker.get(launched).tags[schema.TAG_STATUS] == "complete"
 
 
-def test_run_reports_also_when_a_run_broke(registry, workplace, monkeypatch):
+def test_run_reports_also_when_a_run_broke(registry, workplace, monkeypatch, in_this_process):
     genuine = Trainer.begin_epoch
 
     def breaks_for_fa(self):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training import loop
 from fa_registry.training.loop import in_one_go
 from fa_registry.training.specs import parse_spec
+from fa_registry.workflows import progress
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.training import TrainingJob, TrainingResult, training_steps, training_words
 from tests.tracking.conftest import TINY
@@ -262,9 +264,9 @@ def test_provenance_names_the_eval_samples_and_the_conventions_their_size(workpl
 
 def lines(caplog, events, words=training_words):
     caplog.set_level("INFO", "fa_registry")
-    with Progress("title", ["one", "two [b]"], words) as progress:
+    with Progress("title", ["one", "two [b]"], words) as shown:
         for event in events:
-            progress.show(event)
+            shown.show(event)
     return [line.split(" s  ")[-1] for line in caplog.messages][1:]
 
 
@@ -272,11 +274,48 @@ def test_a_rule_is_told_when_it_fires_once_a_run(caplog):
     news = [{}, {"D1": 2}, {"D1": 2}, {"D1": 2, "D2": 4}]
     events = [JobEvent(1, "progress", (epoch, 5, "accuracy 0.500", fired)) for epoch, fired in enumerate(news)]
     events.append(JobEvent(0, "progress", (3, 5, "", {"D1": 3})))
-    assert lines(caplog, events) == [
+    assert [line for line in lines(caplog, events) if "fired" in line] == [
         "two [b]: D1 fired at epoch 2",
         "two [b]: D2 fired at epoch 4",
         "one: D1 fired at epoch 3",
     ]
+
+
+def told(caplog, epochs: int, begun: int = 0) -> list[int]:
+    """The epochs of a run of so many that have a line, where there is no terminal."""
+    events = [JobEvent(0, "progress", (epoch, epochs, "accuracy 0.500", {})) for epoch in range(begun, epochs + 1)]
+    told = lines(caplog, events)
+    assert all(line.startswith("one: epoch ") and line.endswith(f" of {epochs}, accuracy 0.500") for line in told)
+    return [int(line.split()[2]) for line in told]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "begun", "expected"),
+    [
+        (3, 0, [0]),
+        (30, 0, [0, 10, 20]),
+        (30, 14, [14, 20]),  # resumed
+        (500, 0, list(range(0, 500, 50))),
+    ],
+)
+def test_a_run_in_a_log_file_has_a_line_when_it_begins_and_now_and_again(caplog, epochs, begun, expected):
+    assert told(caplog, epochs, begun) == expected
+
+
+def test_epochs_that_take_long_have_a_line_each(caplog, monkeypatch):
+    clock = itertools.count(0, 70)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    assert told(caplog, 4) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_training_into_a_log_file_is_not_silent_and_json_stays_json(registry, jobs):
+    result = registry("study", "tiny", "--jobs", jobs, "--device", "cpu", "--json")
+    assert len(json.loads(result.stdout)["trained"]) == 4
+    for method in ("bp", "fa", "dfa", "frozen"):
+        assert f"  {method} · resmlp-16x2 · digits · 2 epochs · s1: epoch 0 of 2, accuracy " in result.stderr
+    result = registry(*TRAIN, "--json")
+    assert ": epoch 0 of 1, accuracy " in result.stderr and json.loads(result.stdout)["trained"]
 
 
 def test_how_a_run_ended(caplog):

@@ -1,0 +1,82 @@
+"""The run verb: study, audit and report in one go; and what every verb that writes pages refuses before it begins."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from fa_registry.tracking import schema
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.workflows.requests import Pages, checked_pages
+
+WRITING = (
+    ("audit", "--study", "tiny"),
+    ("run", "tiny"),
+    ("report",),
+    ("compare", "dfa", "bp"),
+    ("analyse", "all", "--study", "tiny"),
+)
+RUN = ("run", "tiny", "--jobs", "1", "--device", "cpu")
+
+
+@pytest.mark.parametrize("verb", WRITING, ids=lambda verb: verb[0])
+def test_a_folder_that_cannot_be_written_is_refused_first(registry, workplace, verb):
+    """Nothing is trained or looked up: the store that none of them would find is not even missed."""
+    (workplace / "taken").write_text("a file")
+    (workplace / "reports").mkdir()
+    (workplace / "reports" / "audit.json").write_text("{}")
+    before = {path: path.stat().st_mtime_ns for path in workplace.rglob("*")}
+    for out in ("taken", "taken/below/it", "/proc/no/such", "x" * 300):
+        result = registry(*verb, "--out", out)
+        assert result.exit_code == 2 and result.stderr.count("  - ") == 1, result.output
+        assert "out: " in result.stderr and "folder" in result.stderr
+    assert {path: path.stat().st_mtime_ns for path in workplace.rglob("*")} == before
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_rights_is_refused(tmp_path):
+    tmp_path.chmod(0o500)
+    problems: list[str] = []
+    checked_pages(Pages(str(tmp_path / "reports")), problems)
+    tmp_path.chmod(0o700)
+    assert problems == [f"out: {tmp_path / 'reports'} cannot be written to: Permission denied; name another folder"]
+
+
+@pytest.mark.parametrize("out", ["", ".", "reports", "a/b/../c", "reports/"])
+def test_a_folder_that_can_be_written_is_accepted_and_not_made(workplace, out):
+    problems: list[str] = []
+    before = sorted(workplace.rglob("*"))
+    checked_pages(Pages(out), problems)
+    assert problems == [] and sorted(workplace.rglob("*")) == before
+
+
+def test_all_editions_judge_what_one_run_has_trained_in_the_experiment_that_was_named(registry):
+    result = registry(*RUN, "--editions", "2026-11,2026-05", "--experiment", "mine", "--json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)["report"]
+    assert report["edition"]["name"] == "2026-05"  # the study's own leads
+    assert [opinion["edition"]["name"] for opinion in report["opinions"]] == ["2026-11"]
+    runs = MlflowTracker().search({schema.TAG_KIND: "run"}, "mine")
+    assert len(runs) == 4
+    assert {run.tags[schema.TAG_FIRST_FIRE_BY].split()[0] for run in runs} == {"2026-05"}
+    assert registry(*RUN, "--experiment", "mine", "--force").exit_code == 0
+    assert len(MlflowTracker().search({schema.TAG_KIND: "run"}, "mine")) == 8
+
+
+def test_what_the_audit_would_refuse_is_refused_before_the_training(registry, workplace):
+    result = registry(*RUN, "--editions", "2026-05,2099-01", "--edition", "2026-05")
+    assert result.exit_code == 2 and "found both" in result.stderr
+    result = registry(*RUN, "--editions", "2026-05,2099-01")
+    assert result.exit_code == 2 and "unknown edition '2099-01'" in result.stderr
+    (workplace / "waivers.toml").write_text("x = ")
+    assert registry(*RUN).exit_code == 2
+    assert MlflowTracker().search({}) == []
+
+
+def test_data_are_looked_for_in_the_folder_that_was_named(registry, workplace):
+    path = workplace / "tiny" / "study.toml"
+    path.write_text(path.read_text().replace('"digits"', '"cifar10"'))
+    result = registry(*RUN, "--data-root", "elsewhere")
+    assert result.exit_code != 0 and "elsewhere" in result.stderr
