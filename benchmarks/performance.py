@@ -32,8 +32,28 @@ def render() -> str:
     """The whole page."""
     bench = recorded(readme.MEASURED)
     return "\n".join(
-        [HEAD, *_steps(bench), *_whole(), *_shares(bench), *stores(), *_card(), *where_the_time_goes(bench)]
+        [
+            HEAD,
+            *_begin(bench),
+            *_steps(bench),
+            *_whole(),
+            *_shares(bench),
+            *stores(),
+            *_card(),
+            *where_the_time_goes(bench),
+        ]
     )
+
+
+def _begin(measured: Mapping[str, Any]) -> Iterator[str]:
+    yield "## To begin\n"
+    yield f"{where(measured, 'benchmarks.readme')}, seconds by the clock.\n"
+    yield line(["what", "measured", "aim"])
+    yield "|---|---:|---|"
+    for name, most in readme.SECONDS.items():
+        seconds = measured["seconds"][name]
+        yield line([name, f"{seconds:.3g} s", f"≤ {most:g} s: {verdict(seconds <= most)}"])
+    yield ""
 
 
 def _steps(measured: Mapping[str, Any]) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Catalog: the named members of a family, built in or brought by another package.
 
 A built-in member is one file in the family's folder that binds `PLUGIN`; its name is the file's. A third-party member
-is an entry point in the group `fa_registry.<family>`. Nothing is imported until it is asked for.
+is an entry point in the group `fa_registry.<family>`. Nothing is imported until it is asked for. One that is broken stands in
+nobody's way who does not ask for it.
 
 What a member *is* goes with every run: of one of ours its card's version, which a change of its numbers must raise
 (tests/golden.json holds that); of another package's the digest of its source, which needs nobody's care.
@@ -9,10 +10,12 @@ What a member *is* goes with every run: of one of ours its card's version, which
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -21,6 +24,7 @@ from typing import Any
 
 from fa_registry.errors import PluginError, RegistryError, UnknownName
 
+LOG = logging.getLogger(__name__)
 NOT_MEMBERS = ("__init__", "base")
 
 
@@ -43,17 +47,33 @@ class Location:
         return not self.package
 
 
-class Catalog:
-    """The members of one family, e.g. Catalog("methods", "method", Method). home: the package ours are in [the family's]."""
+@dataclass(frozen=True)
+class Fault:
+    """A member of another package's that cannot be used. why: one sentence, as whoever asks for it by name is told."""
 
-    def __init__(self, family: str, singular: str, kind: type | None = None, home: str = ""):
+    name: str
+    file: str
+    why: str
+
+
+class Catalog:
+    """The members of one family, e.g. Catalog("methods", "method", Method). home: the package ours are in [the family's].
+
+    kind, card: what a member is an instance of, and its `card`.
+    """
+
+    def __init__(self, family: str, singular: str, kind: type | None = None, home: str = "", card: type | None = None):
         self.family = family
         self.home = home or family
         self.singular = singular
         self.kind = kind
+        self.card = card
+        self._failed: dict[str, RegistryError] = {}
+        self._shadowed: list[Fault] = []
+        self._told: set[str] = set()
 
     def names(self) -> list[str]:
-        """All known names, sorted."""
+        """All known names, sorted; those of what cannot be used too."""
         return sorted(self._locations)
 
     def location(self, name: str) -> Location:
@@ -66,16 +86,33 @@ class Catalog:
     def get(self, name: str) -> Any:
         """Import and return the member; raises UnknownName, or PluginError when it is not what the family asks for."""
         location = self.location(name)
-        module = self._imported(name, location)
-        if not hasattr(module, location.attribute):
-            raise PluginError(f"{self.singular} {name!r}: {location.file} binds no {location.attribute}")
-        member = getattr(module, location.attribute)
-        if self.kind is not None and not isinstance(member, self.kind):
-            raise PluginError(
-                f"{self.singular} {name!r}: {location.module}:{location.attribute} is a {type(member).__name__}, "
-                f"expected an instance of {self.kind.__module__}.{self.kind.__name__}"
-            )
-        return member
+        if name in self._failed:
+            raise self._failed[name]
+        try:
+            return self._member(name, location)
+        except RegistryError as error:
+            self._failed[name] = error  # importing again would run half a module's code again
+            raise
+
+    def members(self) -> dict[str, Any]:
+        """name → member, sorted, of all that can be used. What another package brings and cannot be is told once, and left out."""
+        found = {}
+        for name in self.names():
+            try:
+                found[name] = self.get(name)
+            except RegistryError as error:
+                if self.location(name).own:
+                    raise
+                if name not in self._told:
+                    LOG.warning("left out: %s", error)
+                self._told.add(name)
+        return found
+
+    def faults(self) -> list[Fault]:
+        """What other packages bring to this family and cannot be used."""
+        usable = self.members()
+        broken = [(name, self.location(name).file) for name in self.names() if name not in usable]
+        return [*(Fault(name, file, str(self._failed[name])) for name, file in broken), *self._shadowed]
 
     def code(self, name: str, card: Any) -> dict[str, Any]:
         """What tells this code from another that bears the name: {version} of our own, {package, version, digest} of others.
@@ -88,16 +125,24 @@ class Catalog:
         digest = source_digest(location.module)
         return {"package": location.package, "version": location.version, "digest": digest}
 
-    def _imported(self, name: str, location: Location) -> Any:
-        """The member's module; whatever its own code raises on import (a card that lacks a field) is told with its file."""
+    def _member(self, name: str, location: Location) -> Any:
+        what = f"{self.singular} {name!r}"
         try:
-            return importlib.import_module(location.module)
+            module = importlib.import_module(location.module)
+            member = getattr(module, location.attribute, None)
         except RegistryError:
             raise
-        except Exception as error:
-            raise PluginError(
-                f"{self.singular} {name!r}: {location.file} cannot be imported: {type(error).__name__}: {error}"
-            ) from error
+        except (Exception, SystemExit) as error:  # whatever its code raises on import, as a card that lacks a field
+            words = " ".join(f"{type(error).__name__}: {error}".split())
+            raise PluginError(f"{what}: {location.file} cannot be imported: {words}") from error
+        if member is None:
+            raise PluginError(f"{what}: {location.file} binds no {location.attribute}")
+        place = f"{location.module}:{location.attribute}"
+        if self.kind is not None and not isinstance(member, self.kind):
+            raise PluginError(f"{what}: {place} is {_unlike(member, self.kind)}")
+        if self.card is not None and not isinstance(card := getattr(member, "card", None), self.card):
+            raise PluginError(f"{what}: the card of {place} is {_unlike(card, self.card)}")
+        return member
 
     @cached_property  # reading every installed package's entry points takes 4 ms
     def _locations(self) -> dict[str, Location]:
@@ -107,25 +152,50 @@ class Catalog:
             for path in folder.glob("*.py")
             if path.stem not in NOT_MEMBERS and not path.stem.startswith("_")
         }
+        self._failed, self._shadowed, self._told = {}, [], set()
         for point in importlib.metadata.entry_points(group=f"fa_registry.{self.family}"):
-            brought = (
-                (point.dist.name, point.dist.version) if point.dist else (point.module.partition(".")[0], "unknown")
-            )
-            location = Location(point.module, point.attr or "PLUGIN", _file_of(point.module), *brought)
-            if point.name in found:
-                raise PluginError(
-                    f"{self.singular} {point.name!r} is registered twice: {found[point.name].file} and {location.file} "
-                    f"({location.module}:{location.attribute}); rename one of them"
-                )
-            found[point.name] = location
+            self._add(found, point.name, _location(point))
         return found
+
+    def _add(self, found: dict[str, Location], name: str, location: Location) -> None:
+        """A name that is taken: ours stands, and of two packages neither, since nobody could say which was meant."""
+        known = found.setdefault(name, location)
+        if (known.module, known.attribute) == (location.module, location.attribute):
+            return
+        place = f"{location.file} ({location.module}:{location.attribute})"
+        if known.own:
+            why = (
+                f"{self.singular} {name!r}: {place} is not used, for {known.file} has that name; rename the entry point"
+            )
+            self._shadowed.append(Fault(name, location.file, why))
+            LOG.warning("%s", why)
+        else:
+            twice = f"{self.singular} {name!r} is registered twice: {known.file} and {place}; rename one of them"
+            self._failed[name] = PluginError(twice)
+
+
+def _unlike(value: object, wanted: type) -> str:
+    return f"a {type(value).__name__}, expected an instance of {wanted.__module__}.{wanted.__name__}"
+
+
+def _location(point: importlib.metadata.EntryPoint) -> Location:
+    """Of an entry point whatever it says: what is wrong with it shows when it is imported."""
+    try:
+        module, attribute = point.module, point.attr
+    except AttributeError:  # it is not of the form module:attribute
+        module, attribute = point.value, ""
+    brought = (module.partition(".")[0], "unknown")
+    with contextlib.suppress(Exception):  # a package without METADATA has no name, and says so in many ways
+        brought = (point.dist.name or brought[0], point.dist.version or brought[1]) if point.dist else brought
+    return Location(module, attribute or "PLUGIN", _file_of(module), *brought)
 
 
 def _file_of(module: str) -> str:
+    """Its file; its name where looking for that, which imports the packages above it, fails."""
     try:
         specification = importlib.util.find_spec(module)
-    except ModuleNotFoundError as error:
-        raise PluginError(f"an entry point names the module {module!r}, which cannot be imported: {error}") from error
+    except (Exception, SystemExit):
+        return module
     return (specification and specification.origin) or module
 
 

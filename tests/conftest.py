@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import signal
@@ -12,8 +13,12 @@ import hypothesis
 import pytest
 import torch
 from jinja2.bccache import Bucket, BytecodeCache
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
 
+from fa_registry.reporting.figures import accuracy_dots, gamma_null, heat_maps, page
+from fa_registry.reporting.figures.style import Drawn
+from fa_registry.reporting.pages import analyses
 from fa_registry.reporting.text import environment
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows import evidence
@@ -30,6 +35,15 @@ LONG = (
     "tests/methods/test_published",
     "tests/reporting/test_analyses",
     "tests/reporting/test_render",
+)
+
+# Where a page's pictures are made.
+PICTURES = (
+    (accuracy_dots, "draw"),
+    (gamma_null, "draw"),
+    (heat_maps, "draw"),
+    (page, "trajectory_png"),
+    (analyses, "analysis_png"),
 )
 
 # How fast an example is drawn or tried says how busy the machine is, nothing of the code.
@@ -72,9 +86,12 @@ def one_thread():
 
 
 @pytest.fixture(autouse=True)
-def no_foreign_store(monkeypatch):
-    """A developer's own MLFLOW_… must neither be read nor written by a test."""
-    for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
+def no_foreign_environment(monkeypatch):
+    """A developer's own MLFLOW_… must neither be read nor written by a test, nor the width of his terminal be a table's.
+
+    Importing readline, as pdb and so pytest does, gives that width to every process that is started, xdist's workers too.
+    """
+    for name in [name for name in os.environ if name.startswith("MLFLOW_") or name in ("COLUMNS", "LINES")]:
         monkeypatch.delenv(name)
 
 
@@ -120,15 +137,26 @@ def empty_store(tmp_path_factory):
     return folder / "mlflow.db"
 
 
-def stay_blank(canvas: FigureCanvasAgg) -> None:
-    canvas.renderer = canvas.get_renderer()
+class Blank(Drawn):
+    """A picture that nobody made: one white pixel, and no bytes for paper."""
+
+    def vector(self, kind: str) -> bytes:
+        return b""
+
+
+@pytest.fixture(scope="session")
+def blank() -> Blank:
+    pixel = io.BytesIO()
+    Image.new("1", (1, 1), 1).save(pixel, "png")
+    return Blank(pixel.getvalue(), Figure())
 
 
 @pytest.fixture
-def undrawn() -> Iterator[pytest.MonkeyPatch]:
-    """Pictures are laid out and stay blank: drawing them is a third of an audit, and the concern of tests/reporting."""
+def undrawn(blank: Blank) -> Iterator[pytest.MonkeyPatch]:
+    """Every picture of a page stays blank: making them is half of an audit, and the concern of tests/reporting."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FigureCanvasAgg, "draw", stay_blank)
+        for module, name in PICTURES:
+            patch.setattr(module, name, lambda *arguments: blank)
         yield patch
 
 

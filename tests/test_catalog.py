@@ -11,7 +11,7 @@ import pytest
 from fa_registry import architectures, catalog, datasets, diagnostics, methods
 from fa_registry.catalog import Catalog
 from fa_registry.errors import PluginError, UnknownName
-from fa_registry.methods.base import Method
+from fa_registry.methods.base import Method, MethodCard
 from fa_registry.methods.dfa import PLUGIN as DFA
 
 GROUP = "fa_registry.methods"
@@ -24,7 +24,7 @@ def entry_points(monkeypatch):
     def install(**points: str) -> Catalog:
         found = [EntryPoint(name, value, GROUP) for name, value in points.items()]
         monkeypatch.setattr(catalog.importlib.metadata, "entry_points", lambda group: found if group == GROUP else [])
-        return Catalog("methods", "method", Method)
+        return Catalog("methods", "method", Method, card=MethodCard)
 
     return install
 
@@ -63,11 +63,27 @@ def test_an_entry_point_is_found_like_a_built_in(entry_points, third_party):
     assert found.location("mine").file == "their/method.py"
 
 
-def test_a_second_registration_names_both_places(entry_points, third_party):
-    with pytest.raises(
-        PluginError, match=r"'dfa' is registered twice: .*methods/dfa.py and their/method.py \(their_method:"
-    ):
-        entry_points(dfa="their_method:GOOD").names()
+def test_a_shipped_name_stays_ours_and_it_is_said_who_wanted_it(entry_points, third_party, caplog):
+    found = entry_points(dfa="their_method:GOOD", mine="their_method:GOOD")
+    assert found.location("dfa").own and found.get("dfa") is DFA and "mine" in found.members()
+    words = "their/method.py (their_method:GOOD) is not used, for"
+    (fault,) = found.faults()
+    assert fault.name == "dfa" and words in fault.why and "methods/dfa.py" in fault.why and words in caplog.text
+
+
+def test_of_two_packages_with_one_name_neither_is_taken_and_both_are_named(monkeypatch, third_party):
+    found = [EntryPoint("mine", f"their_method:{what}", GROUP) for what in ("GOOD", "BAD")]
+    monkeypatch.setattr(catalog.importlib.metadata, "entry_points", lambda group: found)
+    methods_of = Catalog("methods", "method", Method)
+    with pytest.raises(PluginError, match=r"'mine' is registered twice: .* and their/method.py \(their_method:BAD\)"):
+        methods_of.get("mine")
+    assert "mine" not in methods_of.members() and "dfa" in methods_of.members()
+
+
+def test_an_entry_point_that_is_read_twice_is_one(monkeypatch, third_party):
+    found = [EntryPoint("mine", "their_method:GOOD", GROUP)] * 2
+    monkeypatch.setattr(catalog.importlib.metadata, "entry_points", lambda group: found)
+    assert Catalog("methods", "method", Method).faults() == []
 
 
 def test_a_plugin_of_another_kind_is_refused(entry_points, third_party):
@@ -82,9 +98,45 @@ def test_a_missing_attribute_is_named(entry_points, third_party):
         entry_points(mine="their_method:NOTHING").get("mine")
 
 
-def test_a_module_that_cannot_be_imported_is_named(entry_points):
-    with pytest.raises(PluginError, match="names the module 'absent_package.method', which cannot be imported"):
-        entry_points(mine="absent_package.method:PLUGIN").names()
+BROKEN = {
+    "absent": ("absent_package.method:PLUGIN", "absent_package.method cannot be imported: ModuleNotFoundError"),
+    "raising": ("raising:PLUGIN", r"raising.py cannot be imported: ZeroDivisionError: at import"),
+    "below": ("raising.below:PLUGIN", r"raising.below cannot be imported: ZeroDivisionError: at import"),
+    "leaving": ("leaving:PLUGIN", r"leaving.py cannot be imported: SystemExit: 7"),
+    "malformed": ("no module: at all", "cannot be imported: "),
+    "cardless": ("cardless:PLUGIN", r"the card of cardless:PLUGIN is a str, expected an instance of .*MethodCard"),
+}
+SOURCES = {
+    "raising": "raise ZeroDivisionError('at\\nimport')",
+    "leaving": "raise SystemExit(7)",
+    "cardless": "from fa_registry.methods.dfa import DirectFeedbackAlignment\n"
+    "class Cardless(DirectFeedbackAlignment):\n    card = 'mine'\nPLUGIN = Cardless()",
+}
+
+
+@pytest.fixture
+def broken(entry_points, monkeypatch, tmp_path):
+    """A catalog of methods with every kind of broken plugin in it."""
+    for name, source in SOURCES.items():
+        (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    return entry_points(**{name: value for name, (value, _) in BROKEN.items()})
+
+
+def test_what_is_broken_stands_in_nobodys_way(broken, caplog):
+    assert set(BROKEN) <= set(broken.names()) and broken.get("dfa") is DFA
+    usable = broken.members()
+    assert list(usable) == methods.CATALOG.names() and usable["dfa"] is DFA
+    assert {fault.name for fault in broken.faults()} == set(BROKEN)
+    assert [name for name in BROKEN if f"left out: method {name!r}" not in caplog.text] == []
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_broken_and_asked_for_says_why_each_time(broken, name):
+    for _ in range(2):
+        with pytest.raises(PluginError, match=BROKEN[name][1]) as caught:
+            broken.get(name)
+        assert str(caught.value).startswith(f"method {name!r}: ") and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

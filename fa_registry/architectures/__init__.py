@@ -1,9 +1,9 @@
 """Networks with one residual stream, one file each; `adapt` for models from elsewhere."""
 
 from fa_registry.architectures._adapted import Adapted, adapt
-from fa_registry.architectures.base import Architecture
+from fa_registry.architectures.base import Architecture, ArchitectureCard
 from fa_registry.catalog import Catalog
 
 __all__ = ["CATALOG", "Adapted", "adapt"]
 
-CATALOG = Catalog("architectures", "architecture", Architecture)
+CATALOG = Catalog("architectures", "architecture", Architecture, card=ArchitectureCard)

@@ -1,10 +1,10 @@
 """Data sets as tensors, one file each."""
 
 from fa_registry.catalog import Catalog
-from fa_registry.datasets.base import Dataset, DatasetFamily
+from fa_registry.datasets.base import Dataset, DatasetCard, DatasetFamily
 from fa_registry.errors import UnknownName
 
-CATALOG = Catalog("datasets", "data set", Dataset)
+CATALOG = Catalog("datasets", "data set", Dataset, card=DatasetCard)
 
 
 def get(name: str) -> Dataset:

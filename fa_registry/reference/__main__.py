@@ -10,12 +10,14 @@ from types import MappingProxyType
 
 from fa_registry.reference.architecture import architecture_reference
 from fa_registry.reference.commands import commands_reference
+from fa_registry.reference.files import files_reference
 from fa_registry.reference.templates import templates_reference
 
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
     {
         "architecture.md": architecture_reference,
         "reference-cli.md": commands_reference,
+        "reference-files.md": files_reference,
         "reference-templates.md": templates_reference,
     }
 )

@@ -36,7 +36,7 @@ so is a number that no filter has written. Your templates run in a sandbox. They
 below, nothing else, and a page may take at most {seconds} seconds. Where anything is wrong with any of
 them, all of it is said before something is measured, and no page is written.
 """
-GENERIC = {"T": "…"}
+GENERIC = {"T": "…", "Any": "anything"}
 
 
 def templates_reference() -> str:
@@ -63,7 +63,7 @@ def _context(context: type, names: list[str]) -> str:
         lines.append("\nWritten to the store, not to the report: it cannot be replaced.")
     lines += ["\n| variable | type | what it holds | unit |", "|---|---|---|---|"]
     lines += [
-        f"| `{field.name}` | {_type(hints[field.name])} | {_cell(field.metadata['help'])} | {_cell(field.metadata['unit'])} |"
+        f"| `{field.name}` | {type_words(hints[field.name])} | {cell(field.metadata['help'])} | {cell(field.metadata['unit'])} |"
         for field in dataclasses.fields(context)
     ]
     return "\n".join(lines)
@@ -71,12 +71,12 @@ def _context(context: type, names: list[str]) -> str:
 
 def _record(record: type) -> str:
     """Fields with their types and words, then properties; what is not said below a field is in the docstring."""
-    hints, words = typing.get_type_hints(record), _words_below(record)
+    hints, words = typing.get_type_hints(record), words_below(record)
     lines = [f"\n### {record.__name__}\n", *([_text(record)] if _own_text(record) else [])]
     lines += [
         "",
         *(
-            f"- `{field.name}`: {_type(hints[field.name])}{words.get(field.name, '')}"
+            f"- `{field.name}`: {type_words(hints[field.name])}{'; ' if field.name in words else ''}{words.get(field.name, '')}"
             for field in dataclasses.fields(record)
         ),
     ]
@@ -85,11 +85,11 @@ def _record(record: type) -> str:
     return "\n".join(lines)
 
 
-def _words_below(record: type) -> dict[str, str]:
+def words_below(record: type) -> dict[str, str]:
     """Field → the text that stands below it in the source."""
     (definition,) = ast.parse(inspect.cleandoc(inspect.getsource(record))).body
     return {
-        field.target.id: f"; {' '.join(below.value.value.split())}"
+        field.target.id: " ".join(below.value.value.split())
         for field, below in itertools.pairwise(definition.body)
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr)
     }
@@ -121,28 +121,28 @@ def _filters() -> Iterator[str]:
     for name, (function, kind) in sorted(every.items()):
         if function.__module__.startswith("fa_registry"):
             where = "everywhere" if name in common else f"`*{kind}`"
-            yield f"| `{name}` | {_cell(_first_line(function))} | {where} |"
+            yield f"| `{name}` | {cell(first_line(function))} | {where} |"
     yield f"\nOf Jinja2's own: {', '.join(f'`{name}`' for name in sorted(jinja))}."
     yield f"Functions: {', '.join(f'`{name}`' for name in GLOBALS)}. Methods of texts: {_names(TEXT)}."
 
 
-def _type(hint: Any) -> str:
+def type_words(hint: Any) -> str:
     """A type as people read it, records as links: `tuple of SeedRow`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is type(None):
         return "none"
     if origin is tuple:
         inner = [one for one in arguments if one is not ...]
-        words = " and ".join(map(_type, inner))
-        return f"list of {words}" if ... in arguments else f"({', '.join(map(_type, inner))})"
+        words = " and ".join(map(type_words, inner))
+        return f"list of {words}" if ... in arguments else f"({', '.join(map(type_words, inner))})"
     if origin is not None and dataclasses.is_dataclass(origin):
-        return f"{_link(origin)} of {', '.join(map(_type, arguments))}"
+        return f"{_link(origin)} of {', '.join(map(type_words, arguments))}"
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        return f"{_type(arguments[0])} → {_type(arguments[1])}"
+        return f"{type_words(arguments[0])} → {type_words(arguments[1])}"
     if origin is typing.Literal:
         return ", ".join(f"`{word}`" for word in arguments)
     if arguments:
-        return " or ".join(map(_type, arguments))
+        return " or ".join(map(type_words, arguments))
     if dataclasses.is_dataclass(hint):
         return _link(hint)
     names = {str: "text", int: "whole number", float: "number", bool: "yes or no"}
@@ -163,14 +163,14 @@ def _text(record: type) -> str:
 
 
 def _sentence(function: Callable | None) -> str:
-    return f": {_first_line(function)}" if function is not None and function.__doc__ else ""
+    return f": {first_line(function)}" if function is not None and function.__doc__ else ""
 
 
-def _first_line(function: Callable) -> str:
+def first_line(function: Callable) -> str:
     return inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 

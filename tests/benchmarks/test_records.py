@@ -7,7 +7,9 @@ import dataclasses
 import importlib
 import json
 import re
+from pathlib import Path
 from string import Formatter
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,19 +21,20 @@ from benchmarks import (
     departures,
     differences,
     end_to_end,
+    performance,
     precision,
     readme,
     record,
+    store_scale,
     toy_lq,
 )
 from benchmarks import methods as methods_pages
 from benchmarks.calibration import OURS, class_of
 from benchmarks.differences import SECTIONS, effect
 from benchmarks.limit import Limit
-from benchmarks.overheads import MEASURING_TARGET, TRACKING_TARGET
-from benchmarks.readme import RATIOS, ROOT
+from benchmarks.readme import ROOT
 from benchmarks.recording import FOLDER, add_options, recorded, tell, where
-from benchmarks.step_time import FUSED, LAYER, TARGET, StepTimes
+from benchmarks.step_time import StepTimes
 from benchmarks.tables import END, inserted, over_seeds, row
 from benchmarks.timing import Spread
 from fa_registry import methods
@@ -82,52 +85,68 @@ def test_a_changed_figure_is_noticed():
     assert inserted(page, readme.BEGIN, readme.render(measured)) != page
 
 
-@pytest.fixture
-def rows():
-    """what → (measured, aim) of the second table, from figures that no other row shares."""
+def cells(page: str) -> dict[str, tuple[str, ...]]:
+    """First cell of each table row → the other cells."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")]
+    return {row[0]: tuple(row[1:]) for row in rows}
+
+
+OTHER = {"machine": "another machine", "date": "2026-01-02"}
+
+
+def test_the_figures_that_a_user_decides_by_are_the_recorded_ones(monkeypatch, tmp_path):
     measured = json.loads(readme.MEASURED.read_text())
-    for index, compared in enumerate(RATIOS):
-        measured["bench"]["step"]["ratio"][compared] = {"median": 0.1 + index, "low": 0.0 + index, "high": 0.2 + index}
-    for index, one in enumerate(measured["bench"]["overheads"]):
-        one.update(measuring_share=0.31 + index, diagnostics_share=0.21 + index, tracking_share=0.11 + index)
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in readme.render(measured).splitlines()]
-    return {row[0]: tuple(row[1:]) for row in cells if len(row) == 3}
-
-
-def test_every_ratio_is_shown_with_what_it_compares(rows):
-    ratios = {what: found for what, found in rows.items() if what.startswith("DFA step, CIFAR-shaped, ")}
-    assert list(ratios.values()) == [
-        ("0.10 (0.00 to 0.20)", f"≤ {TARGET}: met"),
-        ("1.10 (1.00 to 1.20)", ""),
-        ("2.10 (2.00 to 2.20)", ""),
+    measured["seconds"] |= {"environment": 1101, "study, audit and report": 1102}
+    for index, share in enumerate(measured["bench"]["overheads"]):
+        share.update(measuring_share=0.31 + index, tracking_share=0.11 + index)
+    keep(monkeypatch, tmp_path, end_to_end, {"seconds": {}, "ratio": {end_to_end.THROUGHPUT: spread(6.5)}} | OTHER)
+    costs = {store_scale.AUDIT: {"cpu": 7.0, "wall": 1103.0, "peak": 1.0}}
+    keep(monkeypatch, tmp_path, store_scale, {"sizes": [{"runs": 125, "costs": costs}]} | OTHER)
+    rows = list(cells(readme.render(measured)).values())[-5:]
+    assert [row[1] for row in rows if "another machine" in row[1]] == [
+        "`benchmarks.end_to_end`, another machine, 2026-01-02",
+        "`benchmarks.store_scale`, another machine, 2026-01-02",
     ]
-    assert list(RATIOS) == ["dfa / published", f"dfa / {LAYER}", f"dfa / {FUSED}"]
-    assert [what.removeprefix("DFA step, CIFAR-shaped, ") for what in list(ratios)[1:]] == [
-        f"dfa / {LAYER}: the order of the work, and a fused AdamW",
-        f"dfa / {FUSED}: the order of the work alone",
+    assert [row[0] for row in rows] == [
+        "1101 s",
+        "1102 s",
+        "6.5 (6.0 to 7.0) × the runs an hour",
+        "242.0% of training",
+        "1103 s",
     ]
 
 
-def test_whole_epochs_stand_there_with_their_aim_once_they_are_recorded(monkeypatch, tmp_path):
-    measured, words = json.loads(readme.MEASURED.read_text()), next(iter(end_to_end.COMPARED))
-    kept = tmp_path / "kept.json"
-    monkeypatch.setattr(end_to_end, "MEASURED", kept)
-    assert words not in readme.render(measured)
-    ratio = dict.fromkeys(end_to_end.COMPARED, {"median": 6.5, "low": 6.0, "high": 7.0})
-    kept.write_text(json.dumps({"seconds": {}, "ratio": ratio}), encoding="utf-8")
-    assert f"| CIFAR-shaped, two cores, {words} | 6.50 (6.00 to 7.00) | ≥ 6: met |" in readme.render(measured)
+def test_what_is_not_recorded_yet_has_no_row(monkeypatch, tmp_path):
+    monkeypatch.setattr(end_to_end, "MEASURED", tmp_path / "none")
+    monkeypatch.setattr(store_scale, "MEASURED", tmp_path / "none")
+    page = readme.render(json.loads(readme.MEASURED.read_text()))
+    assert "published loop" not in page and "logged runs" not in page and "digits: environment" in page
 
 
-def test_the_aim_stands_at_all_of_measuring_and_its_part_has_none(rows):
-    found = list(rows.items())
-    for index, name in enumerate(("digits", "cifar-shaped")):
-        whole = f"measuring every epoch, whole test set included, {name}, of training"
-        place = list(rows).index(whole)
-        assert found[place : place + 3] == [
-            (whole, (f"{0.31 + index:.1%}", f"≤ {MEASURING_TARGET:.0%}: missed")),
-            (f"of which diagnostics (without test accuracy), {name}", (f"{0.21 + index:.1%}", "")),
-            (f"tracking, {name}, of training", (f"{0.11 + index:.1%}", f"≤ {TRACKING_TARGET:.0%}: missed")),
-        ]
+def test_every_aim_stands_beside_what_was_measured(monkeypatch, tmp_path):
+    measured = json.loads(readme.MEASURED.read_text())
+    measured["seconds"] = {name: 2 * most for name, most in readme.SECONDS.items()} | {"environment": 1.0}
+    measured["bench"]["step"]["ratio"]["dfa / published"] = spread(0.1)
+    for index, share in enumerate(measured["bench"]["overheads"]):
+        share.update(measuring_share=0.31 + index, diagnostics_share=0.21 + index, tracking_share=0.01 + index)
+    keep(monkeypatch, tmp_path, readme, measured)
+    rows = cells(performance.render())
+    assert rows["environment"] == ("1 s", "≤ 240 s: met")
+    assert rows["study, audit and report"] == ("360 s", "≤ 180 s: missed")
+    assert rows["step, dfa / published"] == ("0.1", "-0.4", "0.6", "≤ 0.5: met")
+    assert rows["digits"] == ("31.0% (≤ 2%: missed)", "21.0%", "1.0% (≤ 3%: met)")
+    assert rows["cifar-shaped"] == ("131.0% (≤ 2%: missed)", "121.0%", "101.0% (≤ 3%: missed)")
+
+
+def keep(monkeypatch: pytest.MonkeyPatch, folder: Path, module: ModuleType, kept: object) -> None:
+    """Let a benchmark's record be these figures."""
+    place = folder / f"{module.__name__}.json"
+    place.write_text(json.dumps(kept), encoding="utf-8")
+    monkeypatch.setattr(module, "MEASURED", place)
+
+
+def spread(median: float) -> dict[str, float]:
+    return {"median": median, "low": median - 0.5, "high": median + 0.5}
 
 
 ROWS = [row for rows in SECTIONS.values() for row in rows]

@@ -124,7 +124,7 @@ def described(folder: Path, run_id: str) -> dict:
         "metrics": sorted((row["key"], row["step"]) for row in rows(folder, "metrics", run_id)),
         "latest": sorted((row["key"], row["step"]) for row in rows(folder, "latest_metrics", run_id)),
         "data sets": [row["source_type"] for row in rows(folder, "inputs", run_id)],
-        "files": set(folder_digests(files)) - {schema.FORM},  # which an audit adds
+        "files": set(folder_digests(files)) - {*schema.ADDED_BY_AUDITS},
         "specification": (files / schema.SPEC).read_text(encoding="utf-8"),
     }
 
@@ -212,7 +212,7 @@ def test_120_runs_of_one_setting_show_their_figures_on_a_page_of_less_than_a_meg
     report = _judged(list(wide()))
     sources = Sources.of(report)
     assert len(report.runs) == 120 and len({run.record.setting for run in report.runs}) == 1
-    page = _index(sources, Pages())
+    page, _ = _index(sources, Pages())
     assert 600_000 < len(page.encode()) <= INDEX_TARGET
     figures = page[page.index('id="figures"') : page.index('id="findings"')]
     assert (

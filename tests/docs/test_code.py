@@ -7,7 +7,10 @@ import sys
 
 import pytest
 
+from fa_registry.datasets._files import OPERATORS
+from fa_registry.testing.__main__ import main
 from tests.docs.pages import PAGES, ROOT, blocks
+from tests.helpers.plugins import installed
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 PYTHON = [block for block in BLOCKS if block.language == "python"]
@@ -35,6 +38,31 @@ def test_it_runs(block, tmp_path):
 @pytest.mark.parametrize("block", FILES, ids=lambda block: block.mark)
 def test_it_is_the_file_that_it_is_said_to_be(block):
     assert block.text == (ROOT / block.mark.removeprefix("file: ")).read_text(encoding="utf-8")
+
+
+def test_whoever_searches_for_the_error_of_torchvision_finds_what_to_call():
+    text = (ROOT / "docs/own-model.md").read_text(encoding="utf-8")
+    assert f"operator torchvision::{OPERATORS[0]} does not exist" in text
+    assert any("fa_registry.torchvision()" in block.text for block in RUNNABLE if block.page == "docs/own-model.md")
+
+
+OWN_METHOD = "python -m fa_registry.testing orthogonal_dfa --architecture resmlp"
+
+
+def conformance(capsys) -> dict[str, str]:
+    """property → outcome, as the page's own command prints them."""
+    main(OWN_METHOD.split()[3:])
+    return {words[1]: words[0] for words in map(str.split, capsys.readouterr().out.splitlines())}
+
+
+def test_the_method_of_the_page_is_what_the_page_says_of_it(tmp_path, capsys):
+    assert OWN_METHOD in (ROOT / "docs/own-method.md").read_text(encoding="utf-8")
+    with installed(tmp_path) as plugin:
+        good = conformance(capsys)
+        plugin.edit("inputs.error @", "-inputs.error @")
+        wrong = conformance(capsys)
+    assert "fail" not in good.values() and good["feedback_fixed"] == good["output_jacobian_gives_bp"] == "pass"
+    assert [name for name in wrong if wrong[name] == "fail"] == ["output_jacobian_gives_bp"]
 
 
 def test_marks_are_known_and_used():

@@ -58,7 +58,8 @@ def remembering(measure: Callable[..., tuple[RunRecord, Redrawn | None]], known:
 
     def measured(tracker, record, measuring, data_root):
         folder = tracker.artifact(record.run_id, schema.PROVENANCE).parent
-        paths = [path for path in folder.rglob("*") if path.is_file() and path.name != Path(schema.FORM).name]
+        added = [folder / path for path in schema.ADDED_BY_AUDITS]
+        paths = [path for path in folder.rglob("*") if path.is_file() and path not in added]
         files = {str(path.relative_to(folder)): jsonio.file_digest(path) for path in paths}
         asked = [jsonio.encode(record), files, measuring.trust_logged, str(data_root), str(measuring.replay)]
         code = [jsonio.encode(evidence.code_check(record)), diagnostics.CATALOG.names()]

@@ -1,0 +1,252 @@
+"""docs/reference-files.md: the files that people write (a study, waivers, an edition, a card's options), key by key.
+
+Names, types and defaults are the records' that read them; the words are those below their fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from fa_registry.protocol.checking import Condition, EditionFile, Rule
+from fa_registry.protocol.engine import JUDGES
+from fa_registry.protocol.operators import OPERATORS
+from fa_registry.protocol.takes import TAKES
+from fa_registry.protocol.waivers import DATES, LEAST_RUN, TEXTS, WHERE
+from fa_registry.records import Option, Recipe, RunSpec, Waiver
+from fa_registry.reference.templates import cell, first_line, type_words, words_below
+from fa_registry.studies.study import AXES, CONTROLS, TABLES, Grid, RecipeField, StudyTable
+from fa_registry.training import controls
+from fa_registry.training.specs import CHOICES, REQUIRED
+
+NEEDED = "needed"
+LISTS = [axis for axis, field in AXES.items() if field in REQUIRED and axis not in TABLES["recipe"]]  # of a grid
+KINDS = {**{name: f"[table](#{name})" for name in TABLES}, **dict.fromkeys(DATES, "date")}  # more than the type says
+KEYS = "| key | what it takes | default | what it is |\n|---|---|---|---|"
+INTRODUCTION = """# Reference: files that you write
+
+Generated from the code by `python -m fa_registry.reference --write`; do not edit.
+
+TOML 1.0, UTF-8. A key that nobody knows is refused with the nearest one, and all that is wrong with a file is said at once, before
+anything is trained or measured. `reference.toml`, published figures beside a study, has [a page of its own](reference.md).
+"""
+STUDY = """
+## study.toml
+
+In a folder of the study's own; the shipped ones are in `projects/`. `fa-registry study my/study.toml --dry-run` says what it would
+train and what that takes, and trains nothing.
+
+```toml
+name = "mine"
+title = "Two methods, with and without the penalty"
+edition = "2026-11"
+cost = "two minutes on two cores"
+
+[recipe]
+epochs = 20
+learning_rate = 2e-3
+
+[controls]
+shallow = true
+
+[[grid]]
+name = "narrow"
+methods = ["dfa", "fa"]
+architectures = ["resmlp"]
+architecture_options = { d_hidden = 64, num_blocks = 3 }
+datasets = ["digits"]
+seeds = [1, 2, 3]
+penalties = [0.0, 1e-2]
+
+[[grid]]
+name = "narrow"
+methods = ["bp"]
+architectures = ["resmlp"]
+architecture_options = { d_hidden = 64, num_blocks = 3 }
+datasets = ["digits"]
+seeds = [1, 2, 3]
+```
+"""
+WAIVERS = f"""
+## waivers.toml
+
+Findings that shall not count: each becomes `waived` with its reason, and the verdict is a WARN at best. `audit` takes the file of
+the current folder, or `--waivers FILE`. A waiver names a run, by {LEAST_RUN} or more characters of its id, or a method by its
+label, as `dfa+pen λ=0.01`. One whose last day has passed, and one that speaks of no run or rule at hand, has no effect: the audit
+says so.
+
+```toml
+[[waiver]]
+rule = "D3"
+method = "dfa"
+reason = "the negative control of our tutorial"
+author = "Jane Doe"
+date = 2026-11-20
+expiry = 2027-05-31
+```
+"""
+EDITION = """
+## An edition
+
+The rules of an audit: `fa-registry audit --study digits --edition ours.toml`, and `ours.toml:lenient` for a variant. The
+shipped ones are those of `fa-registry list editions`; [2026-11](../fa_registry/protocol/editions/2026-11.toml) uses nearly every
+key.
+
+```toml
+name = "ours"
+title = "Scale and depth, at our limits"
+source = "our group, 2026"
+based_on = "2026-11"
+fail_if = [["SCALE"], ["D3"]]
+
+[labels]
+warn = "LOOK"
+
+[[rule]]
+code = "SCALE"
+title = "scale stability"
+quantity = "growth"
+take = "max_over_sites"
+fires = "above"
+threshold = 20.0
+unit = "ratio of ‖h_l‖ to ‖h_{l-1}‖"
+source = "our group"
+rationale = "beyond this our optimiser diverges within the first epochs"
+
+[[rule.also]]
+quantity = "h_norm"
+take = "last_site"
+fires = "above"
+threshold = 100.0
+unit = "‖h_L‖"
+clear = "SMALL"
+
+[rule.guard]
+quantity = "fidelity"
+take = "last_site"
+fires = "below"
+threshold = 0.99
+unit = "cosine of g_L in float32 and float64"
+fired = "NOISY"
+
+[[rule]]
+code = "D3"
+title = "depth utility"
+judge = "seeds_margin"
+quantity = "accuracy"
+take = "scalar"
+reference = "accuracy"
+fires = "below_reference_plus"
+threshold = 1.0
+unit = "percentage points above the frozen controls, paired by seed"
+source = "arXiv 2606.21126, D3"
+rationale = "a trained block must be worth more than a random one"
+
+[variant.lenient]
+fail_if = [["SCALE", "D3"]]
+
+[[variant.lenient.rule]]
+code = "SCALE"
+threshold = 50.0
+```
+"""
+VARIANT = """
+### [variant.NAME]
+
+What a variant says otherwise: any key of the edition, and in `[[variant.NAME.rule]]`, by their `code`, any keys of its rules.
+"""
+OPTIONS = """
+## Option
+
+What the card of a method or an architecture declares under `options`, name → Option. `--set method.NAME=VALUE`, a study's
+`method_options` and `architecture_options` set one; a wrong name or value is refused before anything is trained.
+
+<!-- runs -->
+```python
+from fa_registry.records import Option
+
+options = {
+    "rank": Option(4, "columns of the feedback that are kept", "Doe 2026, section 3", least=1),
+    "decay": Option(0.5, "of the average, per step", above=0.0),
+    "start": Option("random", "how B begins", choices=("random", "orthogonal")),
+}
+assert options["rank"].refusal(0) == "expected at least 1, found 0"
+```
+"""
+
+
+def files_reference() -> str:
+    """The whole page."""
+    parts = [
+        *(INTRODUCTION, STUDY, _keys(StudyTable)),
+        *("\n### [[grid]]\n\nEvery combination of its lists is trained.\n", _keys(Grid, needed=LISTS)),
+        *("\n### [recipe]\n", _recipe()),
+        *("\n### [controls]\n", _named(_controls(), "control")),
+        *(WAIVERS, _keys(Waiver, (*TEXTS, *WHERE, *DATES), needed=(*TEXTS, *DATES))),
+        *(EDITION, _keys(EditionFile)),
+        *("\n### [[rule]]\n", _keys(Rule)),
+        *("\n### Condition\n\nOf `[[rule.also]]` and of `[rule.guard]`.\n", _keys(Condition)),
+        VARIANT,
+        *("\n### take\n", _named({"scalar": "A number that a run has one of.", **_said(TAKES)}, "take")),
+        *("\n### fires\n", _named(_said({name: one.compare for name, one in OPERATORS.items()}), "fires")),
+        *("\n### judge\n", _named(_said(JUDGES), "judge")),
+        *(OPTIONS, _keys(Option)),
+    ]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).rstrip("\n") + "\n"
+
+
+def _keys(record: type, names: Iterable[str] = (), needed: Iterable[str] = ()) -> str:
+    """A row a field, or a row each of `names`: its type, its default and the words below it, which every one has."""
+    hints, words = typing.get_type_hints(record), words_below(record)
+    fields = {field.name: field for field in dataclasses.fields(record)}
+    rows = [
+        _row(
+            name,
+            KINDS.get(name) or type_words(hints[name]),
+            NEEDED if name in needed else _default(fields[name]),
+            words[name],
+        )
+        for name in names or fields
+    ]
+    return "\n".join([KEYS, *rows])
+
+
+def _recipe() -> str:
+    """Epochs and precision, which are a run's own, and the fields of Recipe."""
+    rows = []
+    for name in typing.get_args(RecipeField):
+        record = Recipe if name in {field.name for field in dataclasses.fields(Recipe)} else RunSpec
+        (field,) = (field for field in dataclasses.fields(record) if field.name == name)
+        takes = type_words(typing.Literal[CHOICES[name]] if name in CHOICES else typing.get_type_hints(record)[name])
+        rows.append(_row(name, takes, _default(field), words_below(record)[name]))
+    return "\n".join([KEYS, *rows])
+
+
+def _named(words: Mapping[str, str], what: str) -> str:
+    return "\n".join([f"| {what} | |\n|---|---|", *(f"| `{name}` | {cell(text)} |" for name, text in words.items())])
+
+
+def _said(functions: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
+    return {name: first_line(function) for name, function in functions.items()}
+
+
+def _controls() -> dict[str, str]:
+    """As training.controls says them at its top; a study asks for all rungs of the ladder together."""
+    said = dict(re.findall(r"^(\w+?)(?:_K)?: (.+)$", controls.__doc__ or "", re.MULTILINE))
+    return {name: said[name] for name in CONTROLS}
+
+
+def _row(name: str, takes: str, default: str, words: str) -> str:
+    return f"| `{name}` | {takes} | {default} | {cell(words)} |"
+
+
+def _default(field: dataclasses.Field) -> str:
+    """In TOML's spelling; empty where there is nothing."""
+    if field.default is dataclasses.MISSING:
+        return "" if field.default_factory is not dataclasses.MISSING else NEEDED
+    if field.default in ("", None, ()):
+        return ""
+    return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
