@@ -11,6 +11,7 @@ import functools
 import hashlib
 import json
 import math
+import os
 import reprlib
 import tomllib
 import types
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, NewType
 
 from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_name_text
+from fa_registry.untrusted import RECORD, UnreadableFile, regular_bytes
 
 LISTED = 100  # problems of one value; a file of another kind has thousands
 STRICT = ("str", "int", "float", "bool")  # pydantic's names of the types that it would make of one another
@@ -203,11 +205,11 @@ def found(value: Any) -> str:
 def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
     """The table of a TOML file, and the SHA-256 of its bytes. Raises InvalidFields about `subject` where there is none."""
     try:
-        data = path.read_bytes()
+        data = regular_bytes(Path(os.path.realpath(path)))  # whoever names a file may have linked it
         table = tomllib.loads(data.decode("utf-8"))
         problems = list(_beyond_toml("", table))
-    except OSError as error:
-        problems = [f"file: {error.strerror or error}"]
+    except UnreadableFile as error:
+        problems = [f"file: {error.reason}"]
     except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, a number of thousands of digits
         problems = [f"file: not TOML: {error}"]
     if problems:
@@ -225,6 +227,41 @@ def _beyond_toml(where: str, value: Any) -> Iterator[str]:
             yield from _beyond_toml(f"{where}[{place}]", item)
     elif isinstance(value, int) and value.bit_length() > 63:
         yield f"{where}: expected a whole number of 64 bits, found one of {value.bit_length()}"
+
+
+def read_json(path: Path, limit: int = RECORD) -> Any:
+    """What a JSON file holds that somebody else may have written: finite numbers, names once, text that can be written again.
+
+    Raises UnreadableFile, with the place where the text ends to be JSON.
+    """
+    data = regular_bytes(path, limit)
+    try:
+        return loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UnreadableFile(path, f"is not readable JSON: {error or 'nested too deeply'}") from error
+
+
+def loads(text: str) -> Any:
+    """The value of a JSON text. Raises ValueError for NaN, infinity and numbers that no float holds, RecursionError for depth."""
+    return json.loads(text, parse_constant=_no_number, parse_float=_number, object_pairs_hook=_table)
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number")
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{shortened(text)} is too large for a number")
+    return value
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):  # of two values for one name, two readers may take different ones
+        raise ValueError("a name stands twice in one table")
+    return table
 
 
 def read_by(make: Callable[[Any], Any], name: str, written: Any = None) -> Any:

@@ -1,0 +1,81 @@
+"""Files that somebody else wrote: only regular files, only inside their own folder, never larger than they may be.
+
+A store that a reviewer was sent may hold a link to a private file, a pipe on which nobody writes, or a file without an end.
+Nothing of a store is opened but through here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from fa_registry.errors import IntegrityError
+
+RECORD = 64 * 2**20  # bytes of one text file of a run or a study; the largest honest one measured had 7 MB
+TENSORS = 64 * 2**30  # bytes of one file of tensors
+
+
+class UnreadableFile(IntegrityError):
+    """A file that is there and must not or cannot be read. reason: a phrase without the path, as "is a link"."""
+
+    def __init__(self, path: Path, reason: str):
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path} {reason}")
+
+
+def regular_bytes(path: Path, limit: int = RECORD) -> bytes:
+    """The bytes of a regular file. Never waits, never follows a link in the last place, never reads more than `limit`.
+
+    Raises UnreadableFile, also where there is no file: FileNotFoundError is its cause then.
+    """
+    with open(_opened(path, limit), "rb") as stream:
+        data = stream.read(limit + 1)  # files of /proc say that they are empty, and others grow while they are read
+    if len(data) > limit:
+        raise UnreadableFile(path, f"has more than {limit:,} bytes")
+    return data
+
+
+def check_regular(path: Path, limit: int = TENSORS) -> Path:
+    """The same path, for a library that opens it by its name, once it is known to be a regular file of at most `limit` bytes."""
+    os.close(_opened(path, limit))
+    return path
+
+
+def inside(folder: Path, name: str) -> Path:
+    """`folder`/`name`, a relative name with /. Raises UnreadableFile where a link or `..` leads out of the folder.
+
+    The file itself may be missing. A link inside is refused wherever it leads: what it points to can be exchanged later.
+    """
+    path = folder / name
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise UnreadableFile(path, "lies outside its folder")
+    step = folder
+    for part in Path(name).parts:
+        step = step / part
+        if step.is_symlink():
+            raise UnreadableFile(step, "is a link, which no store of ours holds")
+    return path
+
+
+def _opened(path: Path, limit: int) -> int:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        linked = isinstance(error, OSError) and path.is_symlink()
+        raise UnreadableFile(path, "is a link" if linked else f"cannot be read: {_why(error)}") from error
+    status = os.fstat(descriptor)
+    reason = ""
+    if not stat.S_ISREG(status.st_mode):
+        reason = "is no regular file"
+    elif status.st_size > limit:
+        reason = f"has {status.st_size:,} bytes, and no such file has more than {limit:,}"
+    if reason:
+        os.close(descriptor)
+        raise UnreadableFile(path, reason)
+    return descriptor
+
+
+def _why(error: OSError | ValueError) -> str:
+    return str(getattr(error, "strerror", None) or error)

@@ -1,0 +1,64 @@
+"""Files of others: links, pipes, files without an end, names that lead out of their folder."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fa_registry import jsonio
+from fa_registry.untrusted import UnreadableFile, check_regular, inside, regular_bytes
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """A file of each kind that is none, by its name."""
+    (tmp_path / "secret").write_text("private")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+def test_a_regular_file_is_read_whole(tmp_path):
+    (tmp_path / "file").write_bytes(b"12345")
+    assert regular_bytes(tmp_path / "file", limit=5) == b"12345"
+    assert check_regular(tmp_path / "file", limit=5) == tmp_path / "file"
+
+
+@pytest.mark.parametrize("name", ["link", "pipe", "endless", "folder", "missing", "zero\0byte"])
+@pytest.mark.parametrize("read", [regular_bytes, check_regular, jsonio.read_json])
+def test_what_is_no_regular_file_is_refused_at_once(hostile, name, read):
+    """At once: a pipe on which nobody writes would hold a reader for ever, /dev/zero would fill the memory."""
+    with pytest.raises(UnreadableFile):
+        read(hostile / name)
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/proc/self/environ"])
+def test_a_device_and_a_file_that_says_it_is_empty_are_bounded(device):
+    with pytest.raises(UnreadableFile):
+        regular_bytes(Path(device), limit=3)
+
+
+def test_one_byte_too_many_is_refused(tmp_path):
+    (tmp_path / "file").write_bytes(b"123456")
+    for read in (regular_bytes, check_regular):
+        with pytest.raises(UnreadableFile, match="6 bytes"):
+            read(tmp_path / "file", limit=5)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/hostname", "link", "folder/../../x", "linked/file"])
+def test_a_name_that_leads_out_of_its_folder_is_refused(hostile, name):
+    (hostile / "linked").symlink_to(hostile / "folder")
+    with pytest.raises(UnreadableFile):
+        inside(hostile, name)
+    assert inside(hostile, "folder/missing") == hostile / "folder" / "missing"
+
+
+@pytest.mark.parametrize(
+    "text", ["[1e999]", "[NaN]", "[-Infinity]", '{"a": 1, "a": 2}', "[" * 100_000, "9" * 5000, "{", "\ufeff1"]
+)
+def test_json_that_cannot_be_written_again_is_refused(tmp_path, text):
+    (tmp_path / "file.json").write_text(text, encoding="utf-8")
+    with pytest.raises(UnreadableFile, match="is not readable JSON"):
+        jsonio.read_json(tmp_path / "file.json")
