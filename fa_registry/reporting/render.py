@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from filelock import FileLock, Timeout
 from jinja2 import Environment, TemplateError, meta, nodes
 
 from fa_registry import resources
 from fa_registry.errors import InvalidFields, unknown_name_text
-from fa_registry.records import AuditReport, Reproduction, SecondOpinion
+from fa_registry.records import AuditReport
 from fa_registry.reporting.figures.style import VECTORS
-from fa_registry.reporting.files.csv import write_csv
-from fa_registry.reporting.files.junit import write_junit
+from fa_registry.reporting.files import audit_json, report_files
 from fa_registry.reporting.pages.comparison import CompareContext
 from fa_registry.reporting.pages.form import FormContext, check_kept, form_context, read_blanks
 from fa_registry.reporting.pages.index import (
@@ -38,7 +35,6 @@ from fa_registry.reporting.text.environment import SUFFIX, Pages, environment, t
 from fa_registry.reporting.values import FigureFile
 
 TABLE = "audit_table.tex"  # for a paper to take in
-REPORT = "audit.json"  # as it was recorded
 COMPARISON = "compare.html"
 # In an index: the place of the comparison's link, as index.html.j2 has it, and the link.
 UNLINKED = "<!-- fa:compare -->"
@@ -47,8 +43,6 @@ NOT_OURS = ("note.md.j2", "audit_note.md.j2")  # written to the store for every 
 SHOWN = 10  # of the files of a folder without any template
 PREFIX = ".rendering-"  # of the folder that pages are written in; what a killed rendering left is removed
 LOCK = ".lock"  # held as long as somebody writes into the folder
-# Laid out field by field, their lists entry by entry, so that a diff of two audits names the run; all else is one line.
-LAID_OUT = (AuditReport, SecondOpinion, Reproduction)
 # What each template receives: the fields are its variables, no more and no less; every field has its help and unit.
 TEMPLATES: Mapping[str, type] = MappingProxyType(
     {
@@ -66,7 +60,7 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
 
 
 def render_report(report: AuditReport, out: Path, templates: Path | None = None) -> list[Path]:
-    """Write index.html, forms/<slug>.html, .md and .tex for every method × setting, audit_table.tex, RECORDS and figures/.
+    """Write index.html, forms/<slug>.html, .md and .tex for every method × setting, audit_table.tex, report_files() and figures/.
 
     out: the folder. templates: one whose files stand in for the shipped templates of the same name; they run in a sandbox.
     What people wrote into the blanks of forms that are already there is kept. Returns the paths written, in that order.
@@ -100,9 +94,11 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: Pages) -> list[
             names.append(name)
         check_kept(written, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
     _write(folder / TABLE, pages.render(f"{TABLE}.j2", variables(audit_table_context(sources))))
-    for name, write in RECORDS.items():
-        write(report if name == REPORT else shown, folder / name)
-    return [*names, TABLE, *RECORDS, *_write_figures(figures, folder)]
+    names.append(TABLE)
+    for file in report_files():
+        file.write(report if file.recorded else shown, folder / file.name)
+        names.append(file.name)
+    return [*names, *_write_figures(figures, folder)]
 
 
 def _index(sources: Sources, pages: Pages) -> tuple[str, Mapping[FigureFile, bytes]]:
@@ -145,7 +141,7 @@ def render_comparison(context: CompareContext, out: Path, templates: Path | None
 
 def _link(context: CompareContext, out: Path, folder: Path) -> None:
     """Files are read as bytes: an index may be somebody's own, in whatever encoding."""
-    index, records = out / "index.html", out / REPORT
+    index, records = out / "index.html", out / audit_json.FILE.name
     if not index.is_file():
         return
     judged = records.read_bytes() if records.is_file() else b""
@@ -287,43 +283,3 @@ def _remove_abandoned(out: Path) -> None:
         except Timeout:
             continue  # another rendering is at work in it
         shutil.rmtree(lock.parent)
-
-
-# audit.json: the whole report without loss, written run by run, so that ten thousand runs need no giant text in memory.
-
-
-def write_report(report: AuditReport, path: Path) -> None:
-    """Write what jsonio.decode reads back as an equal report. Raises ValueError for a number that is not finite."""
-    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
-        stream.writelines(pieces(report))
-        stream.write("\n")
-
-
-RECORDS = {"audit.csv": write_csv, "junit.xml": write_junit, REPORT: write_report}  # for machines to read
-
-
-def pieces(value: Any) -> Iterator[str]:
-    """The JSON text of a report, in pieces of about a run."""
-    if isinstance(value, LAID_OUT):
-        for place, field in enumerate(fields(value)):
-            yield f"{',' if place else '{'}\n{json.dumps(field.name)}: "
-            yield from pieces(getattr(value, field.name))
-        yield "\n}"
-    elif isinstance(value, tuple) and value:
-        for place, entry in enumerate(value):
-            yield ",\n" if place else "[\n"
-            yield from pieces(entry)
-        yield "\n]"
-    else:
-        yield json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    """What json writes of a record, one level deep: it asks again for what it finds inside."""
-    if hasattr(value, "__json__"):
-        return value.__json__()
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"cannot write {type(value).__name__} as JSON")

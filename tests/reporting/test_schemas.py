@@ -18,8 +18,8 @@ from fa_registry import jsonio
 from fa_registry.protocol.reproduction import reproduction
 from fa_registry.records import AuditReport, Published, Reading, Reference, Scalar, Series
 from fa_registry.reporting.diff import audit_diff
+from fa_registry.reporting.files.audit_json import pieces, write_report
 from fa_registry.reporting.files.schemas import audit_schema, diff_schema, main, published, schema_of
-from fa_registry.reporting.render import pieces, write_report
 from tests.protocol.reproduction.builders import figure
 from tests.reporting import scenes
 from tests.reporting.runs import HOSTILE, SEEDS, make_record

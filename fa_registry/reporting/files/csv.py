@@ -13,6 +13,7 @@ from fa_registry.protocol.shipped import edition_words
 from fa_registry.quantities import AUDIT_TABLE, NONE, Known, Quantity, further, held, quantity_of, symbol_of
 from fa_registry.records import AuditReport, Exclusion, Finding, Reading, RunAudit, Verdict
 from fa_registry.records.runs import pairs
+from fa_registry.reporting.files import ReportFile
 from fa_registry.reporting.lookups import Frozen, audit_columns, figure, scalar
 
 REASONS = "reasons"
@@ -253,3 +254,6 @@ def _rule(rule: str) -> Iterator[Column]:
 
 def _first_fire(finding: Finding) -> Cell:
     return "" if finding.first_fire is None else finding.first_fire
+
+
+FILE = ReportFile("audit.csv", "one line a run, for a spreadsheet", write_csv)

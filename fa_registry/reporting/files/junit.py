@@ -19,6 +19,7 @@ from xml.sax.saxutils import quoteattr
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.protocol.shipped import edition_words
 from fa_registry.records import AuditReport, Exclusion, Finding, RunAudit
+from fa_registry.reporting.files import ReportFile
 from fa_registry.reporting.labels import group_label
 from fa_registry.statistics import CONFIDENCE, level_words
 
@@ -131,3 +132,6 @@ def _element(tag: str, **attributes: object) -> Element:
 def _write(suite: Element, stream: TextIO) -> None:
     ElementTree.indent(suite, " ")
     stream.write(ElementTree.tostring(suite, encoding="unicode") + "\n")
+
+
+FILE = ReportFile("junit.xml", "every judgement as a test, for a build server", write_junit)

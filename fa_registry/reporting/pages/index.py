@@ -9,6 +9,7 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.quantities import BESIDE_CONTROL, WITH_DEVIATION, Quantity, means_in_words, symbol_of
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
 from fa_registry.reporting.figures.page import room_beside, setting_figures
+from fa_registry.reporting.files import report_files
 from fa_registry.reporting.labels import command, file_name, group_label, options_words
 from fa_registry.reporting.lookups import (
     SEVERITY,
@@ -108,6 +109,7 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
         commands=_commands(sources.groups),
         forms=tuple(links),
         figure_files=(),
+        files=tuple((file.name, file.words) for file in report_files()),
     )
 
 
@@ -366,6 +368,7 @@ class IndexContext:
     figure_files: tuple[FigureFile, ...] = documented(
         "the figures' files, relative to this page, as .svg and .pdf", "path"
     )
+    files: tuple[tuple[str, str], ...] = documented("the files for machines: name, and what it holds", "path")
 
 
 @dataclass(frozen=True)

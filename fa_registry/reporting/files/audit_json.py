@@ -1,0 +1,52 @@
+"""audit.json: the whole report without loss, written run by run, so that ten thousand runs need no giant text in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from fa_registry.records import AuditReport, Reproduction, SecondOpinion
+from fa_registry.reporting.files import ReportFile
+
+# Laid out field by field, their lists entry by entry, so that a diff of two audits names the run; all else is one line.
+LAID_OUT = (AuditReport, SecondOpinion, Reproduction)
+
+
+def write_report(report: AuditReport, path: Path) -> None:
+    """Write what jsonio.decode reads back as an equal report. Raises ValueError for a number that is not finite."""
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+        stream.writelines(pieces(report))
+        stream.write("\n")
+
+
+def pieces(value: Any) -> Iterator[str]:
+    """The JSON text of a report, in pieces of about a run."""
+    if isinstance(value, LAID_OUT):
+        for place, field in enumerate(fields(value)):
+            yield f"{',' if place else '{'}\n{json.dumps(field.name)}: "
+            yield from pieces(getattr(value, field.name))
+        yield "\n}"
+    elif isinstance(value, tuple) and value:
+        for place, entry in enumerate(value):
+            yield ",\n" if place else "[\n"
+            yield from pieces(entry)
+        yield "\n]"
+    else:
+        yield json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """What json writes of a record, one level deep: it asks again for what it finds inside."""
+    if hasattr(value, "__json__"):
+        return value.__json__()
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"cannot write {type(value).__name__} as JSON")
+
+
+FILE = ReportFile("audit.json", "everything on these pages, without loss", write_report, recorded=True)
