@@ -75,6 +75,11 @@ class Quantity:
         return self.alone or self.symbol
 
     @property
+    def title(self) -> str:
+        """What the title of a figure begins with, `Largest growth`."""
+        return self.label[:1].upper() + self.label[1:]
+
+    @property
     def beside_control(self) -> bool:
         """Whether it compares with the frozen control, so that a control has none."""
         return self.name in BESIDE_CONTROL

@@ -233,4 +233,5 @@ PLUGIN = Analyser(
     question=f"Which subset of {ACCURACY}, {GAMMA} and the protocol's rules rejects which runs?",
     source=f"arXiv 2606.21126, ablation at seed 42: {ACCURACY} and {GAMMA} against the full protocol",
     answer=answer,
+    rank=3,
 )

@@ -105,11 +105,17 @@ class Answer:
     remarks: tuple[str, ...] = ()
 
 
+def without_rows(analysis: Analysis, why: str = "it has no row for these runs") -> str:
+    """`why` where the answer has no row, else nothing."""
+    return "" if analysis.rows else why
+
+
 @dataclass(frozen=True)
 class Analyser:
     """One analysis as a plugin. answer(report, edition): the report's runs are judged by that edition.
 
-    question: one sentence that ends in a question mark.
+    question: one sentence that ends in a question mark. rank: its place among the analyses of an audit's first page, from 1; 0: it
+    is not there. silence(analysis): why there is nothing to say of these runs, empty where there is.
     """
 
     name: str
@@ -117,6 +123,8 @@ class Analyser:
     question: str
     source: str
     answer: Callable[[AuditReport, Edition], Answer]
+    rank: int = 0
+    silence: Callable[[Analysis], str] = without_rows
 
     def run(self, report: AuditReport, edition: Edition) -> Analysis:
         """The analysis of every run of the report. Raises ValueError when another edition judged them."""

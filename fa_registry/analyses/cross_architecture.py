@@ -16,7 +16,7 @@ from fa_registry.analyses._methods import (
     scalar,
     trained,
 )
-from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
+from fa_registry.analyses.base import Analyser, Analysis, Answer, Cell, Column, Table
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.rules import Edition
 from fa_registry.quantities import HEADLINE_GAMMA
@@ -119,10 +119,18 @@ def _method(label: str, several: Sequence[tuple[Method, Mapping[str, Cell]]]) ->
     }
 
 
+def silence(analysis: Analysis) -> str:
+    """Of one network there is nothing to compare."""
+    several = len({row["architecture"].text for row in analysis.rows}) > 1
+    return "" if several else "all runs are of one network"
+
+
 PLUGIN = Analyser(
     name="cross-architecture",
     title="Across architectures",
     question="Does what a method does on one network hold on the others?",
     source="arXiv 2606.21126, cross-architecture audit",
     answer=answer,
+    rank=7,
+    silence=silence,
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 
 from fa_registry.analyses._methods import METHOD, RUNS, SEED, SETTING, Method, trained
-from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
+from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table, without_rows
 from fa_registry.protocol.checking import CREDIT, LIMIT, SEEDS
 from fa_registry.protocol.judges import NOT_FOLLOWED, decide, first_fire
 from fa_registry.protocol.rules import Edition, Rule
@@ -166,4 +167,6 @@ PLUGIN = Analyser(
     question="How early in training does each rule fire, and on which methods?",
     source="arXiv 2606.21126, table of first-fire epochs of D1 and D2",
     answer=answer,
+    rank=4,
+    silence=partial(without_rows, why="no rule can be followed by epoch"),
 )

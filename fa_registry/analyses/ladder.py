@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fa_registry.analyses._methods import (
@@ -22,7 +23,7 @@ from fa_registry.analyses._methods import (
     scalar,
     trained,
 )
-from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
+from fa_registry.analyses.base import Analyser, Analysis, Answer, Cell, Column, Table
 from fa_registry.protocol.grouping import groups, seeds_key
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunAudit, RunSpec
@@ -159,10 +160,19 @@ def _depth(method: Method, shallowest: Method, controls: Mapping[tuple[str, str]
     }
 
 
+def silence(analysis: Analysis) -> str:
+    """A foot and a top alone are no ladder."""
+    rungs = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
+    climbs = max(rungs.values(), default=0) > 2 or analysis.table("depth").rows
+    return "" if climbs else "no rung was run between the ends of any method, and no method at two depths"
+
+
 PLUGIN = Analyser(
     name="ladder",
     title="Depth ladder",
     question="How much of the accuracy does each trained block bring?",
     source="arXiv 2606.21126, ladder control and depth scan",
     answer=answer,
+    rank=5,
+    silence=silence,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from fa_registry.analyses._methods import (
     METHOD,
@@ -21,7 +22,7 @@ from fa_registry.analyses._methods import (
     scalar,
     trained,
 )
-from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
+from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table, without_rows
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.rules import Edition
 from fa_registry.quantities import HEADLINE_GAMMA, is_scale
@@ -180,4 +181,6 @@ PLUGIN = Analyser(
     question="What does each strength of the residual penalty do to accuracy, scale and credit of one method?",
     source="arXiv 2606.21126, sweep of the penalty on DFA",
     answer=answer,
+    rank=2,
+    silence=partial(without_rows, why="no method was run with more than one λ"),
 )

@@ -109,4 +109,5 @@ PLUGIN = Analyser(
     question="At which site does the gradient vanish, and at which does the credit agree with it?",
     source=f"arXiv 2606.21126, per-layer {symbol_of('g_norm')} and {GAMMA} of the main setting",
     answer=answer,
+    rank=6,
 )

@@ -165,4 +165,5 @@ PLUGIN = Analyser(
     question="How far may each threshold move before any run's verdict changes?",
     source="arXiv 2606.21126, which gives such a range for D1 and for D2",
     answer=answer,
+    rank=1,
 )

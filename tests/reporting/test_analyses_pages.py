@@ -21,7 +21,7 @@ from fa_registry.reporting.figures.analyses import DRAWINGS, analysis_numbers, a
 from fa_registry.reporting.figures.analyses._canvas import named, png
 from fa_registry.reporting.figures.style import LIMIT
 from fa_registry.reporting.pages import analyses as module
-from fa_registry.reporting.pages.analyses import page_analyses, silence
+from fa_registry.reporting.pages.analyses import page_analyses
 from tests.analyses.builders import OURS, SEEDS, analysed, controlled, frozen, report_of, run
 from tests.reporting.page import Page, section, words_of, written
 
@@ -44,8 +44,10 @@ def test_what_has_something_to_say_is_shown_and_the_rest_says_why(rich):
     assert page == page_analyses(rich)
 
 
-def test_every_analysis_of_the_list_exists_and_has_a_figure():
-    assert set(module.NAMES) <= set(CATALOG.names())
+def test_the_first_page_has_those_with_a_rank_in_its_order():
+    ranks = [analyser.rank for analyser in module.ranked()]
+    assert ranks == sorted(set(ranks)) and ranks[0] > 0
+    assert {analyser.name for analyser in CATALOG.members().values() if not analyser.rank} == {"aggregation"}
 
 
 def test_a_sweep_two_networks_and_rungs_are_shown():
@@ -73,7 +75,7 @@ def test_an_edition_that_cannot_be_read_again_leaves_all_out_and_says_so(rich):
         (other, "is not the one that judged (sha256 000000000000…)"),
     ):
         page = page_analyses(report)
-        assert page.shown == () and len(page.left_out) == len(module.NAMES)
+        assert page.shown == () and len(page.left_out) == len(module.ranked())
         assert all(words in why for _, why in page.left_out)
 
 
@@ -85,15 +87,15 @@ def test_thresholds_changed_on_the_command_line_are_judged_by_again():
 def test_controls_alone_have_nothing_to_say():
     report = report_of(controlled(), EDITION)
     page = page_analyses(report)
-    assert page.shown == () and len(page.left_out) == len(module.NAMES) and all(why for _, why in page.left_out)
+    assert page.shown == () and len(page.left_out) == len(module.ranked()) and all(why for _, why in page.left_out)
     empty = dataclasses.replace(report, runs=())
     assert page_analyses(empty).shown == ()
 
 
 def test_silence_has_a_reason_of_its_own(rich):
-    analysis = CATALOG.get("penalty").run(rich, EDITION)
-    assert silence(analysis) == "no method was run with more than one λ"
-    assert silence(CATALOG.get("ablation").run(rich, EDITION)) == ""
+    penalty, ablation = map(CATALOG.get, ("penalty", "ablation"))
+    assert penalty.silence(penalty.run(rich, EDITION)) == "no method was run with more than one λ"
+    assert ablation.silence(ablation.run(rich, EDITION)) == ""
 
 
 def test_cells_are_words_and_numbers_with_their_runs(rich):

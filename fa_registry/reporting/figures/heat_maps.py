@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
-from fa_registry.quantities import over_seeds, quantity_of
+from fa_registry.quantities import over_seeds, quantity_of, symbol_of
 from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figures.plates import (
     LEFT,
@@ -40,9 +40,22 @@ COLUMNS = ("method", "site", "epoch", "value", "reason", "exact", "run_ids")
 
 BY_SITE = (  # of RunRecord.by_site
     Panel(
-        "growth", "Growth by site and epoch", "‖h_l‖ / ‖h_l−1‖", "growth of a block", "num", log=True, judged="growth"
+        "growth",
+        f"{quantity_of('growth').title} by site and epoch",
+        quantity_of("growth").words,
+        f"{symbol_of('growth')} of a block",
+        "num",
+        log=True,
+        judged="growth",
     ),
-    Panel("gamma", "Γ by site and epoch", "Γ, cosine of credit and gradient", "Γ", "cos", log=False),
+    Panel(
+        "gamma",
+        f"{quantity_of('gamma').title} by site and epoch",
+        f"{symbol_of('gamma')}, cosine of credit and gradient",
+        symbol_of("gamma"),
+        "cos",
+        log=False,
+    ),
 )
 
 

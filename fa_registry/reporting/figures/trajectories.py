@@ -14,7 +14,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
 from fa_registry.protocol.grouping import Group
-from fa_registry.quantities import REFERENCE_BATCH
+from fa_registry.quantities import REFERENCE_BATCH, label_of, quantity_of, symbol_of
 from fa_registry.records import Reading, RunAudit, Series
 from fa_registry.reporting.figures.style import (
     CONTROL,
@@ -172,11 +172,11 @@ class Panel:
 
 
 PANELS = (
-    Panel("h_L", "Scale of the stream", "median ‖h_L‖₂", r"median $\Vert h_L \Vert_2$", "num", log=True),
+    Panel("h_L", "Scale of the stream", f"median {symbol_of('h_L')}", r"median $\Vert h_L \Vert_2$", "num", log=True),
     Panel(
         "growth_max",
-        "Largest growth per block",
-        "max over l of ‖h_l‖ / ‖h_l−1‖",
+        f"{quantity_of('growth_max').title} per block",
+        f"max over l of {quantity_of('growth').words}",
         r"$\max_l\ \Vert h_l \Vert / \Vert h_{l-1} \Vert$",
         "num",
         log=True,
@@ -185,7 +185,7 @@ PANELS = (
     Panel(
         "g_norm_mean_ce_L",
         REFERENCE,
-        "‖g_L‖ of the mean CE",
+        label_of("g_norm_mean_ce_L"),
         r"$\Vert g_L \Vert_2$ of the mean CE",
         "sci",
         log=True,
@@ -194,7 +194,7 @@ PANELS = (
     Panel(
         "g_L",
         REFERENCE,
-        "‖g_L‖ per sample",
+        label_of("g_L"),
         r"$\Vert g_L \Vert_2$ per sample",
         "sci",
         log=True,
@@ -202,7 +202,7 @@ PANELS = (
     ),
     Panel(
         "accuracy",
-        "Test accuracy",
+        quantity_of("accuracy").title,
         "share of the test set classified correctly",
         "accuracy, whole test set",
         "pct",

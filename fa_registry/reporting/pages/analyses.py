@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fa_registry.analyses import CATALOG, Analysis, Cell, Column, Table
+from fa_registry.analyses import CATALOG, Analyser, Analysis, Cell, Column, Table
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.records import AuditReport
-from fa_registry.reporting.figures.analyses import analysis_png
+from fa_registry.reporting.figures.analyses import DRAWINGS, analysis_png
 from fa_registry.reporting.figures.plates import data_uri
 from fa_registry.reporting.values import Listed, Number, Row
 
-NAMES = ("sensitivity", "penalty", "ablation", "first_fire", "ladder", "per_layer", "cross_architecture")
 ROOM, LEAST = 190_000, 40_000  # bytes of the page for them, and what is left where one more is worth drawing
 DPI = 104  # of their figures, which are half as wide again as the others
 MOST = 24  # rows of a table
@@ -69,13 +67,12 @@ def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
     edition = _edition(report) if any(run.record.spec.control == "none" for run in report.runs) else NOTHING
     shown: list[PageAnalysis] = []
     left_out: list[tuple[str, str]] = []
-    for name in NAMES:
-        analyser = CATALOG.get(name)
+    for analyser in ranked():
         full = f"the page is full; {COMMAND.format(analyser.name)}"
         why, page = edition if isinstance(edition, str) else full if room < LEAST else "", None
         if not why:
             analysis = analyser.run(report, edition)
-            why = silence(analysis)
+            why = analyser.silence(analysis)
             page = None if why else _page(analysis, report)
         room -= _bytes(page) if page else 0
         if page and room >= 0:
@@ -83,6 +80,12 @@ def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
         else:
             left_out.append((analyser.title, why or full))
     return PageAnalyses(tuple(shown), tuple(left_out))
+
+
+def ranked() -> list[Analyser]:
+    """Those that stand on an audit's first page: they have a rank there, and a figure."""
+    drawn = (CATALOG.get(name.replace("-", "_")) for name in DRAWINGS)
+    return sorted((analyser for analyser in drawn if analyser.rank), key=lambda analyser: analyser.rank)
 
 
 def _edition(report: AuditReport) -> Edition | str:
@@ -95,23 +98,6 @@ def _edition(report: AuditReport) -> Edition | str:
     if (edition.name, edition.digest) != (asked.name, asked.digest):
         return f"the edition {asked.name} here is not the one that judged (sha256 {asked.digest[:12]}…)"
     return edition
-
-
-def silence(analysis: Analysis) -> str:
-    """Why an analysis has nothing to say of these runs; empty where it has."""
-    if analysis.name == "ladder" and not _climbs(analysis):
-        return "no rung was run between the ends of any method, and no method at two depths"
-    if analysis.name == "cross-architecture" and len({row["architecture"].text for row in analysis.rows}) < 2:
-        return "all runs are of one network"
-    if analysis.rows:
-        return ""
-    own = {"penalty": "no method was run with more than one λ", "first-fire": "no rule can be followed by epoch"}
-    return own.get(analysis.name, "it has no row for these runs")
-
-
-def _climbs(analysis: Analysis) -> bool:
-    rungs = [(row["method"].text, row["setting"].text) for row in analysis.rows]
-    return max(Counter(rungs).values(), default=0) > 2 or bool(analysis.table("depth").rows)
 
 
 def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:

@@ -329,7 +329,7 @@ class IndexContext:
     )
     footnotes: tuple[Footnote, ...] = documented("why a number of the audit table is missing", "text")
     figures: Listed[SettingFigures] = documented(
-        "each setting's trajectories, accuracies, Γ and growth by site, with their numbers, as many as the page has room for",
+        "each setting's trajectories and figures by site, with their numbers, as many as the page has room for",
         "PNG data URI",
     )
     analyses: PageAnalyses = documented(
