@@ -22,6 +22,7 @@ from fa_registry.reporting.files import audit_json, report_files
 from fa_registry.reporting.pages.comparison import CompareContext
 from fa_registry.reporting.pages.form import FormContext, check_kept, form_context, read_blanks
 from fa_registry.reporting.pages.index import (
+    FIGURES,
     AuditTableContext,
     IndexContext,
     audit_table_context,
@@ -35,6 +36,7 @@ from fa_registry.reporting.text.environment import SUFFIX, Pages, environment, t
 from fa_registry.reporting.values import FigureFile
 
 TABLE = "audit_table.tex"  # for a paper to take in
+FORMS = "forms"  # the folder of the forms
 COMPARISON = "compare.html"
 # In an index: the place of the comparison's link, as index.html.j2 has it, and the link.
 UNLINKED = "<!-- fa:compare -->"
@@ -77,6 +79,14 @@ def render_report(report: AuditReport, out: Path, templates: Path | None = None)
     return [out / name for name in written]
 
 
+def in_the_way(out: Path) -> list[str]:
+    """Why pages could not be written into `out`: a file where a folder of theirs goes, or a folder where a page goes."""
+    folders = [out / name for name in (FORMS, FIGURES)]
+    pages = [out / name for name in ("index.html", TABLE, *(file.name for file in report_files()))]
+    reasons = [f"{path} is a file; a folder is needed" for path in folders if path.exists() and not path.is_dir()]
+    return reasons + [f"{path} is a folder; a file of this name is written" for path in pages if path.is_dir()]
+
+
 def _render(report: AuditReport, folder: Path, out: Path, pages: Pages) -> list[str]:
     """Write everything into `folder`; the names in their order. out: where earlier forms are."""
     shown = without_mismatches(report)
@@ -84,7 +94,7 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: Pages) -> list[
     names = ["index.html"]
     page, figures = _index(sources, pages)
     _write(folder / "index.html", page)
-    (folder / "forms").mkdir()
+    (folder / FORMS).mkdir()
     for group, link in sources.forms:
         written = read_blanks(out / link.markdown)
         form = variables(form_context(group, link, sources, written))

@@ -117,12 +117,13 @@ class Pages:
 
 def checked_pages(pages: Pages, problems: list[str]) -> None:
     """What would show only when the work is done is added to `problems`."""
-    from fa_registry.reporting.render import template_problems  # jinja2, which `--help` needs not
+    from fa_registry.reporting.render import in_the_way, template_problems  # jinja2, which `--help` needs not
 
     if pages.own_templates:
         problems += template_problems(pages.own_templates)
     try:
         _try_writing(Path(pages.out))
+        problems += (f"out: {reason}" for reason in in_the_way(Path(pages.out)))
     except UsageError as error:
         problems.append(f"out: {error}")
 

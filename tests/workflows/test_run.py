@@ -80,3 +80,18 @@ def test_data_are_looked_for_in_the_folder_that_was_named(registry, workplace):
     path.write_text(path.read_text().replace('"digits"', '"cifar10"'))
     result = registry(*RUN, "--data-root", "elsewhere")
     assert result.exit_code != 0 and "elsewhere" in result.stderr
+
+
+def test_a_page_whose_place_is_taken_is_a_problem_before_anything_is_measured(tmp_path):
+    (tmp_path / "forms").write_text("")
+    for name in ("index.html", "audit.json", "audit_table.tex"):
+        (tmp_path / name).mkdir()
+    problems: list[str] = []
+    checked_pages(Pages(str(tmp_path)), problems)
+    assert [problem.replace(str(tmp_path), "") for problem in problems] == [
+        "out: /forms is a file; a folder is needed",
+        *(
+            f"out: /{name} is a folder; a file of this name is written"
+            for name in ("index.html", "audit_table.tex", "audit.json")
+        ),
+    ]
