@@ -37,6 +37,17 @@ def code_of(spec: RunSpec) -> dict[str, dict[str, Any]]:
     }
 
 
+def runs_others_code(spec: RunSpec) -> bool:
+    """Whether training `spec` here runs what another package brings, which may end the process it runs in; ours never do."""
+    members = [
+        (methods.CATALOG, spec.method),
+        (architectures.CATALOG, spec.architecture),
+        (datasets.CATALOG, spec.dataset.partition(":")[0]),
+        *((diagnostics.CATALOG, name) for name in diagnostics.CATALOG.names()),
+    ]
+    return not all(catalog.location(name).own for catalog, name in members)
+
+
 def changes(sealed: Code | None, now: Code) -> tuple[str, ...]:
     """What differs between the code that trained a run and today's, a line a member; empty where it is the same.
 

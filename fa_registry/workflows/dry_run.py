@@ -30,8 +30,8 @@ from fa_registry.workflows.conformance import code_changes
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.requests import Chosen, Place
 from fa_registry.workflows.stores import open_tracker
-from fa_registry.workflows.study import checked_study, default_processes, on_gpu
-from fa_registry.workflows.training import newest_finished
+from fa_registry.workflows.study import checked_study, default_processes
+from fa_registry.workflows.training import newest_finished, on_gpu
 from fa_registry.workflows.watching import Watch
 
 

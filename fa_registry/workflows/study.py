@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -33,9 +33,12 @@ from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, 
 from fa_registry.workflows.training import (
     TrainingJob,
     close_zombies,
+    executor_problems,
     newest_finished,
+    on_gpu,
     training_steps,
     training_words,
+    usual_executor,
 )
 from fa_registry.workflows.watching import UNWATCHED, Watch, checked_watch
 
@@ -86,7 +89,7 @@ def run_study(
 
     chosen: a study. jobs: how many runs at a time, 0: one a core, several side by side on a GPU. edition: the rules that watch
     the runs instead of the study's. stop_on: which of them end a run, `D1,D2`. keep_trained: runs that other code has trained
-    stay; else they are trained again. executor: a name of studies.executors.CATALOG; empty: `side_by_side` on a GPU, else `local`.
+    stay; else they are trained again. executor: a name of studies.executors.CATALOG; empty: the usual_executor.
     """
     study, processes, watch = checked_study(chosen, jobs, edition, stop_on, executor)
     tracker, adopted = open_tracker(place.store, place.experiment), launched_run()
@@ -186,11 +189,7 @@ def checked_study(
         processes = whole_number(jobs, least=0)
     except ValueError as error:
         problems.append(f"jobs: {error}")
-    try:
-        if executor:
-            executors.CATALOG.get(executor)
-    except UnknownName as error:
-        problems.append(f"executor: {error}")
+    problems += executor_problems(executor)
     try:
         study = chosen.as_asked
         # an edition that does not exist must show before hours of training, not after
@@ -210,9 +209,7 @@ def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, proce
     """Have the executor of this name (empty: the usual one) train all, and sort the runs into `result` as they end."""
     specs = [job.spec for job in jobs]
     processes = processes or default_processes(specs)
-    name = name or (
-        "side_by_side" if on_gpu(specs) else "local"
-    )  # on a GPU the runs share the card in turns of one process
+    name = name or usual_executor(specs, several=True)
     resources = Resources(processes, "cuda" if on_gpu(specs) else "cpu", jobs[0].threads)
     open_jobs = set(range(len(jobs)))
     names = [run_name(job.spec) for job in jobs]
@@ -250,10 +247,6 @@ def _study_tags(study: Study) -> dict[str, str]:
 def default_processes(specs: Sequence[RunSpec]) -> int:
     """One process a core; on a GPU as many runs side by side in one process."""
     return SIDE_BY_SIDE if on_gpu(specs) else usable_cores()
-
-
-def on_gpu(specs: Iterable[RunSpec]) -> bool:
-    return any(spec.device_class == "cuda" for spec in specs)
 
 
 # Whether a study trains what its edition compares its runs with: a setting without its frozen control is refused.

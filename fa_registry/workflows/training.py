@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fa_registry import jsonio
-from fa_registry.errors import Interrupted, InvalidFields, RegistryError
+from fa_registry.errors import Interrupted, InvalidFields, RegistryError, UnknownName
 from fa_registry.records import RunSpec
 from fa_registry.studies import executors
-from fa_registry.studies.executors.base import JobEvent, Resources
+from fa_registry.studies.executors.base import ENDS, JobEvent, Resources
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import RunWriter
-from fa_registry.training.code import FIRST, code_of
+from fa_registry.training.code import FIRST, code_of, runs_others_code
 from fa_registry.training.devices import device_of, on_device
 from fa_registry.training.loop import EpochRow, Outcome, training
 from fa_registry.training.resume import ResumeFile
@@ -235,15 +235,16 @@ def run_train(
     checkpoint_every: int = 0,
     force: bool = False,
     keep_trained: bool = False,
+    executor: str = "",
 ) -> Trained:
     """Train one spec, unless the store already holds a finished run of it, trained by today's code or kept all the same.
 
     fields: of a run specification, as typed. study: of which it is tagged as a part. edition: the rules it is watched by instead
     of the study's; stop_on: which of them end it, `D1,D2`. keep_trained: a run that other code has trained stays; else it is
-    trained again.
+    trained again. executor: a name of studies.executors.CATALOG; empty: the usual_executor.
     Raises InvalidFields before anything is written, RegistryError with the traceback when training breaks.
     """
-    spec, watch = _checked(fields, edition or study_edition(study), stop_on)
+    spec, watch = _checked(fields, edition or study_edition(study), stop_on, executor)
     tracker = open_tracker(place.store, place.experiment)
     present = None if force else finished_run(tracker, spec, watch)
     changed = code_changes(tracker, present, spec) if present else ()
@@ -266,19 +267,20 @@ def run_train(
         conformance=stated_conformance(spec, tracker.uri),
         device=str(fields.get("device", "")),
     )
-    end = _run_here(job, run_name(spec))
+    end = _run_by(executor or usual_executor([spec]), job, run_name(spec))
     if end.kind == "stopped":
         raise Interrupted(end.value or "stopped before it began")
     if end.kind == "failed":
+        close_zombies(tracker, {schema.TAG_SPEC: spec.identity})  # of a process that was killed
         raise RegistryError(end.value)
     experiment = tracker.get(end.value.run_id).experiment
     page = in_browser(tracker.uri, mlflow_page(tracker, experiment=experiment))
     return Trained(end.value.run_id, end.value.status, end.value.ended_by, end.value, changed, page)
 
 
-def _checked(fields: Mapping[str, Any], edition: str, stop_on: str) -> tuple[RunSpec, Watch]:
+def _checked(fields: Mapping[str, Any], edition: str, stop_on: str, executor: str) -> tuple[RunSpec, Watch]:
     """What to train and what to look out for; everything that is wrong in either is named at once."""
-    problems: list[str] = []
+    problems = executor_problems(executor)
     spec = None
     try:
         spec = parse_spec(fields)
@@ -292,18 +294,41 @@ def _checked(fields: Mapping[str, Any], edition: str, stop_on: str) -> tuple[Run
     return spec, watch
 
 
-def _run_here(job: TrainingJob, name: str) -> JobEvent:
-    """Run the job in this process under a progress bar; returns how it ended."""
+def executor_problems(name: str) -> list[str]:
+    """Why there is no executor of this name; empty where there is, or where none was asked for."""
+    try:
+        if name:
+            executors.CATALOG.get(name)
+    except UnknownName as error:
+        return [f"executor: {error}"]
+    return []
+
+
+def usual_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
+    """Who trains these: runs of other packages' code in processes of their own, which it may end; so do `several` on the CPU.
+
+    All else runs in this process: on a GPU jobs share the card in turns, and into one alone a debugger can look.
+    """
+    if any(map(runs_others_code, specs)):
+        return "local"
+    return "local" if several and not on_gpu(specs) else "side_by_side"
+
+
+def on_gpu(specs: Iterable[RunSpec]) -> bool:
+    return any(spec.device_class == "cuda" for spec in specs)
+
+
+def _run_by(executor: str, job: TrainingJob, name: str) -> JobEvent:
+    """Run the job under a progress bar; returns how it ended."""
     ends: list[JobEvent] = []
     title = f"training {job.spec.epochs} epochs on {job.spec.device_class}"
     with on_device(job.device), Progress(title, [name], training_words) as progress, stop_on_signal() as stop:
 
         def hear(event: JobEvent) -> None:
             progress.show(event)
-            if event.kind != "progress":
+            if event.kind in ENDS:
                 ends.append(event)
 
         resources = Resources(1, job.spec.device_class, job.threads)
-        # in this process, where a debugger can look into it
-        executors.CATALOG.get("side_by_side").run([job], training_steps, resources, stop, hear)
+        executors.CATALOG.get(executor).run([job], training_steps, resources, stop, hear)
     return ends[0]

@@ -55,13 +55,15 @@ def train(
     store: str = "",
     force: bool = False,
     keep_trained: bool = False,
+    executor: str = "",
 ) -> Trained:
     """Train one configuration and log it as one run, unless the store holds a finished run of it.
 
     settings: recipe fields and options by name, {"learning_rate": 0.1, "architecture.d_hidden": 128}. study: of which the run
     is tagged as a part. control: none, frozen, shallow or ladder_K. stop_on: rules of `edition` that end the run where they fire.
     experiment: for the run. checkpoint_every: epochs between kept weights [0: first and last alone]. force: train again.
-    keep_trained: a run that other code has trained stays.
+    keep_trained: a run that other code has trained stays. executor: who runs it, "side_by_side" for this process, where a debugger
+    can look into a rule [a process of its own where other packages' code is run, else this one].
 
     Returns the run's id, its status and, where it was trained now, its headline figures.
     Raises InvalidFields that names all that is wrong, before anything is written; RegistryError where training breaks.
@@ -83,6 +85,7 @@ def train(
         checkpoint_every=checkpoint_every,
         force=force,
         keep_trained=keep_trained,
+        executor=executor,
     )
 
 
@@ -110,8 +113,8 @@ def study(
     """Train every run of a study that the store does not hold yet.
 
     name: of the study. stop_on, experiment, checkpoint_every, force, keep_trained: as for `train`. executor: who runs the jobs,
-    a name in the group `fa_registry.executors` [side_by_side on a GPU, else local]. dry_run: train nothing and return the Plan;
-    no_probe: which then times no step.
+    a name in the group `fa_registry.executors` [local, a process a run; on a GPU side_by_side where all code is ours]. dry_run:
+    train nothing and return the Plan; no_probe: which then times no step.
 
     Returns the run ids by what became of them, and the errors of those that failed, which is not raised.
     Raises InvalidFields that names all that is wrong, before anything is written.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import os
 import signal
@@ -13,14 +14,17 @@ import pytest
 import torch
 
 import fa_registry
-from fa_registry.errors import Interrupted, InvalidFields
+from fa_registry.errors import Interrupted, InvalidFields, RegistryError
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import ENDS, Resources
 from fa_registry.studies.executors.local import run_jobs, stop_on_signal
 from fa_registry.studies.executors.side_by_side import run_side_by_side
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.loop import in_one_go, training
+from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
+from fa_registry.workflows import training as workflow
+from fa_registry.workflows.training import usual_executor
 from tests.helpers.plugins import NAME, installed
 from tests.helpers.small import Recorder, tiny_task, weights_equal
 from tests.studies.jobs import three_steps, until_stopped
@@ -124,10 +128,33 @@ def test_a_method_that_ends_its_process_costs_its_own_run_alone(ending, tmp_path
     assert "FAILED" in states and "RUNNING" not in states
 
 
+def test_a_rule_that_ends_its_process_does_not_answer_for_train(tmp_path_factory, workplace):
+    """Exit code 7 and not 0: a suite that a fault ends must not end well either."""
+    with installed(tmp_path_factory.mktemp("package")) as plugin:
+        plugin.edit("return [inputs.error @", "__import__('os')._exit(7); return [inputs.error @")
+        with pytest.raises(RegistryError, match="begun again, it ended with exit code 7"):
+            fa_registry.train(method=NAME, seed=1, epochs=1, device="cpu", settings={"architecture.d_hidden": 16})
+    assert "RUNNING" not in {run.state for run in MlflowTracker().search({})}
+
+
+def test_who_trains_what(monkeypatch):
+    """Nobody's fault reaches this process, and a debugger reaches one run of ours."""
+    ours = parse_spec(
+        {"method": "dfa", "architecture": "resmlp", "dataset": "digits", "seed": 1, "epochs": 1, "device": "cpu"}
+    )
+    on_card = dataclasses.replace(ours, device_class="cuda")
+    assert [usual_executor([ours]), usual_executor([on_card])] == ["side_by_side"] * 2
+    assert [usual_executor([ours] * 2, True), usual_executor([on_card] * 2, True)] == ["local", "side_by_side"]
+    monkeypatch.setattr(workflow, "runs_others_code", lambda spec: spec is on_card)
+    assert [usual_executor([on_card]), usual_executor([ours, on_card], True)] == ["local"] * 2
+
+
 def test_an_unknown_executor_is_refused_before_anything_is_written(workplace):
     (workplace / "study.toml").write_text(STUDY)
     with pytest.raises(InvalidFields, match=r"executor: unknown executor 'locl' \(did you mean 'local'\?\)"):
         fa_registry.study("study.toml", device="cpu", executor="locl")
+    with pytest.raises(InvalidFields, match=r"executor: unknown executor 'locl' \(did you mean 'local'\?\)"):
+        fa_registry.train(method="dfa", seed=1, executor="locl")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import fa_registry
+from fa_registry import jsonio
 from fa_registry.cli import main
 from fa_registry.studies import study as studies
 from tests.workflows.conftest import STUDY
@@ -139,6 +140,7 @@ def readings(monkeypatch):
 
     for way in ("read_text", "read_bytes"):
         monkeypatch.setattr(Path, way, counting(getattr(Path, way)))
+    monkeypatch.setattr(jsonio, "regular_bytes", counting(jsonio.regular_bytes))
     return read
 
 
