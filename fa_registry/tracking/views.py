@@ -161,9 +161,6 @@ def _chart(section: str, quantity: str, keys: Sequence[str]) -> dict[str, Any]:
         "type": "LINE",
         "metricSectionId": section,
         "metricKey": keys[0],
-        "displayName": quantity_of(
-            quantity
-        ).title,  # which says of ‖g_L‖ whether it is a sample's, as a metric's name cannot
         **({"selectedMetricKeys": list(keys)} if len(keys) > 1 else {}),
         "scaleType": "log" if quantity_of(quantity).mean == GEOMETRIC else "linear",
         "xAxisKey": "step",
