@@ -22,8 +22,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import mlflow
-import mlflow.store.db_migrations
-from mlflow import MlflowClient
 from mlflow.entities import (
     Dataset,
     DatasetInput,
@@ -36,22 +34,20 @@ from mlflow.entities import (
     RunTag,
     ViewType,
 )
-from mlflow.exceptions import MlflowException
-from sqlalchemy.exc import SQLAlchemyError
+from mlflow.protos.databricks_pb2 import (
+    BAD_REQUEST,
+    INVALID_PARAMETER_VALUE,
+    RESOURCE_ALREADY_EXISTS,
+    RESOURCE_DOES_NOT_EXIST,
+    ErrorCode,
+)
 
 from fa_registry.errors import StoreError
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
+from fa_registry.tracking.client import Client, answering
+from fa_registry.tracking.refusals import Refusal
 from fa_registry.tracking.schema import EXPERIMENT, TAG_NOTE
-from fa_registry.tracking.store import (
-    ARTIFACTS,
-    check_store,
-    check_writable,
-    creation_lock,
-    local_folder,
-    quiet_migrations,
-    resolve_uri,
-    sqlite_path,
-)
+from fa_registry.tracking.store import ARTIFACTS, check_writable, local_folder, resolve_uri, sqlite_path
 from fa_registry.tracking.views import RELEASE, TAG, View, compared_address, is_our_note, is_ours, note_of
 
 LOG = logging.getLogger(__name__)
@@ -62,6 +58,7 @@ PAGE = 1000
 EXPERIMENT_TAGS = {
     "mlflow.experimentKind": "custom_model_development"
 }  # MLflow's pages open on training runs, not on chats
+NO_SUCH_RUN = (ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE))  # or no id at all
 DIGEST_LENGTH = 16  # the store allows 36 characters; the full digest is in the profile and in provenance.json
 
 
@@ -73,24 +70,16 @@ class MlflowTracker(Tracker):
 
     def __init__(self, uri: str = "", experiment: str = EXPERIMENT, experiment_id: str = "", make: bool = True):
         self.uri = resolve_uri(uri)
-        self._address = check_store(self.uri, known_revisions(), make)
-        try:
-            with creation_lock(self._address), quiet_migrations():
-                self._client = MlflowClient(self._address)
-                self._client.search_experiments(
-                    max_results=1
-                )  # touches the tables, so that a new database is made here
-        except (MlflowException, SQLAlchemyError, OSError) as error:
-            raise StoreError(f"store {self.uri}: cannot be opened: {error}") from error
+        self._client = Client(self.uri, make)
         self._experiment = experiment
         self._experiment_id = experiment_id
         self._experiment_names: dict[str, str] = {}
         self._places: dict[str, RunInfo] = {}
 
     @property
-    def _writer(self) -> MlflowClient:
+    def _writer(self) -> Client:
         """The client, for what changes the store; StoreError where that can only be read."""
-        if self._address != self.uri:
+        if self._client.address != self.uri:
             check_writable(self.uri)
         return self._client
 
@@ -106,15 +95,19 @@ class MlflowTracker(Tracker):
         """The id of the experiment that new runs go to; makes it when it is missing."""
         if self._experiment_id:
             return self._experiment_id
-        with creation_lock(self._address):
-            known = self._client.get_experiment_by_name(self._experiment)
-            if known is not None and known.lifecycle_stage == LifecycleStage.DELETED:
-                raise StoreError(f"{self.in_the_bin()}; or choose another with --experiment")
-            if known is not None:
-                return known.experiment_id
+        known = self._client.get_experiment_by_name(self._experiment)
+        if known is None:
             database = sqlite_path(self.uri)
             location = (database.parent / ARTIFACTS / self._experiment).as_uri() if database else None
-            return self._writer.create_experiment(self._experiment, artifact_location=location, tags=EXPERIMENT_TAGS)
+            try:
+                return self._writer.create_experiment(self._experiment, location, EXPERIMENT_TAGS)
+            except Refusal as refusal:
+                if refusal.code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
+                    raise
+            known = self._client.get_experiment_by_name(self._experiment)  # another process was quicker
+        if known.lifecycle_stage == LifecycleStage.DELETED:
+            raise StoreError(f"{self.in_the_bin()}; or choose another with --experiment")
+        return known.experiment_id
 
     @cached_property
     def _downloads(self) -> Path:
@@ -152,9 +145,18 @@ class MlflowTracker(Tracker):
             self._writer.delete_tag(run_id, name)
 
     def log_dataset(self, run_id: str, dataset: DatasetReference) -> None:
+        """As Tracker.log_dataset, also where another run records the same data set for the first time in the same moment."""
         profile = json.dumps({"sha256": dataset.digest, **dataset.profile})
         entity = Dataset(dataset.name, dataset.digest[:DIGEST_LENGTH], "code", dataset.source, profile=profile)
-        self._writer.log_inputs(run_id, [DatasetInput(entity, [InputTag("mlflow.data.context", dataset.context)])])
+        inputs = [DatasetInput(entity, [InputTag("mlflow.data.context", dataset.context)])]
+        try:
+            self._writer.log_inputs(run_id, inputs)
+        except (
+            Refusal
+        ) as refusal:  # MLflow looks for the data set, then makes it: another process may have been quicker
+            if refusal.code != ErrorCode.Name(BAD_REQUEST):
+                raise
+            self._writer.log_inputs(run_id, inputs)
 
     def upload(self, run_id: str, folder: Path) -> None:
         local = self._local_root(run_id) if sqlite_path(self.uri) else None
@@ -162,7 +164,8 @@ class MlflowTracker(Tracker):
             self._writer.log_artifacts(run_id, str(folder))
         else:  # what the client would do, without asking the database where once more
             check_writable(self.uri)
-            shutil.copytree(folder, local, dirs_exist_ok=True)
+            with answering(self.uri):
+                shutil.copytree(folder, local, dirs_exist_ok=True)
 
     def finish(self, run_id: str, state: str) -> None:
         with redirect_stdout(sys.stderr):  # MLflow prints a run's address there, before what --json prints for machines
@@ -174,8 +177,10 @@ class MlflowTracker(Tracker):
     def get(self, run_id: str) -> StoredRun:
         try:
             return self._stored(self._client.get_run(run_id))
-        except MlflowException as error:
-            raise StoreError(f"no run {run_id!r} in the store {self.uri}: {error.message}") from error
+        except Refusal as refusal:
+            if refusal.code not in NO_SUCH_RUN:
+                raise
+            raise StoreError(f"no run {run_id!r} in the store {self.uri}") from refusal
 
     def search(self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0) -> list[StoredRun]:
         terms = [f"tags.`{name}` = '{_quoted(value)}'" for name, value in tags.items()]
@@ -225,7 +230,7 @@ class MlflowTracker(Tracker):
                 stands = tags.get(tag)  # one that a person has emptied stays empty
                 if stands != text and (stands is None or written_here(stands)):
                     self._writer.set_experiment_tag(self.experiment_id, tag, text)
-        except MlflowException as error:
+        except Refusal as error:
             LOG.warning(
                 "no view for MLflow's pages: the store does not take tags of experiment %s: %s",
                 self.experiment_id,
@@ -260,7 +265,7 @@ class MlflowTracker(Tracker):
             folder = self._downloads / run_id
             folder.mkdir(exist_ok=True)
             return Path(self._client.download_artifacts(run_id, path, str(folder)))
-        except (MlflowException, OSError) as error:
+        except (StoreError, OSError) as error:
             raise StoreError(f"artifact {path} of run {run_id} in {self.uri}: {error}") from error
 
     def _place(self, run_id: str) -> RunInfo:
@@ -319,12 +324,6 @@ class MlflowTracker(Tracker):
             dict(run.data.params),
             info.lifecycle_stage == LifecycleStage.DELETED,
         )
-
-
-def known_revisions() -> set[str]:
-    """The schema revisions the installed MLflow can read, from the names of its migration files."""
-    folder = Path(mlflow.store.db_migrations.__file__).parent / "versions"
-    return {path.name.split("_")[0] for path in folder.glob("*.py")}
 
 
 def _user() -> str:

@@ -4,24 +4,21 @@ a flavour would invite `mlflow.pyfunc.load_model`, which unpickles."""
 from __future__ import annotations
 
 import atexit
-import contextlib
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 from mlflow.entities.model_registry import ModelVersion, RegisteredModel
-from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import RESOURCE_ALREADY_EXISTS, ErrorCode
-from sqlalchemy.exc import SQLAlchemyError
 
-from fa_registry.errors import StoreError, UnknownName, UsageError
-from fa_registry.tracking.mlflow_tracker import known_revisions
-from fa_registry.tracking.store import check_store, local_folder, resolve_uri
+from fa_registry.errors import UnknownName, UsageError
+from fa_registry.tracking.client import Client, answering
+from fa_registry.tracking.refusals import Refusal
+from fa_registry.tracking.store import local_folder, resolve_uri
 
 SCHEME = "models:/"
 REFERENCE = re.compile(r"models:/(?P<name>[^/@:]+)(?:@(?P<alias>[\w-]+)|/(?P<version>\d+))")
@@ -66,20 +63,19 @@ class ModelRegistry:
 
     def __init__(self, uri: str = ""):
         self.uri = resolve_uri(uri)
-        self._client = MlflowClient(check_store(self.uri, known_revisions(), make=False))
+        self._client = Client(self.uri, make=False)
 
     def versions(self, name: str) -> list[RegisteredVersion]:
         """All versions of `name`, newest first; none where there is no such model. name: without a quote."""
-        with self._answers():
-            versions: list[ModelVersion] = []
-            token = None
-            while True:
-                page = self._client.search_model_versions(f"name = '{name}'", max_results=PAGE, page_token=token)
-                versions += page
-                token = page.token
-                if not token:
-                    break
-            aliases = _by_version(self._client.get_registered_model(name)) if versions else {}
+        versions: list[ModelVersion] = []
+        token = None
+        while True:
+            page = self._client.search_model_versions(f"name = '{name}'", max_results=PAGE, page_token=token)
+            versions += page
+            token = page.token
+            if not token:
+                break
+        aliases = _by_version(self._client.get_registered_model(name)) if versions else {}
         newest_first = sorted(versions, key=lambda version: -int(version.version))
         return [_registered(version, aliases.get(str(version.version), ())) for version in newest_first]
 
@@ -87,22 +83,20 @@ class ModelRegistry:
         self, name: str, run_id: str, path: str, tags: Mapping[str, str], description: str
     ) -> RegisteredVersion:
         """A new version of `name`, made where it is missing, of the artifacts below `path` of the run."""
-        with self._answers():
-            try:
-                self._client.create_registered_model(name)
-            except MlflowException as error:
-                if error.error_code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
-                    raise
-            source = f"{self._client.get_run(run_id).info.artifact_uri}/{path}"
-            made = self._client.create_model_version(
-                name, source, run_id, dict(tags), description=_bounded(description), await_creation_for=0
-            )
+        try:
+            self._client.create_registered_model(name)
+        except Refusal as refusal:
+            if refusal.code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
+                raise
+        source = f"{self._client.get_run(run_id).info.artifact_uri}/{path}"
+        made = self._client.create_model_version(
+            name, source, run_id, dict(tags), description=_bounded(description), await_creation_for=0
+        )
         return _registered(made, ())
 
     def set_alias(self, version: RegisteredVersion, alias: str) -> None:
         """Let `alias` point to this version, and no longer to another."""
-        with self._answers():
-            self._client.set_registered_model_alias(version.name, alias, version.version)
+        self._client.set_registered_model_alias(version.name, alias, version.version)
 
     def find(self, reference: str) -> RegisteredVersion:
         """The version of `models:/NAME@alias` or `models:/NAME/3`; UnknownName where there is none."""
@@ -125,12 +119,11 @@ class ModelRegistry:
 
     def names(self) -> list[str]:
         """The names of the registered models, as far as one page holds them."""
-        with self._answers():
-            return [model.name for model in self._client.search_registered_models(max_results=PAGE)]
+        return [model.name for model in self._client.search_registered_models(max_results=PAGE)]
 
     def files(self, version: RegisteredVersion) -> Path:
         """The folder of a version's files: where they are on this machine, else a copy that is removed when the process ends."""
-        with self._answers():
+        with answering(self.uri):
             source = self._client.get_model_version_download_uri(version.name, version.version)
             local = local_folder(source, self.uri)
             if local is not None and local.is_dir():
@@ -138,13 +131,6 @@ class ModelRegistry:
             folder = tempfile.mkdtemp(prefix="fa_registry-model-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             return Path(download_artifacts(artifact_uri=source, dst_path=folder, tracking_uri=self.uri))
-
-    @contextlib.contextmanager
-    def _answers(self) -> Iterator[None]:
-        try:
-            yield
-        except (MlflowException, SQLAlchemyError, OSError) as error:
-            raise StoreError(f"store {self.uri}: its model registry refuses: {error}") from error
 
 
 def _bounded(text: str) -> str:

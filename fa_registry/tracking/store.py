@@ -1,26 +1,26 @@
-"""Opening a store: which one, whether it can be used, and creating it once."""
+"""Which store, and whether it can be used: known before MLflow opens it. client.py opens it."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from filelock import FileLock
-
 from fa_registry.errors import StoreError
+from fa_registry.tracking.refusals import refused
 
 DEFAULT = "sqlite:///mlflow.db"
 SQLITE = "sqlite:///"
 ARTIFACTS = "mlartifacts"  # beside the database
-VERSION, FIRST = (
+VERSION, FIRST, RUNS = (
     "alembic_version",
     "experiments",
-)  # tables of MLflow's: the release of its schema, and the first that it makes
+    "runs",
+)  # tables of MLflow's: its schema's release, its first, its runs
+LOOK_SECONDS = 1.0  # for another process to end its write; who opens the store asks again
 
 
 def resolve_uri(uri: str = "") -> str:
@@ -66,12 +66,17 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
         raise StoreError(
             f"store {uri}: the folder {path.parent} does not exist; create it or choose another with --store"
         )
-    revision = _revision(path) if path.exists() and path.stat().st_size else None
-    if revision is None and not make:
-        raise StoreError(f"store {uri}: there is none yet; `fa-registry study` makes one with its first run")
-    if revision is not None and revision not in known_revisions:
+    if not path.exists() and _journal(path).exists():
         raise StoreError(
-            f"store {uri}: its schema {revision!r} is unknown to this MLflow; a newer MLflow made it. "
+            f"store {uri}: there is {_journal(path).name}, the undo of a write that was cut off, but not its database; "
+            "put the database back beside it, or delete it if the database is gone"
+        )
+    found = revision(path)
+    if found is None and not make:
+        raise StoreError(f"store {uri}: there is none yet; `fa-registry study` makes one with its first run")
+    if found and found not in known_revisions:
+        raise StoreError(
+            f"store {uri}: its schema {found!r} is unknown to this MLflow; a newer MLflow made it. "
             "Use that version, or start a new store with --store"
         )
     if make:
@@ -96,21 +101,58 @@ def _obstacle(path: Path) -> str:
     return next((f"{place} cannot be written" for place in places if not os.access(place, os.W_OK)), "")
 
 
-def _revision(path: Path) -> str | None:
-    """The schema revision a database says it has; None for one without tables."""
-    try:
-        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            row = (
-                connection.execute("SELECT version_num FROM alembic_version").fetchone() if VERSION in tables else None
+def revision(path: Path) -> str | None:
+    """The schema revision a database says it has; empty for tables without one, None where there are no tables, or no file."""
+    if not path.exists():
+        return None
+    with _looked_at(path) as connection:
+        tables = _tables(connection)
+        if tables and FIRST not in tables:
+            raise StoreError(f"store {path}: a database of something else than MLflow; choose another with --store")
+        row = connection.execute("SELECT version_num FROM alembic_version").fetchone() if VERSION in tables else None
+    return row[0] if row else "" if tables else None
+
+
+def check_begun(path: Path) -> None:
+    """StoreError for a database of another schema than this MLflow's that holds no run: its making was cut off."""
+    with _looked_at(path) as connection:
+        if RUNS not in _tables(connection) or not connection.execute("SELECT count(*) FROM runs").fetchone()[0]:
+            raise StoreError(
+                f"store {path}: its making was cut off, half of its tables are missing, and it holds no run; "
+                "delete it, or choose another with --store, then repeat the command"
             )
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+@contextlib.contextmanager
+def _looked_at(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that writes nothing, but where a kill has cut off a write: sqlite then undoes that half before it reads.
+
+    It can do so only where it may write, and until it has, every other access fails.
+    """
+    mode = "ro" if _obstacle(path) else "rw"
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"file:{quote(str(path))}?mode={mode}", uri=True, timeout=LOOK_SECONDS)
+        ) as connection:
+            yield connection
     except sqlite3.OperationalError as error:
-        raise StoreError(f"store {path}: cannot be read: {error}") from error
+        if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
+            raise StoreError(
+                f"store {path}: its last write was cut off, and nobody can read it before somebody who may write to it has undone "
+                f"that half: let its owner run `fa-registry list`, or work on a copy of its folder, {_journal(path).name} with it"
+            ) from error
+        with refused(f"store {path}"):
+            raise
     except sqlite3.DatabaseError as error:
         raise StoreError(f"store {path}: not an SQLite database ({error}); choose another with --store") from error
-    if tables and FIRST not in tables:
-        raise StoreError(f"store {path}: a database of something else than MLflow; choose another with --store")
-    return row[0] if row else None
+
+
+def _journal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-journal")
 
 
 def local_folder(uri: str, store: str) -> Path | None:
@@ -127,28 +169,3 @@ def local_folder(uri: str, store: str) -> Path | None:
         return recorded
     folder = database.parent / ARTIFACTS
     return folder / rest if (folder / Path(rest).parts[0]).is_dir() else recorded
-
-
-@contextlib.contextmanager
-def creation_lock(uri: str) -> Iterator[None]:
-    """Hold the lock under which a new database is made: four processes creating one together crashed three of them."""
-    path = sqlite_path(uri)
-    if path is None:
-        yield
-        return
-    with FileLock(f"{path}.lock"):
-        yield
-
-
-@contextlib.contextmanager
-def quiet_migrations() -> Iterator[None]:
-    """Silence the table-by-table news of a new database; warnings still come through."""
-    loggers = [logging.getLogger(name) for name in ("mlflow.store.db.utils", "alembic", "alembic.runtime.migration")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

@@ -13,12 +13,14 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from fa_registry.errors import StoreError
 from fa_registry.tracking import mlflow_tracker, schema
 from fa_registry.tracking.base import Point
-from fa_registry.tracking.mlflow_tracker import MlflowTracker, known_revisions
+from fa_registry.tracking.client import known_revisions
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import FEW, runs_by_spec
 from fa_registry.tracking.store import check_store, local_folder, resolve_uri
 from fa_registry.tracking.views import View
@@ -293,7 +295,7 @@ def test_a_store_that_takes_no_view_is_told_and_nothing_else_is_lost(tracker, mo
     def refuse(*_):
         raise MlflowException("Permission denied")
 
-    monkeypatch.setattr(tracker._client, "set_experiment_tag", refuse)
+    monkeypatch.setattr(MlflowClient, "set_experiment_tag", refuse)
     assert tracker.show([View("all")]) == "" and "Permission denied" in caplog.text
     monkeypatch.setattr(mlflow_tracker.mlflow, "__version__", "4.0.1")
     assert tracker.show([View("all")]) == "" and "MLflow 4.0.1" in caplog.text

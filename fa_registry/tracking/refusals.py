@@ -1,0 +1,70 @@
+"""What it means when a store refuses, and what to do: MLflow, SQLAlchemy, sqlite and the system say one thing in many ways."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import sqlite3
+from collections.abc import Iterator
+
+from fa_registry.errors import StoreError
+
+HELD, FULL, BARRED, FAILING, DAMAGED = "held", "full", "barred", "failing", "damaged"
+OF_SYSTEM = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), BARRED),
+    errno.EIO: FAILING,
+}
+OF_SQLITE = {
+    **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED), HELD),
+    **dict.fromkeys((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM), BARRED),
+    **dict.fromkeys((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB), DAMAGED),
+    sqlite3.SQLITE_FULL: FULL,
+    sqlite3.SQLITE_IOERR: FAILING,
+}
+KEPT = "what was written before is kept"
+TO_DO = {
+    HELD: f"another process is writing to it and does not end; {KEPT}. Wait for that process or end it, then repeat the command",
+    FULL: f"{KEPT}. Make room there, or raise the limit on the size of files, then repeat the command",
+    BARRED: f"{KEPT}. See that its folder and its files can be written, then repeat the command",
+    FAILING: f"{KEPT}. See what is wrong with the disk (a limit on the size of files looks the same), then repeat the command",
+    DAMAGED: "the database is damaged. Put a copy of its folder aside; `sqlite3 mlflow.db .recover` saves what can be read",
+}
+LONGEST = 400  # characters of what others say
+
+
+class Refusal(StoreError):
+    """A store does not do what it was asked. kind: of TO_DO, or empty. code: MLflow's own, as RESOURCE_DOES_NOT_EXIST."""
+
+    def __init__(self, subject: str, error: BaseException):
+        root, self.kind = _root(error)
+        self.code = str(getattr(error, "error_code", ""))
+        super().__init__("; ".join([f"{subject} refuses: {_said(root)}", *([TO_DO[self.kind]] if self.kind else [])]))
+
+
+@contextlib.contextmanager
+def refused(subject: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Inside, what the system refuses, and errors of these kinds, are a Refusal. subject: what refuses, as `store sqlite:///…`."""
+    try:
+        yield
+    except (OSError, sqlite3.Error, ImportError, *kinds) as error:
+        raise Refusal(subject, error) from error
+
+
+def _root(error: BaseException) -> tuple[BaseException, str]:
+    """The first of an error's causes whose kind is known, and that kind; where there is none, the error itself."""
+    cause: BaseException | None = error
+    while cause is not None:
+        told = getattr(cause, "orig", None) or cause  # SQLAlchemy's errors hold the driver's
+        code = getattr(told, "sqlite_errorcode", 0) & 0xFF  # the lower byte; the rest tells its variants apart
+        kind = OF_SQLITE.get(code) or OF_SYSTEM.get(getattr(told, "errno", None) or 0)
+        if kind:
+            return told, kind
+        cause = cause.__cause__ or cause.__context__
+    return error, ""
+
+
+def _said(error: BaseException) -> str:
+    """On one line, without the statement and the parameters that SQLAlchemy adds."""
+    text = " ".join(str(error).partition("\n[SQL:")[0].split()) or type(error).__name__
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

@@ -1,0 +1,266 @@
+"""Opening a store: after a kill, in the same moment as others, while others hold it; and what it says when it refuses."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from filelock import FileLock
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.store.tracking import sqlalchemy_store
+from mlflow.store.tracking.dbmodels import initial_models
+from mlflow.store.tracking.dbmodels.models import SqlDataset
+from sqlalchemy import create_engine
+
+from fa_registry.errors import StoreError
+from fa_registry.tracking import client
+from fa_registry.tracking.base import DatasetReference
+from fa_registry.tracking.client import Client
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.refusals import BARRED, DAMAGED, FAILING, FULL, HELD, Refusal
+
+
+@pytest.fixture
+def database(tmp_path, empty_store) -> Path:
+    return Path(shutil.copy(empty_store, tmp_path / "mlflow.db"))
+
+
+def cut_off_a_write(database: Path) -> None:
+    """Leave what a kill in the middle of a commit leaves: half of a write in the file, and its undo in the journal beside it."""
+    writing, killed = database.with_name("writing.db"), [database, Path(f"{database}-journal")]
+    shutil.copy(database, writing)
+    with closing(sqlite3.connect(writing, isolation_level=None)) as connection:
+        connection.execute(
+            "PRAGMA cache_size = 1"
+        )  # pages, so that most of the write is in the file before it is whole
+        connection.execute("BEGIN")
+        connection.execute("CREATE TABLE half (text)")
+        connection.executemany("INSERT INTO half VALUES (?)", [("x" * 3000,)] * 100)
+        for source, target in zip([writing, Path(f"{writing}-journal")], killed, strict=True):
+            shutil.copy(source, target)
+        connection.execute("ROLLBACK")
+    writing.unlink()
+
+
+@pytest.mark.parametrize("make", [True, False])
+def test_a_write_that_a_kill_cut_off_is_undone_by_whatever_opens_the_store(database, make):
+    before = database.read_bytes()
+    cut_off_a_write(database)
+    assert database.read_bytes() != before
+    tracker = MlflowTracker(f"sqlite:///{database}", make=make)
+    assert database.read_bytes() == before and not Path(f"{database}-journal").exists()
+    assert tracker.create("run", {}, {})
+
+
+def test_who_can_only_read_a_store_whose_last_write_was_cut_off_is_told_who_can_undo_it(database, monkeypatch):
+    cut_off_a_write(database)
+    before = database.read_bytes()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere, so the answer is given here
+    with pytest.raises(
+        StoreError, match=r"cut off.* let its owner run .*a copy of its folder, mlflow\.db-journal with it"
+    ):
+        MlflowTracker(f"sqlite:///{database}", make=False)
+    assert database.read_bytes() == before
+
+
+def test_a_journal_without_its_database_is_not_taken_for_a_new_ones(tmp_path):
+    (tmp_path / "mlflow.db-journal").write_bytes(b"undo")
+    with pytest.raises(StoreError, match="but not its database"):
+        MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db-journal"]
+
+
+@pytest.fixture
+def made_at_once(monkeypatch, empty_store) -> None:
+    """MLflow's tables of a new database are a copy of the session's; making them takes seconds."""
+
+    def store(uri: str, artifacts: str) -> SimpleNamespace:
+        shutil.copy(empty_store, uri.removeprefix("sqlite:///"))
+        return SimpleNamespace(engine=SimpleNamespace(dispose=lambda: None))
+
+    monkeypatch.setattr(sqlalchemy_store, "SqlAlchemyStore", store)
+
+
+def test_a_new_database_has_its_name_once_it_is_whole_and_a_maker_that_was_killed_leaves_nothing(
+    tmp_path, monkeypatch, made_at_once
+):
+    database, genuine = tmp_path / "mlflow.db", os.replace
+    left = [tmp_path / f".mlflow.db.making.{end}" for end in ("7", "7-journal")]
+    for path in left:
+        path.touch()
+    seen = []
+
+    def replace(source: Path, target: Path) -> None:
+        seen.append((target, target.exists(), client.revision(source)))
+        genuine(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with client._made_once(f"sqlite:///{database}", f"sqlite:///{database}"):
+        pass
+    assert seen == [(database, False, client._newest_revision())]
+    assert {path.name for path in tmp_path.iterdir()} == {"mlflow.db", "mlflow.db.lock"}
+
+
+def test_a_database_that_cannot_be_made_leaves_nothing(tmp_path, monkeypatch, made_at_once):
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(StoreError, match="No space left on device; what was written before is kept. Make room"):
+        MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    assert {path.name for path in tmp_path.iterdir()} == {"mlflow.db.lock"}
+
+
+def half_made(path: Path) -> None:
+    """As an older release of ours left it after a kill: first tables, and a first change of them that no MLflow can make twice."""
+    engine = create_engine(f"sqlite:///{path}")
+    initial_models.Base.metadata.create_all(engine)
+    engine.dispose()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ALTER TABLE metrics ADD COLUMN step BIGINT DEFAULT 0 NOT NULL")
+
+
+def test_a_database_that_an_older_release_half_made_is_named_as_one(tmp_path):
+    half_made(tmp_path / "mlflow.db")
+    with pytest.raises(StoreError, match="its making was cut off, half of its tables are missing, and it holds no run"):
+        MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as connection, connection:
+        connection.execute("INSERT INTO runs (run_uuid) VALUES ('a')")
+    with pytest.raises(StoreError, match="duplicate column"):  # nobody is told to delete a run
+        MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
+
+
+def in_between(monkeypatch, place, name, act) -> None:
+    """`act` once, when `place.name` is first called, as a process that is quicker: what was looked up before is no longer so."""
+    genuine, acts = getattr(place, name), [act]
+
+    def call(*given, **named):
+        answer = genuine(*given, **named)
+        if acts:
+            acts.pop()()
+        return answer
+
+    monkeypatch.setattr(place, name, call)
+
+
+def test_two_runs_that_record_a_new_data_set_in_the_same_moment(database, monkeypatch):
+    tracker, other = (MlflowTracker(f"sqlite:///{database}") for _ in range(2))
+    runs = [tracker.create("run", {}, {}) for _ in range(2)]
+    reference = DatasetReference("digits", "a" * 64, "sklearn", "training")
+    in_between(monkeypatch, SqlDataset, "__init__", lambda: other.log_dataset(runs[1], reference))
+    tracker.log_dataset(runs[0], reference)
+    inputs = [tracker._client.get_run(run).inputs.dataset_inputs for run in runs]
+    assert [[given.dataset.name for given in few] for few in inputs] == [["digits"], ["digits"]]
+
+
+def test_two_first_runs_of_an_experiment_in_the_same_moment_lie_in_one(database, monkeypatch):
+    tracker, other = (MlflowTracker(f"sqlite:///{database}", "mine") for _ in range(2))
+    in_between(monkeypatch, MlflowClient, "get_experiment_by_name", lambda: other.create("quicker", {}, {}))
+    tracker.create("slower", {}, {})
+    assert {run.name for run in tracker.search({}, "mine")} == {"quicker", "slower"}
+
+
+def test_another_process_that_makes_the_store_is_named_and_not_waited_for_for_ever(
+    tmp_path, monkeypatch, caplog, database
+):
+    monkeypatch.setattr(client, "SILENT", 0.0)
+    monkeypatch.setattr(client, "PATIENCE", 0.3)
+    new = tmp_path / "new.db"
+    with client._file_lock(new), FileLock(f"{database}.lock"):
+        for _ in range(2):  # who waits must not take the holder's name away
+            with pytest.raises(StoreError, match=rf"new\.db\.lock has been held by process {os.getpid()} on .* repeat"):
+                MlflowTracker(f"sqlite:///{new}")
+        assert f"held by process {os.getpid()} on" in caplog.text and not new.exists()
+        MlflowTracker(f"sqlite:///{database}")  # there is nothing to make: nobody waits
+    MlflowTracker(f"sqlite:///{database}")
+
+
+def held(database: Path) -> sqlite3.OperationalError:
+    """What sqlite says of a database that another connection is writing."""
+    with closing(sqlite3.connect(database)) as writer, closing(sqlite3.connect(database, timeout=0)) as other:
+        writer.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(sqlite3.OperationalError) as refused:
+            other.execute("CREATE TABLE mine (text)")
+    return refused.value
+
+
+def wrapped(cause: Exception) -> MlflowException:
+    """As MLflow raises what SQLAlchemy raised of it."""
+    middle = RuntimeError("(driver) says\n[SQL: INSERT]")
+    middle.orig = cause
+    error = MlflowException(str(middle))
+    error.__cause__ = middle
+    return error
+
+
+def test_a_database_that_others_write_to_is_asked_again_and_at_last_given_up(database, monkeypatch, caplog):
+    opened, refusal = Client(f"sqlite:///{database}", make=False), wrapped(held(database))
+    answers = [refusal, refusal, "run"]
+    monkeypatch.setattr(client, "SILENT", 0.0)
+
+    def get_run(run_id: str) -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(opened._client, "get_run", get_run)
+    assert opened.get_run("a") == "run" and "held by another process that writes to it: waiting" in caplog.text
+    monkeypatch.setattr(client, "PATIENCE", 0.0)
+    answers += [refusal] * 3
+    with pytest.raises(StoreError, match="held by another process that writes to it for .* nothing was changed. Wait"):
+        opened.get_run("a")
+
+
+def test_mlflow_prints_no_traceback_of_what_is_refused(database, monkeypatch, capsys):
+    opened = Client(f"sqlite:///{database}", make=False)
+    monkeypatch.setattr(client, "PATIENCE", 0.0)
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("DROP TABLE runs")
+    with pytest.raises(Refusal, match="no such table"):
+        opened.get_run("a" * 32)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/x"), FULL, "Make room there"),
+        (
+            wrapped(sqlite_error(sqlite3.SQLITE_FULL, "database or disk is full")),
+            FULL,
+            "disk is full; what was written",
+        ),
+        (wrapped(sqlite_error(sqlite3.SQLITE_IOERR_WRITE, "disk I/O error")), FAILING, "a limit on the size of files"),
+        (wrapped(sqlite_error(sqlite3.SQLITE_READONLY_DBMOVED, "readonly")), BARRED, "can be written"),
+        (wrapped(sqlite_error(sqlite3.SQLITE_CORRUPT, "malformed")), DAMAGED, "recover"),
+        (wrapped(sqlite_error(sqlite3.SQLITE_BUSY, "locked")), HELD, "Wait for that process"),
+        (MlflowException("Names cannot\ncontain '/'"), "", "refuses: Names cannot contain '/'$"),
+        (ModuleNotFoundError("No module named 'boto3'"), "", "boto3"),
+    ],
+)
+def test_what_a_store_refuses_is_said_in_a_sentence_with_what_is_safe_and_what_to_do(error, kind, words):
+    with pytest.raises(Refusal, match=words) as refused, client.answering("sqlite:///a.db"):
+        raise error
+    assert refused.value.kind == kind and "\n" not in str(refused.value) and "SQL:" not in str(refused.value)
+    assert refused.value.exit_code == 2
+
+
+def test_the_news_of_a_new_database_are_not_told(caplog):
+    with client._quiet(), caplog.at_level(logging.INFO):
+        logging.getLogger("alembic").info("table by table")
+    assert caplog.text == ""
