@@ -66,7 +66,7 @@ LINE = 66  # characters that a verb's line of help may have beside its name
 
 
 class Verbs(click.Group):
-    """Prints this package's errors as one message with their exit code; anything else is a bug and shows its traceback."""
+    """Prints this package's errors, and a disk's, as one message with an exit code; anything else is a bug: its traceback."""
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -75,6 +75,14 @@ class Verbs(click.Group):
         except RegistryError as error:
             click.echo(f"fa-registry: {error}", err=True)
             sys.exit(error.exit_code)
+        except OSError as error:
+            from fa_registry.tracking.refusals import Refusal
+
+            refusal = Refusal("the disk", error)
+            if not refusal.kind:  # a closed pipe, which click knows, or a fault of ours
+                raise
+            click.echo(f"fa-registry: {refusal}", err=True)
+            sys.exit(refusal.exit_code)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """By what somebody is about to do, each in the order in which one comes to it."""

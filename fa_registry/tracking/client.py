@@ -67,7 +67,7 @@ def known_revisions() -> set[str]:
 def _opened(uri: str, make: bool) -> tuple[str, MlflowClient]:
     """The address that the store is opened by, and MLflow's client, which has touched the tables."""
     address = check_store(uri, known_revisions(), make)
-    with _made_once(uri, address), _quiet():
+    with _quiet(), _made_once(uri, address):
         try:
             client = MlflowClient(address)
             client.search_experiments(max_results=1)

@@ -26,7 +26,7 @@ KEPT = "what was written before is kept"
 TO_DO = {
     HELD: f"another process is writing to it and does not end; {KEPT}. Wait for that process or end it, then repeat the command",
     FULL: f"{KEPT}. Make room there, or raise the limit on the size of files, then repeat the command",
-    BARRED: f"{KEPT}. See that its folder and its files can be written, then repeat the command",
+    BARRED: f"{KEPT}. See that its folder and its files can be read and written, then repeat the command",
     FAILING: f"{KEPT}. See what is wrong with the disk (a limit on the size of files looks the same), then repeat the command",
     DAMAGED: "the database is damaged. Put a copy of its folder aside; `sqlite3 mlflow.db .recover` saves what can be read",
 }
@@ -66,5 +66,7 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
 
 def _said(error: BaseException) -> str:
     """On one line, without the statement and the parameters that SQLAlchemy adds."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
     text = " ".join(str(error).partition("\n[SQL:")[0].split()) or type(error).__name__
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

@@ -196,8 +196,10 @@ class RunWriter:
             self.flush()
             self._tracker.upload(self.run_id, self._folder)
         finally:  # whatever cannot be written, the run must not say RUNNING
-            self._tracker.finish(self.run_id, state)
-            shutil.rmtree(self._folder)
+            try:
+                self._tracker.finish(self.run_id, state)
+            finally:
+                shutil.rmtree(self._folder)
 
     def _write_feedback(self) -> None:
         task = self._task

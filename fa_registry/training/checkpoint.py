@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,9 +16,14 @@ from torch import Tensor, nn
 from fa_registry.errors import IntegrityError
 from fa_registry.jsonio import file_digest
 
+OF_SYSTEM = re.compile(r"\(os error (\d+)\)")
+
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
-    """Write `tensors` (and text metadata) to `path`: temporary file, fsync, rename. Returns the file's SHA-256 (hex)."""
+    """Write `tensors` (and text metadata) to `path`: temporary file, fsync, rename. Returns the file's SHA-256 (hex).
+
+    Raises OSError where the disk refuses, as everything else that writes.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")  # mkstemp would make it readable by its owner alone
     try:
@@ -27,6 +33,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
         with temporary.open("rb+") as stream:
             os.fsync(stream.fileno())
         os.replace(temporary, path)
+    except SafetensorError as error:
+        system = OF_SYSTEM.search(str(error))  # how Rust ends the text of an error that the system gave
+        raise OSError(int(system[1]), os.strerror(int(system[1])), str(path)) if system else error from error
     finally:
         temporary.unlink(missing_ok=True)
     return file_digest(path)

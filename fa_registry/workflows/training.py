@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fa_registry import jsonio
-from fa_registry.errors import Interrupted, InvalidFields, RegistryError, UnknownName
+from fa_registry.errors import Interrupted, InvalidFields, RegistryError, StoreError, UnknownName
 from fa_registry.records import RunSpec
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import ENDS, JobEvent, Resources
@@ -18,6 +19,7 @@ from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.refusals import refused
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.code import FIRST, code_of, runs_others_code
 from fa_registry.training.devices import device_of, on_device
@@ -33,6 +35,8 @@ from fa_registry.workflows.progress import Progress, joined
 from fa_registry.workflows.requests import Place
 from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker, registry_folder
 from fa_registry.workflows.watching import UNWATCHED, Monitor, Watch, checked_watch, fired_words
+
+FILES = "the disk with this run's files"  # what refuses, where it is not the store
 
 
 @dataclass(frozen=True)
@@ -103,13 +107,15 @@ def _training_steps(
     rows = resume.read_into(trainer)
     writer = RunWriter(tracker, task, job.study, job.study_run, job.adopt, job.checkpoint_every, None, job.conformance)
     try:
-        writer.start(prepare(job.spec, task.device, root).network if rows else task.network)
-        writer.restore(rows)
+        with refused(FILES):
+            writer.start(prepare(job.spec, task.device, root).network if rows else task.network)
+            writer.restore(rows)
         monitor = Monitor(watch, writer.tag, rows)
         listener = _Listener(writer, resume, monitor, report)
         outcome = yield from training(trainer, listener, stop, rows[-1] if rows else None, lambda: monitor.ended_by)
-        writer.first_steps(trainer.early)
-        writer.complete(outcome)
+        with refused(FILES):
+            writer.first_steps(trainer.early)
+            writer.complete(outcome)
     except Interrupted as error:
         resume.write(trainer, writer.rows)  # between epochs: weights, generators and rows belong together
         writer.interrupt(str(error))
@@ -117,6 +123,11 @@ def _training_steps(
     except (KeyboardInterrupt, GeneratorExit):
         writer.interrupt("interrupted inside an epoch")  # half an epoch is no state to go on from
         raise
+    except StoreError as error:  # store and files are written between epochs alone
+        kept = _kept(resume, trainer, writer.rows)
+        with suppress(RegistryError, OSError):
+            writer.fail(error)
+        raise StoreError(f"{error}. {kept}") from error
     except BaseException as error:
         writer.fail(error)
         raise
@@ -124,6 +135,17 @@ def _training_steps(
     resumed_from = len(rows) - 1 if rows else 0
     figures, fired = headline(outcome), dict(monitor.fired)
     return TrainingResult(writer.run_id, outcome.status, outcome.epochs, resumed_from, figures, fired, outcome.ended_by)
+
+
+def _kept(resume: ResumeFile, trainer: Trainer, rows: list[EpochRow]) -> str:
+    """Keep what was trained of a run that cannot be written down; says what is kept."""
+    if not rows:
+        return "Nothing of this run was trained yet"
+    with suppress(OSError):
+        if rows[-1].epoch == trainer.epoch:  # else the state would go on after an epoch of which there is no row
+            resume.write(trainer, rows)
+            return f"This run is kept after epoch {trainer.epoch}, and goes on from there"
+    return "This run could not be kept either: it goes on from its last resume file, or begins again"
 
 
 def _resume_name(spec: RunSpec, watch: Watch) -> str:
@@ -143,10 +165,11 @@ class _Listener:
         self._writer, self._resume, self._monitor, self._report = writer, resume, monitor, report
 
     def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
-        self._writer.on_epoch(row, trainer)
-        self._monitor.hear(row)
-        if self._resume.due():
-            self._resume.write(trainer, self._writer.rows)
+        with refused(FILES):
+            self._writer.on_epoch(row, trainer)
+            self._monitor.hear(row)
+            if self._resume.due():
+                self._resume.write(trainer, self._writer.rows)
         self._report((row.epoch, trainer.task.spec.epochs, _note(row), dict(self._monitor.fired)))
 
 
@@ -272,7 +295,9 @@ def run_train(
         raise Interrupted(end.value or "stopped before it began")
     if end.kind == "failed":
         close_zombies(tracker, {schema.TAG_SPEC: spec.identity})  # of a process that was killed
-        raise RegistryError(end.value)
+        failure = RegistryError(end.value)
+        failure.exit_code = end.refused or failure.exit_code
+        raise failure
     experiment = tracker.get(end.value.run_id).experiment
     page = in_browser(tracker.uri, mlflow_page(tracker, experiment=experiment))
     return Trained(end.value.run_id, end.value.status, end.value.ended_by, end.value, changed, page)

@@ -246,7 +246,7 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
             "disk is full; what was written",
         ),
         (wrapped(sqlite_error(sqlite3.SQLITE_IOERR_WRITE, "disk I/O error")), FAILING, "a limit on the size of files"),
-        (wrapped(sqlite_error(sqlite3.SQLITE_READONLY_DBMOVED, "readonly")), BARRED, "can be written"),
+        (wrapped(sqlite_error(sqlite3.SQLITE_READONLY_DBMOVED, "readonly")), BARRED, "can be read and written"),
         (wrapped(sqlite_error(sqlite3.SQLITE_CORRUPT, "malformed")), DAMAGED, "recover"),
         (wrapped(sqlite_error(sqlite3.SQLITE_BUSY, "locked")), HELD, "Wait for that process"),
         (MlflowException("Names cannot\ncontain '/'"), "", "refuses: Names cannot contain '/'$"),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
 from fa_registry.errors import Interrupted, StoreError
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.training import loop
+from fa_registry.tracking.writer import RunWriter
+from fa_registry.training import checkpoint, loop
 from fa_registry.training.loop import in_one_go
 from fa_registry.training.specs import parse_spec
 from fa_registry.workflows import progress
@@ -243,15 +246,41 @@ def test_checkpoints_of_epochs_before_the_stop_are_not_made_up(workplace):
     assert content(resumed, schema.epoch_checkpoint(3)) == content(undisturbed, schema.epoch_checkpoint(3))
 
 
-def test_a_store_that_cannot_take_the_files_leaves_no_run_running(workplace, monkeypatch):
-    def full(*arguments):
-        raise OSError("no space left on device")
+@pytest.mark.parametrize(
+    ("place", "name", "nth", "after"),
+    [(MlflowTracker, "upload", 1, EPOCHS), (RunWriter, "write_down", 2, 1), (checkpoint, "save_file", 3, EPOCHS)],
+)
+def test_a_run_that_cannot_be_written_down_is_kept_and_goes_on_to_the_same_end(
+    workplace, monkeypatch, place, name, nth, after
+):
+    genuine, calls = getattr(place, name), []
 
-    monkeypatch.setattr(MlflowTracker, "upload", full)
-    with pytest.raises(OSError, match="no space left"):
-        train()
-    (run,) = MlflowTracker().search({schema.TAG_KIND: "run"})
-    assert (run.state, run.tags[schema.TAG_STATUS]) == ("FAILED", "failed")
+    def full(*given, **named):
+        answer = genuine(*given, **named)
+        calls.append(given)
+        if len(calls) == nth:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, full)
+        with pytest.raises(
+            StoreError, match=rf"No space left on device; .*Make room .* after epoch {after}, and goes on"
+        ):
+            train()
+    assert (runs()[0].state, runs()[0].tags[schema.TAG_STATUS]) == ("FAILED", "failed")
+    assert_equal_runs(train(), train())
+
+
+def test_a_disk_that_takes_nothing_more_is_said_in_a_sentence(registry, workplace, monkeypatch):
+    def full(*given):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    result = registry(*TRAIN)
+    assert result.exit_code == 2 and "Traceback" not in result.stderr
+    assert "No space left on device" in result.stderr and "Nothing of this run was trained yet" in result.stderr
+    assert [run.state for run in runs()] == ["FAILED"]
 
 
 def test_provenance_names_the_eval_samples_and_the_conventions_their_size(workplace):

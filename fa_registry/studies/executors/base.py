@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fa_registry.errors import Interrupted
+from fa_registry.errors import Interrupted, RegistryError
 
 Stop = Callable[[], bool]
 Work = Callable[[Any, Stop, Callable[[Any], None]], Generator[None, None, Any]]
@@ -25,7 +25,8 @@ class JobEvent:
     """kind: progress (value is what the job told), done (its result), failed (text of the error), stopped; again (why it had to
     begin once more).
 
-    index: of the job in the sequence that the executor was given. lost: of one failed, its process was killed, gave no sign of life
+    index: of the job in the sequence that the executor was given. refused: of one failed, value is the sentence of a RegistryError,
+    no traceback, and this its exit code. lost: of one failed, its process was killed, gave no sign of life
     or never began: nobody knows what the job itself would have come to.
     """
 
@@ -33,6 +34,7 @@ class JobEvent:
     kind: str
     value: Any = None
     lost: bool = False
+    refused: int = 0
 
 
 Tell = Callable[[JobEvent], None]
@@ -67,11 +69,13 @@ class Executor(ABC):
 
 
 def ended(index: int, ending: Callable[[], Any]) -> JobEvent:
-    """The event of a job whose last part is `ending`: its result, that it was stopped, or the traceback of what broke it."""
+    """The event of a job whose last part is `ending`: its result, that it was stopped, or what broke it (a traceback if need be)."""
     try:
         return JobEvent(index, "done", ending())
     except Interrupted as interruption:
         return JobEvent(index, "stopped", str(interruption))
+    except RegistryError as error:
+        return JobEvent(index, "failed", str(error), refused=error.exit_code)
     except Exception:
         return JobEvent(index, "failed", traceback.format_exc())
     except SystemExit as exit:  # sys.exit() in a method would end all jobs with it, as if nothing were wrong
