@@ -17,14 +17,18 @@ BIN = Path(sys.executable).parent
 
 
 def needed(program: str) -> str:
-    """The path of a system program; without it the test skips visibly, but fails in CI, where nothing may skip."""
+    """The path of a system program; see `skipped` for a machine without it."""
     path = shutil.which(program)
     if path is None:
-        message = f"{program} is not installed"
-        if os.environ.get("FA_REGISTRY_NO_SKIP"):
-            pytest.fail(message)
-        pytest.skip(message)
+        skipped(f"{program} is not installed")
     return path
+
+
+def skipped(why: str) -> None:
+    """Skip visibly what this machine lacks something for; in CI, where nothing may skip, fail."""
+    if os.environ.get("FA_REGISTRY_NO_SKIP"):
+        pytest.fail(why)
+    pytest.skip(why)
 
 
 def commands_in(folder: Path):

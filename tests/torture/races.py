@@ -53,7 +53,7 @@ def race(store: str, writers: int, runs: int) -> tuple[int, list[str]]:
     started = [context.Process(target=write, args=(store, name, runs, begin, errors)) for name in names]
     for process in started:
         process.start()
-    told = [errors.get() for _ in started]
+    told = [errors.get(timeout=TOGETHER) for _ in started]
     for process in started:
         process.join()
     kept = MlflowTracker(store, EXPERIMENT).search({"fa.status": "complete"}, EXPERIMENT)

@@ -71,21 +71,6 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
         check_store(f"sqlite:///{tmp_path / 'mlflow.db'}", known_revisions())
 
 
-def test_two_processes_create_one_store_together(tmp_path):
-    code = (
-        "import sys; from fa_registry.tracking.mlflow_tracker import MlflowTracker;"
-        "print(MlflowTracker(sys.argv[1]).create('run', {'who': 'me'}, {}))"
-    )
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    started = [
-        subprocess.Popen([sys.executable, "-c", code, uri], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    ended = [process.communicate(timeout=120) for process in started]
-    assert [process.returncode for process in started] == [0] * 2, ended
-    assert len(MlflowTracker(uri).search({"who": "me"})) == 2
-
-
 def test_an_artifact_folder_that_is_no_folder(tmp_path):
     (tmp_path / "mlartifacts").write_text("a file in the way")
     with pytest.raises(StoreError, match="mlartifacts is no folder that can be written"):

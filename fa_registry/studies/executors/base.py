@@ -69,7 +69,7 @@ class Executor(ABC):
 
 
 def ended(index: int, ending: Callable[[], Any]) -> JobEvent:
-    """The event of a job whose last part is `ending`: its result, that it was stopped, or what broke it (a traceback if need be)."""
+    """The event of a job whose last part is `ending`: done, stopped, or failed, with a sentence or a traceback."""
     try:
         return JobEvent(index, "done", ending())
     except Interrupted as interruption:
