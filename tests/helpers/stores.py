@@ -53,6 +53,23 @@ def copy_store(source: Path, target: Path) -> None:
             database.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (str(source), str(target)))
 
 
+def cut_off_a_write(database: Path) -> None:
+    """Leave what a kill in the middle of a commit leaves: half of a write in the file, and its undo in the journal beside it."""
+    writing, killed = database.with_name("writing.db"), [database, Path(f"{database}-journal")]
+    shutil.copy(database, writing)
+    with closing(sqlite3.connect(writing, isolation_level=None)) as connection:
+        connection.execute(
+            "PRAGMA cache_size = 1"
+        )  # pages, so that most of the write is in the file before it is whole
+        connection.execute("BEGIN")
+        connection.execute("CREATE TABLE half (text)")
+        connection.executemany("INSERT INTO half VALUES (?)", [("x" * 3000,)] * 100)
+        for source, target in zip([writing, Path(f"{writing}-journal")], killed, strict=True):
+            shutil.copy(source, target)
+        connection.execute("ROLLBACK")
+    writing.unlink()
+
+
 def remembering(measure: Callable[..., tuple[RunRecord, Redrawn | None]], known: Figures) -> Callable:
     """`evidence._measured` that answers from `known` where record, files, code and what is asked are the same."""
 

@@ -26,28 +26,12 @@ from fa_registry.tracking.base import DatasetReference
 from fa_registry.tracking.client import Client
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.refusals import BARRED, DAMAGED, FAILING, FULL, HELD, Refusal
+from tests.helpers.stores import cut_off_a_write
 
 
 @pytest.fixture
 def database(tmp_path, empty_store) -> Path:
     return Path(shutil.copy(empty_store, tmp_path / "mlflow.db"))
-
-
-def cut_off_a_write(database: Path) -> None:
-    """Leave what a kill in the middle of a commit leaves: half of a write in the file, and its undo in the journal beside it."""
-    writing, killed = database.with_name("writing.db"), [database, Path(f"{database}-journal")]
-    shutil.copy(database, writing)
-    with closing(sqlite3.connect(writing, isolation_level=None)) as connection:
-        connection.execute(
-            "PRAGMA cache_size = 1"
-        )  # pages, so that most of the write is in the file before it is whole
-        connection.execute("BEGIN")
-        connection.execute("CREATE TABLE half (text)")
-        connection.executemany("INSERT INTO half VALUES (?)", [("x" * 3000,)] * 100)
-        for source, target in zip([writing, Path(f"{writing}-journal")], killed, strict=True):
-            shutil.copy(source, target)
-        connection.execute("ROLLBACK")
-    writing.unlink()
 
 
 @pytest.mark.parametrize("make", [True, False])

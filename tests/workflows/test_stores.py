@@ -14,7 +14,7 @@ from fa_registry.api.loading import load_model
 from fa_registry.errors import StoreError
 from fa_registry.workflows.stores import open_tracker, put_launched_away
 from tests.helpers.powerless import make_read_only, powerless
-from tests.helpers.stores import LEADING, made_once, working_in
+from tests.helpers.stores import LEADING, cut_off_a_write, made_once, working_in
 from tests.workflows.conftest import TRAIN, call, write_study
 from tests.workflows.test_audit import AUDIT
 
@@ -102,8 +102,14 @@ def test_a_reviewers_copy_that_cannot_be_written_is_read_by_every_verb_that_read
         ("study", "tiny", "--dry-run", "--no-probe", *store),
     ]
     writes = [(*AUDIT, *store), (*TRAIN, *store), ("promote", run, *store), ("optimize", *store)]
-    make_read_only(copy)
-    answers = powerless([*reads, *writes], workplace)
+    shutil.copytree(copy, cut := workplace / "cut")
+    cut_off_a_write(cut / "mlflow.db")
+    for folder in (copy, cut):
+        make_read_only(folder)
+    *answers, (code, _, stderr, _) = powerless(
+        [*reads, *writes, ("show", run, "--store", f"sqlite:///{cut}/mlflow.db")], workplace
+    )
+    assert code == 2 and "its last write was cut off" in stderr and "let its owner run" in stderr, stderr
     for verb, (code, stdout, stderr, exception) in zip([*reads, *writes], answers, strict=True):
         expected = 2 if verb in writes else 0
         assert code == expected, (verb, code, stdout, stderr, exception)
