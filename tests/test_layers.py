@@ -15,7 +15,7 @@ PACKAGE = Path(fa_registry.__file__).parent
 
 # Modules of one row never import each other; a row imports only from the rows above it.
 LAYERS = (
-    ("records", "errors", "untrusted", "jsonio", "resources"),
+    ("records", "errors", "untrusted", "jsonio", "resources", "owners"),
     ("catalog", "seeding", "provenance", "statistics", "terminal_loss", "positions"),
     ("quantities",),
     ("methods", "architectures", "datasets", "diagnostics"),
@@ -28,7 +28,8 @@ LAYERS = (
     ("reference",),
     ("__main__", "__init__"),
 )
-GROUND = ("records", "errors", "untrusted", "jsonio", "resources")  # the lowest row is one family and may use itself
+# the lowest row is one family and may use itself
+GROUND = ("records", "errors", "untrusted", "jsonio", "resources", "owners")
 ONLY = {
     "mlflow": ("tracking",),
     "sqlalchemy": ("tracking",),

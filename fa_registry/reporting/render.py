@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from filelock import FileLock, Timeout
 from jinja2 import Environment, TemplateError, meta, nodes
 
-from fa_registry import resources
+from fa_registry import owners, resources
 from fa_registry.errors import InvalidFields, unknown_name_text
 from fa_registry.records import AuditReport
 from fa_registry.reporting.figures.style import VECTORS
@@ -43,8 +40,7 @@ UNLINKED = "<!-- fa:compare -->"
 LINKED = '<li><a href="compare.html">compare.html</a>: methods or runs side by side</li>'
 NOT_OURS = ("note.md.j2", "audit_note.md.j2")  # written to the store for every reader of it: always the shipped ones
 SHOWN = 10  # of the files of a folder without any template
-PREFIX = ".rendering-"  # of the folder that pages are written in; what a killed rendering left is removed
-LOCK = ".lock"  # held as long as somebody writes into the folder
+PREFIX = ".rendering-"  # of the folder that pages are written in
 # What each template receives: the fields are its variables, no more and no less; every field has its help and unit.
 TEMPLATES: Mapping[str, type] = MappingProxyType(
     {
@@ -280,16 +276,12 @@ def _where(tree: nodes.Template, variable: str, name: str) -> str:
 def unfinished(out: Path) -> Iterator[Path]:
     """A new folder inside of `out`, so that a page is moved and not copied; gone afterwards, with those of the killed."""
     out.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(out)
-    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=out) as name, FileLock(Path(name) / LOCK):
-        yield Path(name)
+    for left in half_written(out):
+        owners.remove(left)
+    with owners.folder(PREFIX, out) as made:
+        yield made
 
 
-def _remove_abandoned(out: Path) -> None:
-    for lock in sorted(out.glob(f"{PREFIX}*/{LOCK}")):  # a folder without one is too young, or nobody's of ours
-        try:
-            with FileLock(lock, blocking=False):
-                pass
-        except Timeout:
-            continue  # another rendering is at work in it
-        shutil.rmtree(lock.parent)
+def half_written(out: Path) -> list[Path]:
+    """The folders that killed renderings have left in `out`, and what else a killed process tried there."""
+    return owners.abandoned(out, ".*")

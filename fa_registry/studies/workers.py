@@ -23,12 +23,14 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing import forkserver
+from multiprocessing import forkserver, util
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fa_registry import owners
 from fa_registry.studies.executors.base import JobEvent, Stop, Tell, ended
 
 LOG = logging.getLogger(__name__)
@@ -186,17 +188,17 @@ class Worker:
         self.job: tuple[int, bytes] | None = None
         self._asked = self._hung_up = False
         self._last = time.monotonic()
-        self._folder = tempfile.TemporaryDirectory(prefix="fa_registry-worker-", ignore_cleanup_errors=True)
+        self._folder = owners.new_folder("fa_registry-worker-")
         context = _context()
         self.connection, there = context.Pipe()
-        self.process = context.Process(target=_work, args=(there, dict(os.environ), self._folder.name))
+        self.process = context.Process(target=_work, args=(there, dict(os.environ), str(self._folder)))
         try:
             _have_server(context)
             with _main_hidden(unless=b"__main__" in message):
                 self.process.start()
         except BaseException:
             self.connection.close()
-            self._folder.cleanup()
+            owners.remove(self._folder)
             raise
         finally:
             there.close()
@@ -280,7 +282,7 @@ class Worker:
                 self._signal(KILL)
             self.process.join()
             self.connection.close()
-            self._folder.cleanup()
+            owners.remove(self._folder)
 
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
@@ -319,8 +321,9 @@ def _have_server(context: BaseContext) -> None:
         return
     ours = [name for name in sys.modules if name.startswith("fa_registry.") and not name.endswith("__main__")]
     context.set_forkserver_preload([*ours, *(name for name, sign in IMPORTED_LATE.items() if sign in sys.modules)])
+    (Path(util.get_temp_dir()) / f"{owners.PREFIX}server{owners.mark()}").touch()  # its folder outlives a kill
     path = os.pathsep.join(str(entry) or os.getcwd() for entry in sys.path)
-    with _variables(PYTHONPATH=path, PYTHONSAFEPATH="1"):
+    with _variables(PYTHONPATH=path, PYTHONSAFEPATH="1", **{owners.VARIABLE: owners.process_tag()}):
         forkserver.ensure_running()
 
 

@@ -96,9 +96,12 @@ class Tracker(abc.ABC):
         """One run; StoreError when there is none."""
 
     @abc.abstractmethod
-    def search(self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0) -> list[StoredRun]:
+    def search(
+        self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0, state: str = ""
+    ) -> list[StoredRun]:
         """Runs that carry all `tags`, newest first; in one experiment if named. start: the first characters of their ids.
 
+        state: the store's own word, RUNNING for example.
         most: no more than so many are read, 0: all. Ten thousand runs take a store minutes.
         """
 

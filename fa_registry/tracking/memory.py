@@ -68,11 +68,14 @@ class MemoryTracker(Tracker):
             raise StoreError(f"no run {run_id!r} in the store {self.uri}")
         return self.runs[run_id]
 
-    def search(self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0) -> list[StoredRun]:
+    def search(
+        self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0, state: str = ""
+    ) -> list[StoredRun]:
         matching = [
             run
             for run in self.runs.values()
             if tags.items() <= run.tags.items() and experiment in ("", run.experiment) and run.run_id.startswith(start)
+            if state in ("", run.state)
         ]
         return sorted(matching, key=lambda run: -run.started)[: most or None]
 

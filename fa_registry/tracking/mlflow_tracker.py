@@ -11,7 +11,6 @@ import os
 import shlex
 import shutil
 import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,6 +41,7 @@ from mlflow.protos.databricks_pb2 import (
     ErrorCode,
 )
 
+from fa_registry import owners
 from fa_registry.errors import StoreError
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
 from fa_registry.tracking.client import Client, answering
@@ -112,7 +112,7 @@ class MlflowTracker(Tracker):
     @cached_property
     def _downloads(self) -> Path:
         """Where copies of a remote store's artifacts go; removed when the process ends."""
-        folder = Path(tempfile.mkdtemp(prefix="fa_registry-downloads-"))
+        folder = owners.new_folder("fa_registry-downloads-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         return folder
 
@@ -182,10 +182,14 @@ class MlflowTracker(Tracker):
                 raise
             raise StoreError(f"no run {run_id!r} in the store {self.uri}") from refusal
 
-    def search(self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0) -> list[StoredRun]:
+    def search(
+        self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0, state: str = ""
+    ) -> list[StoredRun]:
         terms = [f"tags.`{name}` = '{_quoted(value)}'" for name, value in tags.items()]
         if start:
             terms.append(f"attributes.run_id LIKE '{_quoted(start)}%'")
+        if state:
+            terms.append(f"attributes.status = '{state}'")
         found = self._pages(self._experiment_ids(experiment), " and ".join(terms), most=most)
         matching = [self._stored(run) for run in islice(found, most or None)]
         return [run for run in matching if run.run_id.startswith(start)]  # LIKE knows wildcards, and no case

@@ -6,7 +6,6 @@ from __future__ import annotations
 import atexit
 import re
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from mlflow.artifacts import download_artifacts
 from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 from mlflow.protos.databricks_pb2 import RESOURCE_ALREADY_EXISTS, ErrorCode
 
+from fa_registry import owners
 from fa_registry.errors import UnknownName, UsageError
 from fa_registry.tracking.client import Client, answering
 from fa_registry.tracking.refusals import Refusal
@@ -128,7 +128,7 @@ class ModelRegistry:
             local = local_folder(source, self.uri)
             if local is not None and local.is_dir():
                 return local
-            folder = tempfile.mkdtemp(prefix="fa_registry-model-")
+            folder = owners.new_folder("fa_registry-model-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             return Path(download_artifacts(artifact_uri=source, dst_path=folder, tracking_uri=self.uri))
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
-import tempfile
 import time
 import traceback
 from collections.abc import Mapping
@@ -15,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from fa_registry import diagnostics, jsonio, provenance
+from fa_registry import diagnostics, jsonio, owners, provenance
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import DatasetReference, Point, Tracker
 from fa_registry.tracking.series import write_series
@@ -87,7 +84,7 @@ class RunWriter:
         self._charts = schema.charts(quantity for card in cards for quantity in card.described)
         self._sealed = {"code": code_of(task.spec), **({"conformance": dict(conformance)} if conformance else {})}
         self._sealed |= {schema.CHARTS: list(self._charts)} if self._charts else {}
-        self._folder = Path(tempfile.mkdtemp(prefix="fa_registry-run-"))
+        self._folder = owners.new_folder("fa_registry-run-")
         self._study = study
         self._stop_on = ""
         self._points: list[Point] = []
@@ -96,7 +93,7 @@ class RunWriter:
         self._resumed_from = 0
         self.rows: list[EpochRow] = []
         spec = task.spec
-        tags = {**schema.tags(spec, setting_label(spec), study), schema.TAG_PROCESS: process_tag()}
+        tags = {**schema.tags(spec, setting_label(spec), study), schema.TAG_PROCESS: owners.process_tag()}
         tags |= {schema.TAG_CODE: jsonio.digest_of(self._sealed["code"])}
         tags |= {schema.TAG_ADOPTED: "true"} if origin else {}
         tags |= {schema.TAG_STUDY_RUN: study_run} if study_run else {}
@@ -260,7 +257,3 @@ def folder_digests(folder: Path) -> dict[str, str]:
     """Relative path → SHA-256 of every file below `folder`."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): jsonio.file_digest(path) for path in files}
-
-
-def process_tag() -> str:
-    return f"{platform.node()}:{os.getpid()}"

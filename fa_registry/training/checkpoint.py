@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from fa_registry import owners
 from fa_registry.errors import IntegrityError
 from fa_registry.jsonio import file_digest
 
@@ -25,7 +26,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     Raises OSError where the disk refuses, as everything else that writes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")  # mkstemp would make it readable by its owner alone
+    temporary = path.with_name(f".{path.name}{owners.mark()}")  # mkstemp would make it readable by its owner alone
     try:
         written = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         # None, not {}: safetensors writes an unreadable header for no tensors with empty metadata

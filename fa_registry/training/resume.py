@@ -1,74 +1,130 @@
-"""Stopping and going on: everything a Trainer needs to continue bit-equal, in one safetensors file.
+"""Stopping and going on: everything a Trainer needs to continue bit-equal, in one sealed file.
 
 A killed run ends with the same weights as an undisturbed one because the optimiser's moments and all generators travel along.
+The file is three parts: the SHA-256 of all that follows, a line of JSON, and the tensors as safetensors. A flipped bit in a
+moment would change every figure of the run and be seen by nobody, so a file that is not as it was written is not gone on from.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
+import logging
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import safetensors.torch
 import torch
-from safetensors import safe_open
 
-from fa_registry import jsonio
+from fa_registry import jsonio, owners
+from fa_registry.errors import IntegrityError
 from fa_registry.records import Measurements
-from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.trainer import Early, Trainer
+from fa_registry.untrusted import UnreadableFile, check_regular
 
+LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN = 20.0  # a write takes milliseconds; losing more than this to a kill is a nuisance
+SUFFIX = ".resume"
+DAMAGED = ".damaged"  # after the name of a file that was set aside
+SET_ASIDE = (
+    "%s; it was set aside as %s and the run begins again from its first epoch. What the store holds is not touched"
+)
+
+Tensors = dict[str, torch.Tensor]
 
 
 class ResumeFile:
-    """The resume file of one spec: `<folder>/<identity>.safetensors`."""
+    """The resume file of one spec: `<folder>/<identity>.resume`."""
 
     def __init__(self, folder: Path, identity: str):
-        self.path = folder / f"{identity}.safetensors"
+        self.path = folder / f"{identity}{SUFFIX}"
         self._written = time.monotonic()
 
     def due(self) -> bool:
         return time.monotonic() - self._written > SECONDS_BETWEEN
 
     def write(self, trainer: Trainer, rows: Sequence[EpochRow]) -> None:
-        """Save the trainer and the rows measured so far."""
-        tensors = trainer.state()
-        for index, parameter in enumerate(trainer.parameters):
-            for name, tensor in trainer.optimizer.state.get(parameter, {}).items():
-                tensors[f"optimizer.{index}.{name}"] = tensor
-        tensors |= {f"generator.{name}": draw.get_state() for name, draw in trainer.generators.items()}
-        history = jsonio.canonical([{"epoch": row.epoch, "measurements": row.measurements} for row in rows])
-        metadata = {"epoch": str(trainer.epoch), "rows": history}
-        if trainer.early:
-            tensors |= {f"early.{name}": tensor for name, tensor in trainer.early.tensors.items()}
-            metadata["early_step"] = str(trainer.early.step)
-        save_tensors(self.path, tensors, metadata)
+        """Save the trainer and the rows measured so far: all of it or, whenever this process is killed, nothing."""
+        head = {
+            "of": self.path.stem,
+            "epoch": trainer.epoch,
+            "early_step": trainer.early.step if trainer.early else None,
+            "rows": [{"epoch": row.epoch, "measurements": row.measurements} for row in rows],
+        }
+        written = {name: tensor.detach().cpu().contiguous() for name, tensor in _tensors(trainer).items()}
+        body = jsonio.canonical(head).encode() + b"\n" + safetensors.torch.save(written)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.path.with_name(f".{self.path.name}{owners.mark()}")
+        try:
+            with temporary.open("wb") as stream:
+                stream.write(hashlib.sha256(body).hexdigest().encode() + b"\n")
+                stream.write(body)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, self.path)
+        finally:
+            temporary.unlink(missing_ok=True)
         self._written = time.monotonic()
 
     def read_into(self, trainer: Trainer) -> list[EpochRow]:
-        """Put the saved state into a fresh trainer; returns the rows so far, empty when there is nothing to resume."""
-        if not self.path.is_file():
+        """Put the saved state into a fresh trainer; returns the rows so far, empty when there is nothing to resume.
+
+        A damaged file, or another run's, is set aside, which is said, and there is nothing to resume.
+        """
+        if not os.path.lexists(self.path):
             return []
-        tensors = load_tensors(self.path)
-        with safe_open(self.path, framework="pt") as stream:
-            metadata = stream.metadata()
-        trainer.task.network.load_state_dict(_under(tensors, "network."))
-        trainer.task.feedback.load_state_dict(_under(tensors, "feedback."))
-        for index, parameter in enumerate(trainer.parameters):
-            state = _under(tensors, f"optimizer.{index}.")
-            trainer.optimizer.state[parameter] = {name: _placed(value, parameter) for name, value in state.items()}
-        for name, draw in trainer.generators.items():
-            draw.set_state(tensors[f"generator.{name}"])
-        trainer.epoch = int(metadata["epoch"])
-        if "early_step" in metadata:  # not in the file of an older release
-            trainer.early = Early(int(metadata["early_step"]), _under(tensors, "early."))
-        rows = json.loads(metadata["rows"])
-        return [EpochRow(row["epoch"], jsonio.decode(Measurements, row["measurements"])) for row in rows]
+        try:
+            head, tensors = self._unsealed()
+        except IntegrityError as error:
+            aside = self.path.with_name(self.path.name + DAMAGED)
+            os.replace(self.path, aside)
+            LOG.warning(SET_ASIDE, error, aside)
+            return []
+        _restore(trainer, tensors)
+        trainer.epoch = head["epoch"]
+        if head["early_step"] is not None:
+            trainer.early = Early(head["early_step"], _under(tensors, "early."))
+        return [EpochRow(row["epoch"], jsonio.decode(Measurements, row["measurements"])) for row in head["rows"]]
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
+
+    def _unsealed(self) -> tuple[Mapping[str, Any], Tensors]:
+        """Its line and its tensors; IntegrityError unless it is, to the last bit, what was written for this very run."""
+        try:
+            digest, _, body = check_regular(self.path).read_bytes().partition(b"\n")
+        except UnreadableFile as error:
+            raise IntegrityError(f"the state to go on from, {error}") from error
+        if digest != hashlib.sha256(body).hexdigest().encode():
+            raise IntegrityError(f"the state to go on from, {self.path}, is not as it was written")
+        line, _, saved = body.partition(b"\n")
+        head = jsonio.loads(line.decode())
+        if head["of"] != self.path.stem:
+            raise IntegrityError(f"the state to go on from, {self.path}, is that of another run, {head['of']}")
+        return head, safetensors.torch.load(saved)
+
+
+def _tensors(trainer: Trainer) -> Tensors:
+    tensors = dict(trainer.state())
+    for index, parameter in enumerate(trainer.parameters):
+        for name, tensor in trainer.optimizer.state.get(parameter, {}).items():
+            tensors[f"optimizer.{index}.{name}"] = tensor
+    tensors |= {f"generator.{name}": draw.get_state() for name, draw in trainer.generators.items()}
+    early = trainer.early.tensors if trainer.early else {}
+    return tensors | {f"early.{name}": tensor for name, tensor in early.items()}
+
+
+def _restore(trainer: Trainer, tensors: Tensors) -> None:
+    trainer.task.network.load_state_dict(_under(tensors, "network."))
+    trainer.task.feedback.load_state_dict(_under(tensors, "feedback."))
+    for index, parameter in enumerate(trainer.parameters):
+        state = _under(tensors, f"optimizer.{index}.")
+        trainer.optimizer.state[parameter] = {name: _placed(value, parameter) for name, value in state.items()}
+    for name, draw in trainer.generators.items():
+        draw.set_state(tensors[f"generator.{name}"])
 
 
 def _placed(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
@@ -79,5 +135,5 @@ def _placed(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(parameter, requires_grad=False).copy_(value)
 
 
-def _under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+def _under(tensors: Tensors, prefix: str) -> Tensors:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -7,13 +7,12 @@ import datetime
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fa_registry import architectures, datasets, diagnostics, jsonio, methods
+from fa_registry import architectures, datasets, diagnostics, jsonio, methods, owners
 from fa_registry.errors import InvalidFields, PluginError, UnknownName
 from fa_registry.protocol.engine import judge_all, second_opinions
 from fa_registry.protocol.reproduction import FILE, load_reference, reproduction
@@ -36,7 +35,6 @@ from fa_registry.reporting.pages.notes import Notes, not_judged_words
 from fa_registry.reporting.render import render_report
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, Tracker
-from fa_registry.tracking.writer import process_tag
 from fa_registry.workflows.conformance import with_conformance
 from fa_registry.workflows.editions import checked_terms, signature
 from fa_registry.workflows.evidence import checked_measuring, gather_all, replay_remark
@@ -219,7 +217,7 @@ def log_audit(
         schema.TAG_KIND: "audit",
         schema.TAG_SCHEMA: str(SCHEMA),
         schema.TAG_STATUS: "running",
-        schema.TAG_PROCESS: process_tag(),
+        schema.TAG_PROCESS: owners.process_tag(),
         schema.TAG_STUDY: selection.study,
         schema.TAG_EDITION: edition_words(report.edition),
         schema.TAG_AUDIT: jsonio.digest_of(report),
@@ -247,12 +245,12 @@ def log_audit(
 
 def _upload(tracker: Tracker, run_id: str, pages: Sequence[Path], out: Path) -> None:
     """The pages alone: `out` may hold other files of the user's."""
-    with tempfile.TemporaryDirectory(prefix="fa_registry-audit-") as folder:
+    with owners.folder("fa_registry-audit-") as folder:
         for page in pages:
-            copy = Path(folder) / page.relative_to(out)
+            copy = folder / page.relative_to(out)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(page, copy)
-        tracker.upload(run_id, Path(folder))
+        tracker.upload(run_id, folder)
 
 
 def _tell_runs(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str, selection: Selection) -> None:
@@ -308,12 +306,12 @@ def _attach_forms(tracker: Tracker, notes: Notes, out: Path) -> None:
 
 
 def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="fa_registry-form-") as folder:
-        copy = Path(folder) / path
+    with owners.folder("fa_registry-form-") as folder:
+        copy = folder / path
         copy.parent.mkdir(exist_ok=True)
         copy.write_text(text, encoding="utf-8")
         for run_id in run_ids:
-            tracker.upload(run_id, Path(folder))
+            tracker.upload(run_id, folder)
 
 
 def _tell_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]) -> None:

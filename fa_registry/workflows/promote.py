@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import getpass
 import re
-import tempfile
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fa_registry import jsonio, methods
+from fa_registry import jsonio, methods, owners
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.grouping import seeds_key
@@ -242,14 +241,14 @@ def _register(
 ) -> RegisteredVersion:
     """Upload the version's files as artifacts of the run, where a server lets a version point to, and register them."""
     path = f"{FOLDER}/{_key(card)[:16]}"
-    with tempfile.TemporaryDirectory(prefix="fa_registry-promote-") as upload:
-        folder = Path(upload) / path
+    with owners.folder("fa_registry-promote-") as upload:
+        folder = upload / path
         _copy(tracker, card, folder)
         text = model_card_text(card, name)
         (folder / model_folder.CARD).write_text(jsonio.pretty(card), encoding="utf-8")
         (folder / model_folder.CARD_TEXT).write_bytes(text.encode("utf-8", errors="backslashreplace"))
         tags = {models.TAG_CARD: jsonio.file_digest(folder / model_folder.CARD), **_tags(card, record.spec)}
-        tracker.upload(card.run_id, Path(upload))
+        tracker.upload(card.run_id, upload)
     return registry.register(name, card.run_id, path, tags, text)
 
 

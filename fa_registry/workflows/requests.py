@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fa_registry import owners
 from fa_registry.errors import UsageError
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ def _try_writing(out: Path) -> None:
     """
     there = next((folder for folder in (out, *out.parents) if os.path.lexists(folder)), Path())
     try:
-        with tempfile.TemporaryDirectory(prefix=".fa_registry-", dir=there) as trial:
-            (Path(trial) / out.relative_to(there)).mkdir(parents=True, exist_ok=True)
+        with owners.folder(".fa_registry-", there) as trial:
+            (trial / out.relative_to(there)).mkdir(parents=True, exist_ok=True)
     except NotADirectoryError as error:
         raise UsageError(f"{there} is a file; a folder is needed") from error
     except OSError as error:

@@ -12,6 +12,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.schema import EXPERIMENT, LAUNCH, TAG_KIND, TAG_STUDY
 from fa_registry.tracking.store import check_writable, sqlite_path
 from fa_registry.tracking.views import views_of
+from fa_registry.workflows.leftovers import clear
 
 LOG = logging.getLogger(__name__)
 UI = "http://127.0.0.1:5000"  # where `make ui` serves a store that no server serves
@@ -29,6 +30,8 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
     tracker = MlflowTracker(store, experiment, experiment_id, make=create)
     if write:
         check_writable(tracker.uri)
+    if create or write:
+        clear(tracker, registry_folder(tracker.uri))
     return tracker
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from fa_registry import datasets, jsonio
+from fa_registry import datasets, jsonio, owners
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, RunSpec
@@ -21,18 +21,17 @@ from fa_registry.terminal_loss import is_regression
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import runs_by_spec
-from fa_registry.tracking.writer import process_tag
 from fa_registry.training.devices import on_device, usable_cores
 from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import load_or_name
+from fa_registry.workflows.leftovers import close_zombies
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.requests import Chosen, Place
 from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker
 from fa_registry.workflows.training import (
     TrainingJob,
-    close_zombies,
     executor_problems,
     newest_finished,
     on_gpu,
@@ -93,7 +92,6 @@ def run_study(
     """
     study, processes, watch = checked_study(chosen, jobs, edition, stop_on, executor)
     tracker, adopted = open_tracker(place.store, place.experiment), launched_run()
-    close_zombies(tracker, {schema.TAG_KIND: "study"})
     result, todo = _already_there(study, tracker, watch, force, keep_trained)
     make_ready({spec.dataset for spec in todo}, place.root)
     if adopted:
@@ -239,7 +237,7 @@ def _study_tags(study: Study) -> dict[str, str]:
         **_marks(study),
         schema.TAG_SCHEMA: str(SCHEMA),
         schema.TAG_STATUS: "running",
-        schema.TAG_PROCESS: process_tag(),
+        schema.TAG_PROCESS: owners.process_tag(),
         schema.TAG_NOTE: study_note(study),
     }
 

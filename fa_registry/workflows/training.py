@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,6 +29,7 @@ from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import study_edition
+from fa_registry.workflows.leftovers import close_zombies, resume_folder
 from fa_registry.workflows.progress import Progress, joined
 from fa_registry.workflows.requests import Place
 from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker, registry_folder
@@ -98,9 +97,9 @@ def _training_steps(
     job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]
 ) -> Generator[None, None, TrainingResult]:
     tracker = MlflowTracker(job.store, job.experiment, job.experiment_id)
-    close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})
+    close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})  # of a worker that was killed in this very study
     watch = job.watch.of(job.spec.control)
-    resume = ResumeFile(registry_folder(job.store) / "resume", _resume_name(job.spec, watch))
+    resume = ResumeFile(resume_folder(registry_folder(job.store)), _resume_name(job.spec, watch))
     root = Path(job.data_root) if job.data_root else None
     task = prepare(job.spec, device_of(job.spec.device_class), root)
     trainer = Trainer(task)
@@ -200,25 +199,6 @@ def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: Watch = UNW
         if (run.tags.get(schema.TAG_STATUS), run.tags.get(schema.TAG_STOP_ON)) == (schema.STOPPED_EARLY, wish):
             return run
     return None
-
-
-def close_zombies(tracker: Tracker, tags: Mapping[str, str]) -> None:
-    """End runs with these tags that say running although the process that wrote them is gone from this machine."""
-    for run in tracker.search({**tags, schema.TAG_STATUS: "running"}):
-        host, _, process = run.tags.get(schema.TAG_PROCESS, "").partition(":")
-        if host == platform.node() and process.isdigit() and not _is_alive(int(process)):
-            tracker.log(run.run_id, tags={schema.TAG_STATUS: "failed"})
-            tracker.finish(run.run_id, "KILLED")
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it is somebody else's
-        return True
-    return True
 
 
 def training_words(result: TrainingResult) -> str:

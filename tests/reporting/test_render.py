@@ -25,6 +25,7 @@ from fa_registry.reporting.render import (
     template_problems,
     unfinished,
 )
+from tests.helpers.killed import left_folder
 from tests.reporting.page import Page
 from tests.reporting.scenes import make_report
 
@@ -149,10 +150,7 @@ def test_the_folder_is_there_while_it_is_needed(tmp_path):
 
 
 def test_what_the_killed_left_is_removed_and_what_is_in_use_is_not(tmp_path):
-    left = tmp_path / ".rendering-killed"
-    left.mkdir()
-    (left / ".lock").touch()
-    (left / "index.html").write_text("half")
+    left = left_folder(".rendering-", tmp_path)
     (tmp_path / ".rendering-mine").mkdir()
     with unfinished(tmp_path) as first:
         assert not left.exists()

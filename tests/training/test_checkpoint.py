@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from torch import nn
@@ -266,12 +268,36 @@ def test_nothing_to_resume_is_an_empty_list(tmp_path):
     assert trainer.epoch == 0
 
 
-def test_a_damaged_file_is_an_integrity_error(tmp_path):
-    file = ResumeFile(tmp_path, "id")
-    file.write(Trainer(tiny_task()), [])
-    file.path.write_bytes(file.path.read_bytes()[:-50])
-    with pytest.raises(IntegrityError):
-        file.read_into(Trainer(tiny_task()))
+def flipped(path, place):
+    data = bytearray(path.read_bytes())
+    data[place % len(data)] ^= 4
+    path.write_bytes(data)
+
+
+DAMAGES = {
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-50]),
+    "emptied": lambda path: path.write_bytes(b""),
+    "a bit of a tensor": lambda path: flipped(path, -1),
+    "a bit of the rows": lambda path: flipped(path, 90),
+    "a bit of the seal": lambda path: flipped(path, 3),
+    "a link": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+    "another run's": lambda path: ResumeFile(path.parent, "other").path.replace(path),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_set_aside_and_the_run_begins_again(tmp_path, damage, caplog):
+    for name in ("id", "other"):
+        ResumeFile(tmp_path, name).write(Trainer(tiny_task(seed=3)), [])
+    file, trainer, untouched = ResumeFile(tmp_path, "id"), Trainer(tiny_task()), Trainer(tiny_task())
+    DAMAGES[damage](file.path)
+    assert file.read_into(trainer) == []
+    assert weights_equal(trainer.task.network, untouched.task.network) and trainer.epoch == 0
+    aside = tmp_path / "id.resume.damaged"
+    assert os.path.lexists(aside) and not os.path.lexists(file.path)
+    assert f"set aside as {aside} and the run begins again" in caplog.text
+    assert file.read_into(trainer) == []
 
 
 def test_a_finished_run_removes_its_file(tmp_path):

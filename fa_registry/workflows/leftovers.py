@@ -1,0 +1,113 @@
+"""What killed processes leave behind: shown by `doctor`, mended by `doctor --repair`, and before anything else is written.
+
+Whoever is at work is not touched: what names no process, or one that is at work, of another machine or another container, stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from fa_registry import owners
+from fa_registry.reporting.render import half_written
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.store import sqlite_path
+from fa_registry.training.resume import DAMAGED
+
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+STATES = {
+    "complete": "FINISHED",
+    "diverged": "FINISHED",
+    schema.STOPPED_EARLY: "FINISHED",
+}  # by what a run says of itself
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """kind: what it is called in a row of `doctor`. what: this one. mend: takes it away."""
+
+    kind: str
+    what: str
+    mend: Callable[[], object]
+
+
+RUNS, FOLDERS, PAGES = "runs of ended processes", "temporary folders", "half-written pages"
+JOURNAL, PROCESSES, STATE_FILES = "database journal", "workers without a parent", "files to go on from"
+KINDS = (RUNS, FOLDERS, PAGES, JOURNAL, PROCESSES, STATE_FILES)
+
+
+def resume_folder(registry: Path) -> Path:
+    """Where the files lie that stopped runs go on from. registry: see stores.registry_folder."""
+    return registry / "resume"
+
+
+def leftovers(tracker: Tracker | None, registry: Path, pages: Path | None = None) -> list[Leftover]:
+    """All that can be taken away. tracker: None where there is no store. pages: a folder of pages to look into."""
+    found = [
+        Leftover(RUNS, _named(run), partial(close, tracker, run)) for run in (zombies(tracker, {}) if tracker else ())
+    ]
+    found += [Leftover(FOLDERS, str(path), partial(owners.remove, path)) for path in owners.abandoned_folders()]
+    halves = half_written(pages) if pages else []
+    found += [Leftover(PAGES, str(path), partial(owners.remove, path)) for path in halves]
+    journal = _journal(tracker.uri) if tracker else None
+    found += [Leftover(JOURNAL, f"{journal}-journal", partial(_roll_back, journal))] if journal else []
+    found += [Leftover(PROCESSES, str(pid), partial(_end, pid)) for pid in owners.abandoned_processes()]
+    states = resume_folder(registry)
+    halves = [*owners.abandoned(states, ".*"), *sorted(states.glob(f"*{DAMAGED}"))]
+    return found + [Leftover(STATE_FILES, str(path), partial(owners.remove, path)) for path in halves]
+
+
+def clear(tracker: Tracker, registry: Path) -> None:
+    """Mend what a killed process left, before this one writes; damaged files stay until a person has seen them."""
+    for left in leftovers(tracker, registry):
+        if left.kind != JOURNAL and not left.what.endswith(DAMAGED):
+            left.mend()
+
+
+def zombies(tracker: Tracker, tags: Mapping[str, str]) -> list[StoredRun]:
+    """Runs with these tags that the store or they themselves say are at work, although their process is gone."""
+    running = tracker.search({**tags, schema.TAG_STATUS: "running"}) + tracker.search(tags, state="RUNNING")
+    known = {run.run_id: run for run in running}.values()
+    return [run for run in known if owners.is_dead(run.tags.get(schema.TAG_PROCESS, ""))]
+
+
+def close_zombies(tracker: Tracker, tags: Mapping[str, str]) -> None:
+    """End those with these tags."""
+    for run in zombies(tracker, tags):
+        close(tracker, run)
+
+
+def close(tracker: Tracker, run: StoredRun) -> None:
+    """End a run whose process is gone: one that had written all of itself as what it says it is, any other as killed."""
+    status = run.tags.get(schema.TAG_STATUS, "")
+    if status not in schema.ENDED_STATUSES:
+        tracker.log(run.run_id, tags={schema.TAG_STATUS: "failed"})
+    tracker.finish(run.run_id, STATES.get(status, "KILLED"))
+
+
+def _named(run: StoredRun) -> str:
+    return f"{run.tags.get(schema.TAG_KIND, 'run')} {run.run_id} ({run.name})"
+
+
+def _journal(uri: str) -> Path | None:
+    """The database whose journal a killed writer may have left."""
+    database = sqlite_path(uri)
+    return database if database and database.with_name(f"{database.name}-journal").exists() else None
+
+
+def _roll_back(database: Path) -> None:
+    """Reading it once, with the right to write, is what sqlite asks for; the journal of a live writer stays."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+
+def _end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, KILL)
