@@ -101,10 +101,9 @@ def _host() -> str:
 @functools.cache
 def _namespace() -> str:
     """Which processes this one can see: in another container the same pid is another process."""
-    try:
+    with suppress(OSError):  # not on every system
         return os.readlink("/proc/self/ns/pid").strip("pid:[]")
-    except OSError:
-        return ""
+    return ""
 
 
 def _lives(pid: int, start: int) -> bool:

@@ -36,6 +36,7 @@ from fa_registry.workflows import verbs
 if TYPE_CHECKING:
     from fa_registry.records import AuditReport, Reproduction
     from fa_registry.workflows.audit import AuditResult
+    from fa_registry.workflows.verify import Verification
 
 
 @click.command()
@@ -91,7 +92,15 @@ def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
             for result in results
         ]
         table(["run", "name", "outcome", "details"], rows, "")
+        for result in results:
+            click.echo(_files(result))
     sys.exit(0 if all(result.integrity.state == "verified" for result in results) else IntegrityError.exit_code)
+
+
+def _files(result: Verification) -> str:
+    """Which files were checked, in one line."""
+    each = ", ".join(f"{name} {size:,}" for name, size in sorted(result.files.items()))
+    return f"{result.name}: {len(result.files)} files checked, bytes of each: {each or 'none'}"
 
 
 @click.command(short_help="Render the pages of an audit again: same records, same bytes.")

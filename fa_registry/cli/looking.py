@@ -221,14 +221,16 @@ def show(run_id: str, store: str, as_json: bool) -> None:
 
 
 @click.command()
+@click.option("--repair", is_flag=True, help="Take away what killed processes left behind; nothing in use is touched.")
+@click.option("--out", "pages", default="reports", metavar="FOLDER", help="The folder of pages to look into [reports].")
 @STORE
 @JSON
-@examples("doctor", "doctor --store sqlite:///other.db --json")
-def doctor(store: str, as_json: bool) -> None:
-    """Check versions, device, store and data. Exit 1 if something is not in order."""
+@examples("doctor", "doctor --repair", "doctor --store sqlite:///other.db --json")
+def doctor(repair: bool, pages: str, store: str, as_json: bool) -> None:
+    """Check versions, device, store, data, and what killed runs left behind. Exit 1 if something is not in order."""
     from fa_registry.workflows.looking import examine
 
-    rows = examine(store)
+    rows = examine(store, repair, pages)
     if as_json:
         print_json(rows)
     else:

@@ -276,12 +276,7 @@ def _where(tree: nodes.Template, variable: str, name: str) -> str:
 def unfinished(out: Path) -> Iterator[Path]:
     """A new folder inside of `out`, so that a page is moved and not copied; gone afterwards, with those of the killed."""
     out.mkdir(parents=True, exist_ok=True)
-    for left in half_written(out):
+    for left in owners.abandoned(out, ".*"):
         owners.remove(left)
     with owners.folder(PREFIX, out) as made:
         yield made
-
-
-def half_written(out: Path) -> list[Path]:
-    """The folders that killed renderings have left in `out`, and what else a killed process tried there."""
-    return owners.abandoned(out, ".*")

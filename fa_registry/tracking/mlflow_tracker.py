@@ -185,6 +185,7 @@ class MlflowTracker(Tracker):
     def search(
         self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0, state: str = ""
     ) -> list[StoredRun]:
+        """As Tracker.search."""
         terms = [f"tags.`{name}` = '{_quoted(value)}'" for name, value in tags.items()]
         if start:
             terms.append(f"attributes.run_id LIKE '{_quoted(start)}%'")

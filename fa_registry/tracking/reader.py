@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +30,12 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         raise IntegrityError(f"run {run.run_id}: {', '.join(missing)} missing")
     provenance = _json(files[schema.PROVENANCE])
     digests = provenance["digests"]
-    seal = jsonio.digest_of({**digests, schema.PROVENANCE: jsonio.file_digest(files[schema.PROVENANCE])})
-    if run.tags.get(schema.TAG_ARTIFACTS) != seal:
-        raise IntegrityError(
-            f"run {run.run_id}: {schema.PROVENANCE} is not the file that was recorded (tag {schema.TAG_ARTIFACTS})"
-        )
-    for name in (schema.SPEC, schema.MEASUREMENTS, schema.SERIES):
-        check_digest(run.run_id, name, files[name], digests)
+    check_seal(tracker, run, digests)
+    sealed_text = (schema.SPEC, schema.MEASUREMENTS, schema.SERIES)
+    check_files(tracker, run.run_id, {name: digests.get(name, "none") for name in sealed_text})
     card = tracker.artifact(run.run_id, schema.FEEDBACK_CARD)
-    if card:
-        check_digest(run.run_id, schema.FEEDBACK_CARD, card, digests)
+    if card or schema.FEEDBACK_CARD in digests:
+        check_files(tracker, run.run_id, {schema.FEEDBACK_CARD: digests.get(schema.FEEDBACK_CARD, "none")})
     sealed = read_sealed(files)
     spec = sealed.spec
     if spec.identity != run.tags.get(schema.TAG_SPEC):
@@ -79,11 +75,39 @@ def read_sealed(files: Mapping[str, Path]) -> Sealed:
     )
 
 
-def check_digest(run_id: str, name: str, path: Path, digests: Mapping[str, str]) -> None:
-    """Raise IntegrityError unless `path` has the digest recorded for `name`."""
-    digest = jsonio.file_digest(path)
-    if digest != digests.get(name):
-        raise IntegrityError(f"run {run_id}: {name}: expected SHA-256 {digests.get(name, 'none')}, found {digest}")
+def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> dict[str, int]:
+    """Raise IntegrityError unless the run's tag is over these digests and its provenance.json; returns the bytes of that."""
+    path = tracker.artifact(run.run_id, schema.PROVENANCE)
+    if path is None:
+        raise IntegrityError(f"run {run.run_id}: {schema.PROVENANCE} is missing")
+    if run.tags.get(schema.TAG_ARTIFACTS) != jsonio.digest_of({**digests, schema.PROVENANCE: jsonio.file_digest(path)}):
+        raise IntegrityError(
+            f"run {run.run_id}: {schema.PROVENANCE} is not the file that was recorded (tag {schema.TAG_ARTIFACTS})"
+        )
+    return {schema.PROVENANCE: path.stat().st_size}
+
+
+def check_files(
+    tracker: Tracker, run_id: str, digests: Mapping[str, str], may_be_lost: Sequence[str] = ()
+) -> dict[str, int]:
+    """name → bytes of each of these files of a run that is there; IntegrityError that names every one that is not as recorded.
+
+    may_be_lost: names of those that may be missing.
+    """
+    sizes, wrong = {}, []
+    for name, recorded in digests.items():
+        path = tracker.artifact(run_id, name)
+        if path is None:
+            wrong += [] if name in may_be_lost else [f"{name} is missing"]
+        elif (digest := jsonio.file_digest(path)) != recorded:
+            wrong.append(
+                f"{name}: expected SHA-256 {recorded}, found {digest}; the file was changed after it was recorded"
+            )
+        else:
+            sizes[name] = path.stat().st_size
+    if wrong:
+        raise IntegrityError(f"run {run_id}: {'; '.join(wrong)}")
+    return sizes
 
 
 def _json(path: Path) -> Any:

@@ -23,6 +23,7 @@ TAG_STATUS = "fa.status"  # running | complete | diverged | stopped_early | fail
 TAG_KIND = "fa.kind"  # run | study | audit | launch
 LAUNCH = "launch"  # the kind of a run that `mlflow run` began and that became none of ours
 TAG_ARTIFACTS = "fa.artifacts"  # digest over the digests of all artifacts, so that a changed provenance.json shows too
+TAG_PAGES = "fa.pages"  # what seals the pages that an audit wrote: see tracking.pages
 TAG_NOT_FINITE = "fa.not_finite"
 TAG_PROCESS = "fa.process"  # who writes it, to tell a zombie from a run at work: see owners.process_tag
 TAG_REPORT = "fa.report"  # on an audited run: the id of the newest audit's own run
@@ -54,7 +55,7 @@ FINAL = "checkpoints/final.safetensors"
 STEP = re.compile(r"checkpoints/step_(\d{4,})\.safetensors")  # see step_checkpoint
 FEEDBACK = "feedback/state.safetensors"
 FEEDBACK_CARD = "feedback/card.json"
-FORM = "report/form.html"  # the newest audit's form of the run's group; sealed by no digest, a later audit replaces it
+FORM = "report/form.html"  # the newest audit's form of the run's group; a later audit replaces it
 SHORT_FORM = (
     "short_form.md"  # the run's note: MLflow's page of two runs shows files of the root alone, and Markdown in full
 )

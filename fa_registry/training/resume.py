@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
+from safetensors.torch import load, save
 
 from fa_registry import jsonio, owners
 from fa_registry.errors import IntegrityError
@@ -55,7 +55,7 @@ class ResumeFile:
             "rows": [{"epoch": row.epoch, "measurements": row.measurements} for row in rows],
         }
         written = {name: tensor.detach().cpu().contiguous() for name, tensor in _tensors(trainer).items()}
-        body = jsonio.canonical(head).encode() + b"\n" + safetensors.torch.save(written)
+        body = jsonio.canonical(head).encode() + b"\n" + save(written)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.path.with_name(f".{self.path.name}{owners.mark()}")
         try:
@@ -104,7 +104,7 @@ class ResumeFile:
         head = jsonio.loads(line.decode())
         if head["of"] != self.path.stem:
             raise IntegrityError(f"the state to go on from, {self.path}, is that of another run, {head['of']}")
-        return head, safetensors.torch.load(saved)
+        return head, load(saved)
 
 
 def _tensors(trainer: Trainer) -> Tensors:

@@ -35,6 +35,7 @@ from fa_registry.reporting.pages.notes import Notes, not_judged_words
 from fa_registry.reporting.render import render_report
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, Tracker
+from fa_registry.tracking.pages import seal_folder, seal_pages
 from fa_registry.workflows.conformance import with_conformance
 from fa_registry.workflows.editions import checked_terms, signature
 from fa_registry.workflows.evidence import checked_measuring, gather_all, replay_remark
@@ -225,16 +226,16 @@ def log_audit(
     run_id = tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
     status, state = "failed", "FAILED"
     try:
-        _upload(tracker, run_id, pages, out)
+        tracker.log(run_id, tags=_upload(tracker, run_id, pages, out))
         notes = Notes(report)
-        _tell_runs(tracker, report, notes, run_id, selection)
+        forms = _attach_forms(tracker, notes, out)
+        _tell_runs(tracker, report, notes, run_id, selection, forms)
         page = mlflow_page(
             tracker, selection.study, selection.runs[0].experiment
         )  # now that verdicts, margins and first fires can have columns
         note = notes.of_audit(tracker.link(run_id, ""), page)
         tracker.log(run_id, tags={schema.TAG_NOTE: note})
         _tell_excluded(tracker, report, notes, run_id)
-        _attach_forms(tracker, notes, out)
         _tell_studies(tracker, selection, {schema.TAG_NOTE: note, schema.TAG_REPORT: run_id})
         status, state = "complete", "FINISHED"
     finally:
@@ -243,17 +244,27 @@ def log_audit(
     return run_id, page
 
 
-def _upload(tracker: Tracker, run_id: str, pages: Sequence[Path], out: Path) -> None:
-    """The pages alone: `out` may hold other files of the user's."""
+def _upload(tracker: Tracker, run_id: str, pages: Sequence[Path], out: Path) -> dict[str, str]:
+    """The pages alone, sealed: `out` may hold other files of the user's. Returns the tag that seals them."""
     with owners.folder("fa_registry-audit-") as folder:
         for page in pages:
             copy = folder / page.relative_to(out)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(page, copy)
+        seal = seal_folder(folder)
         tracker.upload(run_id, folder)
+    return seal
 
 
-def _tell_runs(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str, selection: Selection) -> None:
+def _tell_runs(
+    tracker: Tracker,
+    report: AuditReport,
+    notes: Notes,
+    audit_id: str,
+    selection: Selection,
+    forms: Mapping[str, Mapping[str, str]],
+) -> None:
+    """forms: run id → its form's digest by name, of those that have one."""
     before = {run.run_id: run for run in selection.runs}
     whole = tracker.link(audit_id, "index.html")
     _, looks = looks_of([run.record for run in report.runs], selection.runs)
@@ -262,8 +273,8 @@ def _tell_runs(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: st
         form = tracker.link(run_id, schema.FORM) if run_id in notes.forms else ""
         tags = {**verdict_tags(report, place, before[run_id].tags), **fire_tags(run, report, before[run_id].tags)}
         note = notes.of_run(run, form, whole)
-        _attach(tracker, [run_id], schema.SHORT_FORM, note)
-        tags |= {schema.TAG_NOTE: note, schema.TAG_REPORT: audit_id}
+        pages = {**forms.get(run_id, {}), **_attach(tracker, [run_id], schema.SHORT_FORM, note)}
+        tags |= {schema.TAG_NOTE: note, schema.TAG_REPORT: audit_id, **seal_pages(pages)}
         tags |= {schema.TAG_LOOKS: looks[run_id]} if run_id in looks else {}
         margin = notes.margin(run)
         # another audit has mostly found the same, and a metric costs the store as much as all tags
@@ -287,31 +298,37 @@ def _tell_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id
         )  # whatever its status tag was made to say
         if sealed or tags.get(schema.TAG_STATUS) in schema.ENDED_STATUSES:
             verdict, note = not_judged_words(excluded), notes.of_excluded(excluded, whole)
-            verdicts = {name: verdict for name in tags if name.startswith(schema.TAG_VERDICT)}
-            tracker.log(excluded.run_id, tags={**verdicts, schema.TAG_VERDICT: verdict, schema.TAG_NOTE: note})
+            pages = _attach(tracker, [excluded.run_id], schema.SHORT_FORM, note)
             if tracker.artifact(excluded.run_id, schema.FORM):
-                _attach(tracker, [excluded.run_id], schema.FORM, in_place_of_a_form(note))
-            _attach(tracker, [excluded.run_id], schema.SHORT_FORM, note)
+                pages |= _attach(tracker, [excluded.run_id], schema.FORM, in_place_of_a_form(note))
+            told = {name: verdict for name in tags if name.startswith(schema.TAG_VERDICT)}
+            told |= {schema.TAG_VERDICT: verdict, schema.TAG_NOTE: note, **seal_pages(pages)}
+            tracker.log(excluded.run_id, tags=told)
 
 
 def _last_epoch(run: RunAudit) -> int:
     return max((len(line) for line in run.record.trajectory.values()), default=1) - 1
 
 
-def _attach_forms(tracker: Tracker, notes: Notes, out: Path) -> None:
+def _attach_forms(tracker: Tracker, notes: Notes, out: Path) -> dict[str, dict[str, str]]:
     """To each run a copy of its group's form, so that it shows among the run's own artifacts (docs/decisions/0026)."""
+    attached: dict[str, dict[str, str]] = {}
     for group, link in notes.sources.forms:
         page = standing_alone((out / link.href).read_text(encoding="utf-8"))
-        _attach(tracker, [run.record.run_id for run in group.runs], schema.FORM, page)
+        run_ids = [run.record.run_id for run in group.runs]
+        attached |= dict.fromkeys(run_ids, _attach(tracker, run_ids, schema.FORM, page))
+    return attached
 
 
-def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> None:
+def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> dict[str, str]:
+    """Returns the digest of what was attached, by its name."""
     with owners.folder("fa_registry-form-") as folder:
         copy = folder / path
         copy.parent.mkdir(exist_ok=True)
         copy.write_text(text, encoding="utf-8")
         for run_id in run_ids:
             tracker.upload(run_id, folder)
+        return {path: jsonio.file_digest(copy)}
 
 
 def _tell_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]) -> None:

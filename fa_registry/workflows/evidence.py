@@ -22,7 +22,7 @@ from fa_registry.studies.executors.local import run_jobs, stop_on_signal
 from fa_registry.studies.workers import supervise
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.reader import check_digest, read_record
+from fa_registry.tracking.reader import check_files, read_record
 from fa_registry.training.devices import device_of, on_device, pinned_threads, resolve, usable_cores
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
 from fa_registry.training.redraw import OFF, Redrawn, Sealed, asked_steps, credit_in_training, redraw
@@ -214,8 +214,9 @@ def _measured(
     """The record as logged, its figures measured again and compared unless trusted."""
     feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
     code = code_check(record)
+    # Whatever of it is believed, every file that was recorded must be the recorded one.
+    check_files(tracker, record.run_id, record.digests, may_be_lost=ROLES.values())
     if measuring.trust_logged:
-        _check_files(tracker, record)
         lost = schema.FEEDBACK in record.digests and feedback is None
         record = dataclasses.replace(record, integrity=with_checks(record.integrity, [code]))
         return (_without_credits(record) if lost else record), None
@@ -224,7 +225,6 @@ def _measured(
         raise IntegrityError(f"run {record.run_id}: {schema.FINAL} is missing")
     hindrance = obstacle(record.spec)
     if code.outcome != "agrees" or hindrance:
-        _check_files(tracker, record)
         check = code if code.outcome != "agrees" else Check(MEASURING, "not possible", hindrance)
         return dataclasses.replace(record, integrity=Integrity("unverifiable", (check.detail,), (check,))), None
     digests = {role: record.digests.get(name) for role, name in ROLES.items()}
@@ -265,14 +265,6 @@ def _sealed(tracker: Tracker, record: RunRecord, task: Task, feedback: Path | No
         if name in record.digests and (path := tracker.artifact(record.run_id, name))
     }
     return Sealed(initial, feedback, early, step, digests, later, ran, exact)
-
-
-def _check_files(tracker: Tracker, record: RunRecord) -> None:
-    """Trusted are the logged figures, not the files behind them: each that is there must be the recorded one."""
-    for name in ROLES.values():
-        path = tracker.artifact(record.run_id, name) if name in record.digests else None
-        if path:
-            check_digest(record.run_id, name, path, record.digests)
 
 
 def _without_credits(record: RunRecord) -> RunRecord:

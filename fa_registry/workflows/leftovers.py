@@ -15,10 +15,8 @@ from functools import partial
 from pathlib import Path
 
 from fa_registry import owners
-from fa_registry.reporting.render import half_written
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.store import sqlite_path
 from fa_registry.training.resume import DAMAGED
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
@@ -48,16 +46,18 @@ def resume_folder(registry: Path) -> Path:
     return registry / "resume"
 
 
-def leftovers(tracker: Tracker | None, registry: Path, pages: Path | None = None) -> list[Leftover]:
-    """All that can be taken away. tracker: None where there is no store. pages: a folder of pages to look into."""
+def leftovers(
+    tracker: Tracker | None, registry: Path, database: Path | None = None, pages: Path | None = None
+) -> list[Leftover]:
+    """All that can be taken away. tracker: None where no store can be opened. database, pages: to be looked into too."""
     found = [
         Leftover(RUNS, _named(run), partial(close, tracker, run)) for run in (zombies(tracker, {}) if tracker else ())
     ]
     found += [Leftover(FOLDERS, str(path), partial(owners.remove, path)) for path in owners.abandoned_folders()]
-    halves = half_written(pages) if pages else []
+    halves = owners.abandoned(pages, ".*") if pages else []
     found += [Leftover(PAGES, str(path), partial(owners.remove, path)) for path in halves]
-    journal = _journal(tracker.uri) if tracker else None
-    found += [Leftover(JOURNAL, f"{journal}-journal", partial(_roll_back, journal))] if journal else []
+    if database and _is_half_written(database):
+        found.append(Leftover(JOURNAL, f"{database}-journal", partial(_roll_back, database)))
     found += [Leftover(PROCESSES, str(pid), partial(_end, pid)) for pid in owners.abandoned_processes()]
     states = resume_folder(registry)
     halves = [*owners.abandoned(states, ".*"), *sorted(states.glob(f"*{DAMAGED}"))]
@@ -67,7 +67,7 @@ def leftovers(tracker: Tracker | None, registry: Path, pages: Path | None = None
 def clear(tracker: Tracker, registry: Path) -> None:
     """Mend what a killed process left, before this one writes; damaged files stay until a person has seen them."""
     for left in leftovers(tracker, registry):
-        if left.kind != JOURNAL and not left.what.endswith(DAMAGED):
+        if not left.what.endswith(DAMAGED):
             left.mend()
 
 
@@ -96,14 +96,20 @@ def _named(run: StoredRun) -> str:
     return f"{run.tags.get(schema.TAG_KIND, 'run')} {run.run_id} ({run.name})"
 
 
-def _journal(uri: str) -> Path | None:
-    """The database whose journal a killed writer may have left."""
-    database = sqlite_path(uri)
-    return database if database and database.with_name(f"{database.name}-journal").exists() else None
+def _is_half_written(database: Path) -> bool:
+    """Whether a killed writer's journal keeps everybody from reading; that of one at work does not."""
+    if not database.with_name(f"{database.name}-journal").exists():
+        return False
+    try:
+        with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        return "readonly" in str(error)  # to read, the journal would have to be written back
+    return False
 
 
 def _roll_back(database: Path) -> None:
-    """Reading it once, with the right to write, is what sqlite asks for; the journal of a live writer stays."""
+    """Reading it once, with the right to write, is what sqlite asks for."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 

@@ -26,8 +26,9 @@ from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.store import check_writable, resolve_uri, sqlite_path
 from fa_registry.workflows import data
+from fa_registry.workflows.leftovers import KINDS, leftovers
 from fa_registry.workflows.selection import whole_id
-from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker
+from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker, registry_folder
 
 
 def show(run_id: str, store: str = "") -> RunRecord:
@@ -43,8 +44,12 @@ def show(run_id: str, store: str = "") -> RunRecord:
     return read_record(tracker, run)
 
 
-def examine(store: str = "") -> list[dict[str, Any]]:
-    """One row a check: what, ok (nothing is wrong), state (the same as a word, or `missing` for files that nobody needs), found."""
+def examine(store: str = "", repair: bool = False, pages: str = "reports") -> list[dict[str, Any]]:
+    """One row a check: what, ok (nothing is wrong), state (the same as a word, or `missing` for files that nobody needs), found.
+
+    A row of what killed processes left is ok too: whatever writes next takes it away.
+    repair: what killed processes left behind is taken away, its state is `repaired`. pages: a folder of pages to look into.
+    """
     looks: dict[str, Callable[[], str]] = {
         **{f"version of {name}": partial(str, version) for name, version in provenance.versions().items()},
         "device": _device,
@@ -58,7 +63,23 @@ def examine(store: str = "") -> list[dict[str, Any]]:
     rows = [_check(what, look) for what, look in looks.items()]
     broken = [fault for catalog in PLUGGED.values() for fault in catalog.faults()]
     rows += [{"check": f"plugin {fault.name}", "ok": False, "state": "NOT OK", "found": fault.why} for fault in broken]
-    return rows + [_data_set(name) for name in datasets.CATALOG.members()]
+    return [*rows, *_left_behind(store, repair, Path(pages)), *map(_data_set, datasets.CATALOG.members())]
+
+
+def _left_behind(store: str, repair: bool, pages: Path) -> Iterator[dict[str, Any]]:
+    """One row a kind of what killed processes leave, which harms nobody; whoever is at work is not among them."""
+    uri, tracker = "", None
+    with contextlib.suppress(StoreError):  # the row of the store says why
+        uri = resolve_uri(store)
+        tracker = None if _is_missing(store) else open_tracker(store, create=False)
+    found = leftovers(tracker, registry_folder(uri), sqlite_path(uri), pages)
+    for left in found if repair else ():
+        left.mend()
+    for kind in KINDS:
+        names = [left.what for left in found if left.kind == kind]
+        state = "ok" if not names else "repaired" if repair else "left behind"
+        advice = "; `fa-registry doctor --repair` takes them away" if state == "left behind" else ""
+        yield {"check": kind, "ok": True, "state": state, "found": f"{', '.join(names) or 'none left behind'}{advice}"}
 
 
 def _device() -> str:

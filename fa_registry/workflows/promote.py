@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import getpass
 import re
 import unicodedata
@@ -182,10 +183,13 @@ def run_promote(
     card = _card(record, judged, audit_run_id, reason)
     name = name or model_name(record.spec, record.setting)
     registry, key = ModelRegistry(tracker.uri), _key(card)
-    present = next((known for known in registry.versions(name) if known.tags.get(models.TAG_PROMOTION) == key), None)
+    versions = registry.versions(name)
+    present = next((known for known in versions if known.tags.get(models.TAG_PROMOTION) == key), None)
     version = present or _register(tracker, registry, record, card, name)
     # a version that was there keeps its place: a newer one may have taken the verdict's alias
-    given = tuple(dict.fromkeys([*([] if present else [verdict_alias(deciding)]), *aliases]))
+    own = verdict_alias(deciding)
+    taken = present and any(own in known.aliases for known in versions)  # not where a promotion was killed before it
+    given = tuple(dict.fromkeys([*([] if taken else [own]), *aliases]))
     for alias in given:
         registry.set_alias(version, alias)
     return Promotion(
@@ -245,8 +249,10 @@ def _register(
         folder = upload / path
         _copy(tracker, card, folder)
         text = model_card_text(card, name)
-        (folder / model_folder.CARD).write_text(jsonio.pretty(card), encoding="utf-8")
         (folder / model_folder.CARD_TEXT).write_bytes(text.encode("utf-8", errors="backslashreplace"))
+        for_people = {model_folder.CARD_TEXT: jsonio.file_digest(folder / model_folder.CARD_TEXT)}
+        whole = dataclasses.replace(card, digests={**card.digests, **for_people})
+        (folder / model_folder.CARD).write_text(jsonio.pretty(whole), encoding="utf-8")
         tags = {models.TAG_CARD: jsonio.file_digest(folder / model_folder.CARD), **_tags(card, record.spec)}
         tracker.upload(card.run_id, upload)
     return registry.register(name, card.run_id, path, tags, text)

@@ -62,6 +62,9 @@ def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditRep
     path = tracker.artifact(audit_run_id, REPORT)
     if path is None:
         raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing; audit again: {again}")
+    from fa_registry.tracking.pages import check_audit_pages  # torch, which a file needs not
+
+    check_audit_pages(tracker, audit, [REPORT])
     report = load_report(path)
     # of the text and not of the report: a field that a later release adds has no part in what was recorded
     found = jsonio.digest_of(json.loads(path.read_text(encoding="utf-8")))

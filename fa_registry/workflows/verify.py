@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fa_registry import jsonio
-from fa_registry.errors import InvalidFields, RegistryError, UsageError
+from fa_registry.errors import IntegrityError, InvalidFields, RegistryError, UsageError
 from fa_registry.protocol.integrity import with_checks
-from fa_registry.records import AuditReport, Integrity, RunAudit
+from fa_registry.records import AuditReport, Check, Integrity, RunAudit
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
-from fa_registry.tracking.reader import table_history
+from fa_registry.tracking.pages import check_audit_pages, check_run_pages
+from fa_registry.tracking.reader import check_files, check_seal, table_history
 from fa_registry.tracking.schema import TAG_AUDIT
 from fa_registry.workflows.evidence import Gathered, checked_measuring, gather_all
 from fa_registry.workflows.reports import existing, load_report
@@ -19,14 +21,17 @@ from fa_registry.workflows.requests import Chosen, Measuring
 from fa_registry.workflows.selection import select
 from fa_registry.workflows.stores import open_tracker
 
+PAGES = "pages"  # subject of a Check
+
 
 @dataclass(frozen=True)
 class Verification:
-    """One run's outcome: verified, mismatch or unverifiable, with what was found."""
+    """One run's outcome: verified, mismatch or unverifiable, with what was found. files: each that was checked → its bytes."""
 
     run_id: str
     name: str
     integrity: Integrity
+    files: Mapping[str, int] = field(default_factory=dict)
 
 
 def run_verify(report_file: str, chosen: Chosen, measuring: Measuring, store: str = "") -> list[Verification]:
@@ -44,22 +49,46 @@ def verify_runs(chosen: Chosen, measuring: Measuring, store: str = "") -> list[V
     if problems:
         raise InvalidFields("verify", problems)
     tracker = open_tracker(store, create=False)
-    gathered = gather_all(tracker, select(tracker, chosen).runs, checked)
-    return [Verification(outcome.run.run_id, outcome.run.name, _integrity(tracker, outcome)) for outcome in gathered]
+    runs = select(tracker, chosen).runs
+    verified = [_verified(tracker, outcome) for outcome in gather_all(tracker, runs, checked)]
+    audits = dict.fromkeys(run.tags[schema.TAG_REPORT] for run in runs if schema.TAG_REPORT in run.tags)
+    return [*verified, *(_audit_pages(tracker, audit_id) for audit_id in audits)]
 
 
-def _integrity(tracker: Tracker, gathered: Gathered) -> Integrity:
+def _verified(tracker: Tracker, gathered: Gathered) -> Verification:
     """A changed file is a mismatch, and so is a table of the store; whatever else broke says nothing about the figures."""
-    if gathered.record:
-        return with_checks(gathered.record.integrity, [table_history(tracker, gathered.run)])
-    return Integrity("mismatch" if gathered.gap.kind == "integrity" else "unverifiable", (gathered.gap.reason,))
+    run, record = gathered.run, gathered.record
+    if not record:
+        state = "mismatch" if gathered.gap.kind == "integrity" else "unverifiable"
+        return Verification(run.run_id, run.name, Integrity(state, (gathered.gap.reason,)))
+    pages, check = {}, Check(PAGES, "agrees", "those that audits attached are as they were written")
+    try:
+        pages = check_run_pages(tracker, run)
+    except IntegrityError as error:
+        check = Check(PAGES, "differs", str(error))
+    integrity = with_checks(record.integrity, [table_history(tracker, run), check])
+    paths = {name: tracker.artifact(run.run_id, name) for name in (schema.PROVENANCE, *record.digests)}
+    sizes = {name: path.stat().st_size for name, path in paths.items() if path}  # checked as the run was gathered
+    return Verification(run.run_id, run.name, integrity, {**sizes, **pages})
+
+
+def _audit_pages(tracker: Tracker, audit_id: str) -> Verification:
+    """Whether the pages of an audit are as it wrote them."""
+    name = f"the pages of audit {audit_id}"
+    try:
+        files = check_audit_pages(tracker, tracker.get(audit_id))
+    except RegistryError as error:
+        state = "mismatch" if isinstance(error, IntegrityError) else "unverifiable"
+        return Verification("", name, Integrity(state, (str(error),)))
+    words = "every page is as the audit wrote it" if files else "written by an older release, which sealed no pages"
+    return Verification("", name, Integrity("verified", (words,)), files)
 
 
 def verify_report(path: Path, store: str = "") -> list[Verification]:
     """Compare an audit.json with the store: every run still there, every artifact still the one that was audited."""
     report = load_report(path)
     tracker = open_tracker(store, create=False)
-    results = [Verification(run.record.run_id, run.record.name, _still_stands(run, tracker)) for run in report.runs]
+    results = [_still_stands(run, tracker) for run in report.runs]
     return [Verification("", f"the report itself, {path.name}", _is_recorded(report, tracker)), *results]
 
 
@@ -71,24 +100,17 @@ def _is_recorded(report: AuditReport, tracker: Tracker) -> Integrity:
     return Integrity("mismatch", (f"no audit run of this store recorded a report with digest {digest}",))
 
 
-def _still_stands(run: RunAudit, tracker: Tracker) -> Integrity:
+def _still_stands(run: RunAudit, tracker: Tracker) -> Verification:
+    """Whether a run's files and specification are those that were audited; the seal in its tag is over provenance.json too."""
     record = run.record
     try:
         stored = tracker.get(record.run_id)
+        files = check_seal(tracker, stored, record.digests) | check_files(tracker, record.run_id, record.digests)
+        integrity = Integrity("verified", ("every artifact is the one audited",))
     except RegistryError as error:
-        return Integrity("unverifiable", (str(error),))
-    changed = []
-    for name, digest in record.digests.items():
-        path = tracker.artifact(record.run_id, name)
-        held = jsonio.file_digest(path) if path else "no such artifact"
-        if held != digest:
-            changed.append(f"{name}: expected SHA-256 {digest}, found {held}")
+        state = "mismatch" if isinstance(error, IntegrityError) else "unverifiable"
+        return Verification(record.run_id, record.name, Integrity(state, (str(error),)))
     if stored.tags.get(schema.TAG_SPEC) != record.spec.identity:
-        changed.append(
-            f"tag {schema.TAG_SPEC}: expected {record.spec.identity}, found {stored.tags.get(schema.TAG_SPEC)}"
-        )
-    return (
-        Integrity("mismatch", tuple(changed))
-        if changed
-        else Integrity("verified", ("every artifact is the one audited",))
-    )
+        words = f"tag {schema.TAG_SPEC}: expected {record.spec.identity}, found {stored.tags.get(schema.TAG_SPEC)}"
+        integrity = Integrity("mismatch", (words,))
+    return Verification(record.run_id, record.name, integrity, files)

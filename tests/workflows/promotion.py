@@ -94,7 +94,7 @@ def judged_study(folder: Path) -> None:
     study.write_text(STUDY, encoding="utf-8")
     store = Judged(folder).store
     for command in (
-        ["study", str(study), "--jobs", "1"],
+        ["study", str(study), "--jobs", "1", "--checkpoint-every", "1"],
         ["audit", "--study", str(study), "--editions", "2026-05,2026-11", "--out", str(folder / "out"), "--exit-zero"],
     ):
         result = CliRunner().invoke(main, [*command, "--device", "cpu", "--store", store], catch_exceptions=False)

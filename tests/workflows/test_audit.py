@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fa_registry import diagnostics, jsonio
+from fa_registry import diagnostics, jsonio, owners
 from fa_registry.catalog import Location
 from fa_registry.cli import main
 from fa_registry.diagnostics import CATALOG
@@ -150,7 +150,7 @@ def test_a_study_that_is_half_trained_is_incomplete_and_says_what_is_missing(tra
 
 def test_a_half_written_run_is_refused_visibly(trained):
     run_id = run_of("dfa").run_id
-    MlflowTracker().log(run_id, tags={schema.TAG_STATUS: "running"})
+    MlflowTracker().log(run_id, tags={schema.TAG_STATUS: "running", schema.TAG_PROCESS: owners.process_tag()})
     MlflowTracker()._client.delete_tag(run_id, schema.TAG_ARTIFACTS)  # not sealed yet: nothing can be hidden in it
     code, result = audited(trained)
     assert code == 3

@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from fa_registry import jsonio, resources
+from fa_registry import jsonio, owners, resources
 from fa_registry.cli import main
 from fa_registry.jsonio import file_digest
 from fa_registry.records import AuditReport
@@ -168,7 +168,8 @@ def test_a_run_whose_file_was_changed_loses_the_verdicts_of_older_audits(trustin
 def test_a_run_that_may_still_be_at_work_is_left_alone(trusting_audit, status, told):
     """Whoever trains it writes its tags and its note."""
     run_id = run_of("fa").run_id
-    MlflowTracker().log(run_id, tags={schema.TAG_STATUS: status, schema.TAG_NOTE: "at work"})
+    at_work = {schema.TAG_STATUS: status, schema.TAG_NOTE: "at work", schema.TAG_PROCESS: owners.process_tag()}
+    MlflowTracker().log(run_id, tags=at_work)
     MlflowTracker()._client.delete_tag(run_id, schema.TAG_ARTIFACTS)  # a run at work has sealed nothing
     trusting_audit()
     tags = run_of("fa").tags

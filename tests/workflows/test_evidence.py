@@ -54,7 +54,7 @@ def test_changed_initial_weights_are_an_integrity_error(written):
     tracker, run, _ = written
     path = tracker.artifact(run.run_id, schema.INITIAL)
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
-    with pytest.raises(IntegrityError, match=f"run {run.run_id}: init.safetensors: expected SHA-256"):
+    with pytest.raises(IntegrityError, match=f"run {run.run_id}: checkpoints/init.safetensors: expected SHA-256"):
         gather(tracker, run)
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from markdown_it import MarkdownIt
 
 import fa_registry
-from fa_registry import jsonio
+from fa_registry import jsonio, owners
 from fa_registry.cli import main
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.protocol.rules import load_edition
@@ -113,7 +113,7 @@ def test_the_run_is_still_verified(judged):
     judged.promoted(run, *BY_2026_11, "--name", "still")
     result = CliRunner().invoke(main, ["verify", "--run", run.run_id, "--store", judged.store, "--json"])
     assert result.exit_code == 0
-    assert [one["integrity"]["state"] for one in json.loads(result.stdout)] == ["verified"]
+    assert {one["integrity"]["state"] for one in json.loads(result.stdout)} == {"verified"}
     assert judged.tracker.get(run.run_id).state == "FINISHED"
 
 
@@ -346,7 +346,7 @@ def test_an_alias_that_names_another_verdict(judged, alias):
 
 @pytest.mark.parametrize("status", ["running", "failed", schema.STOPPED_EARLY])
 def test_a_run_that_did_not_end(judged, status):
-    with tagged(judged, judged.run(), fa_status=status) as run:
+    with tagged(judged, judged.run(), fa_status=status, fa_process=owners.process_tag()) as run:
         words = judged.refused(run, *BY_2026_11)
     assert f"fa.status: expected complete or diverged, found {status}" in words
 
@@ -439,7 +439,7 @@ def test_an_audit_whose_report_was_changed(judged):
     forged = report.read_text(encoding="utf-8").replace('"outcome": "fail"', '"outcome": "pass"')
     assert forged != report.read_text(encoding="utf-8")
     with spoilt(report, forged.encode()):
-        assert "expected a report with digest" in judged.refused(run, code=3)
+        assert "audit.json: expected SHA-256" in judged.refused(run, code=3)
     with spoilt(report, None):
         expected = "audit.json is missing; audit again: `fa-registry audit --study tiny`"
         assert expected in judged.refused(run, code=3)

@@ -58,7 +58,7 @@ def test_a_report_that_was_changed_in_the_store_is_refused(trained):
         path.read_text(encoding="utf-8").replace("Audit of study tiny", "Audit of nothing"), encoding="utf-8"
     )
     result = trained("report", "--study", "tiny")
-    assert result.exit_code == 3 and "expected a report with digest" in result.stderr
+    assert result.exit_code == 3 and "audit.json: expected SHA-256" in result.stderr
 
 
 def test_an_audit_whose_report_is_gone_says_what_to_do(trained):
