@@ -13,17 +13,19 @@ from typing import Any
 import click
 
 from fa_registry.cli import analysing, auditing, comparing, looking, models, training
+from fa_registry.cli.tables import tell
 from fa_registry.errors import RegistryError
+from fa_registry.visible import message
 
 # Python's 700 makes it look for cycles through modules and records that stay, again and again
 NEW_OBJECTS_BETWEEN_COLLECTIONS = 20_000
 
 
 class _OnStandardError(logging.Handler):
-    """Prints each message bare; sys.stderr is looked up each time, for progress bars take its place while they are shown."""
+    """Prints each message bare."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(record.getMessage(), file=sys.stderr)
+        tell(record.getMessage())
 
 
 @contextmanager
@@ -73,15 +75,18 @@ class Verbs(click.Group):
             with _told(), _launched(context):
                 return super().invoke(context)
         except RegistryError as error:
-            click.echo(f"fa-registry: {error}", err=True)
+            tell(f"fa-registry: {error}")
             sys.exit(error.exit_code)
+        except click.UsageError as error:  # click repeats what was typed
+            error.message = message(error.message)
+            raise
         except OSError as error:
             from fa_registry.tracking.refusals import Refusal
 
             refusal = Refusal("the disk", error)
             if not refusal.kind:  # a closed pipe, which click knows, or a fault of ours
                 raise
-            click.echo(f"fa-registry: {refusal}", err=True)
+            tell(f"fa-registry: {refusal}")
             sys.exit(refusal.exit_code)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

@@ -10,7 +10,7 @@ import click
 
 from fa_registry.cli import completing, options
 from fa_registry.cli.options import examples, of_many_runs
-from fa_registry.cli.tables import print_json
+from fa_registry.cli.tables import print_json, say
 from fa_registry.cli.tables import table as print_table
 from fa_registry.protocol.shipped import edition_words
 
@@ -85,14 +85,13 @@ def analysed(result: AnalyseResult, as_json: bool, several: bool) -> None:
     for analysis in result.analyses:
         _print(analysis)
     for excluded in result.analyses[0].excluded:
-        click.echo(f"not analysed: {excluded.name}: {excluded.reason}")
-    click.echo("written: " + ", ".join(str(path) for path in result.files if path.suffix in (".json", ".png")))
+        say(f"not analysed: {excluded.name}: {excluded.reason}")
+    say("written: " + ", ".join(str(path) for path in result.files if path.suffix in (".json", ".png")))
 
 
 def _print(analysis: Analysis) -> None:
-    click.echo(
-        f"{analysis.title}: {analysis.question}\n{analysis.selection}, by edition {edition_words(analysis.edition)}"
-    )
+    edition = edition_words(analysis.edition)
+    say(f"{analysis.title}: {analysis.question}", f"{analysis.selection}, by edition {edition}")
     notes: dict[str, int] = {}
     for table in analysis.tables:
         if not table.detail and table.rows:
@@ -100,10 +99,10 @@ def _print(analysis: Analysis) -> None:
             rows = [[cell_text(row[column.name], column, notes) for column in columns] for row in table.rows]
             print_table([column.name for column in columns], rows, title)
     for reason, number in notes.items():
-        click.echo(f"  ({number}) {reason}")
+        say(f"  ({number}) {reason}")
     for remark in analysis.remarks:
-        click.echo(f"note: {remark}")
-    click.echo()
+        say(f"note: {remark}")
+    say("")
 
 
 def cell_text(cell: Cell, column: Column, notes: dict[str, int]) -> str:

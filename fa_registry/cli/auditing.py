@@ -29,7 +29,7 @@ from fa_registry.cli.options import (
     WAIVERS,
     examples,
 )
-from fa_registry.cli.tables import NO_BREAK, SHORT_ID, print_json, print_page, table
+from fa_registry.cli.tables import NO_BREAK, SHORT_ID, print_json, print_page, say, table
 from fa_registry.errors import IntegrityError
 from fa_registry.workflows import verbs
 
@@ -128,7 +128,7 @@ def report(report_file: str, as_json: bool, **arguments: str) -> None:
     if as_json:
         print_json(names)
     else:
-        click.echo("\n".join(names))
+        say(*names)
 
 
 @click.command(short_help="Show what changed between two audits.")
@@ -170,13 +170,13 @@ def audited(result: AuditResult, as_json: bool) -> None:
     if report.reproduction:
         _reproduced(report.reproduction)
     for excluded in report.excluded:
-        click.echo(f"not judged: {excluded.name}: {excluded.reason}")
+        say(f"not judged: {excluded.name}: {excluded.reason}")
     for other in report.choice.unaudited or () if report.choice else ():
         gone = ", deleted in MLflow" if other.deleted else ""
-        click.echo(f"left out: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}{gone}")
+        say(f"left out: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}{gone}")
     for remark in report.remarks:
-        click.echo(f"note: {remark}")
-    click.echo(f"report: {result.pages[0]}")
+        say(f"note: {remark}")
+    say(f"report: {result.pages[0]}")
     print_page(result.page)
 
 
@@ -191,20 +191,20 @@ def _judged(report: AuditReport) -> None:
     title = f"{report.title} by edition {edition_words(report.edition)}"
     changed = ", ".join(f"{name} = {value}" for name, value in sorted(report.edition.overrides.items()))
     title += f" (modified: {changed})" if changed else ""
-    title += f"\n{settings.pop()}" if len(settings) == 1 else ""  # which all rows share stands above them
+    above = [title, settings.pop()] if len(settings) == 1 else [title]  # a setting that all rows share
     means = {name: ", geometric mean" if is_scale(name) else "" for name in TERMINAL_TABLE}
     numbers = [f"{quantity_of(name).label}{mean}" for name, mean in means.items()]
     editions = [edition_words(opinion.edition) for opinion in report.opinions]
     header = ["method", "setting", *numbers, "seeds", "verdict", *editions]
     rows = [[label.replace(",", ", "), *rest] for label, *rest in _rows(report)]  # a long label may break there
     shown = [place for place, name in enumerate(header) if settings or name != "setting"]
-    table([header[place] for place in shown], [[row[place] for place in shown] for row in rows], title)
+    table([header[place] for place in shown], [[row[place] for place in shown] for row in rows], above)
     for group in judged:
         by_seed = {run.record.spec.seed: run.verdict.label for run in group.runs}
         if set(by_seed.values()) != {group.verdict.label}:
             where = f", {group.setting}" if settings else ""
             words = ", ".join(f"s{seed} {label}" for seed, label in by_seed.items())
-            click.echo(f"by seed: {group.runs[0].record.spec.label}{where}: {words}")
+            say(f"by seed: {group.runs[0].record.spec.label}{where}: {words}")
 
 
 def _rows(report: AuditReport) -> Iterator[list[str]]:
@@ -251,7 +251,7 @@ def _reproduced(reproduction: Reproduction) -> None:
     words = ", ".join(f"{count} {outcome}" for outcome, count in counts(reproduction.rows))
     if rows:
         table(["outcome", "method", "figure", "published", "measured", "why"], rows, "Reproduction")
-    click.echo(f"reproduction: {words}; every figure with its source is in the report")
+    say(f"reproduction: {words}; every figure with its source is in the report")
 
 
 VERBS = (audit, verify, report, diff)

@@ -10,7 +10,7 @@ import click
 
 from fa_registry.cli import completing, options
 from fa_registry.cli.options import OUT, TEMPLATES, examples, of_many_runs
-from fa_registry.cli.tables import print_json, print_page, table
+from fa_registry.cli.tables import Cell, print_json, print_page, say, table
 from fa_registry.protocol.shipped import edition_words
 from fa_registry.workflows import verbs
 
@@ -64,12 +64,12 @@ def compared(result: CompareResult, as_json: bool) -> None:
     for part, _ in context.parts:
         _part(part, edition_words(context.edition), context.means)
     states = ", ".join(f"{count.count} {count.outcome}" for count in context.integrity)
-    click.echo(f"figures: {states}" + ("; --recompute measures again" if "trusted" in states else ""))
+    say(f"figures: {states}" + ("; --recompute measures again" if "trusted" in states else ""))
     for excluded in context.excluded.shown:
-        click.echo(f"not compared: {excluded.name}: {excluded.reason}")
+        say(f"not compared: {excluded.name}: {excluded.reason}")
     for remark in context.remarks:
-        click.echo(f"note: {remark}")
-    click.echo(f"page: {result.page}")
+        say(f"note: {remark}")
+    say(f"page: {result.page}")
     print_page(result.in_mlflow)
 
 
@@ -78,7 +78,7 @@ def _part(part: SideBySide, edition: str, means: str) -> None:
 
     labels = [column.label for column in part.columns]
     several = len({column.setting for column in part.columns}) > 1
-    names = (f"{column.label}\n{column.setting}" if several else column.label for column in part.columns)
+    names = ((column.label, column.setting) if several else column.label for column in part.columns)
     header = ["", *names]
     table(header, list(_rows(part)), f"{part.setting}, by edition {edition}; {means}")
     rows = [
@@ -92,7 +92,7 @@ def _part(part: SideBySide, edition: str, means: str) -> None:
         by_site = means_in_words(quantity_of(quantity.name) for quantity in part.sites)
         table(header, rows, f"Site by site, {by_site}{exact}")
     if part.why_not:
-        click.echo(part.why_not)
+        say(part.why_not)
     if part.fields:
         rows = [[difference.field, *difference.values] for difference in part.fields]
         table(["what differs", *labels], rows, "Specifications")
@@ -108,7 +108,7 @@ def _marked(quantity: ComparedSites, site: int, shown: Sequence[Estimate]) -> It
         yield f"{counted(estimate)} {EXACT}" if site in quantity.exact[place] else counted(estimate)
 
 
-def _rows(part: SideBySide) -> Iterator[list[str]]:
+def _rows(part: SideBySide) -> Iterator[list[Cell]]:
     yield ["verdict", *(column.verdict.label for column in part.columns)]
     yield ["seeds", *(", ".join(str(seed) for seed, _, _ in column.seeds) for column in part.columns)]
     for rule in part.rules:
@@ -118,9 +118,9 @@ def _rows(part: SideBySide) -> Iterator[list[str]]:
     yield ["runs", *(", ".join(run_id[:8] for _, run_id, _ in column.seeds) for column in part.columns)]
 
 
-def _rule(rule: ComparedRule) -> Iterator[list[str]]:
-    head = "\n".join([f"{rule.rule} {rule.title}", *(f"required {limit}" for limit in rule.required)])
-    yield [head, *("\n".join(map(finding_text, cell)) or "—" for cell in rule.columns)]
+def _rule(rule: ComparedRule) -> Iterator[list[Cell]]:
+    head = (f"{rule.rule} {rule.title}", *(f"required {limit}" for limit in rule.required))
+    yield [head, *(tuple(map(finding_text, cell)) or "—" for cell in rule.columns)]
     if set(rule.first_fires) != {"never"}:
         yield [f"{rule.rule} first fires", *rule.first_fires]
 

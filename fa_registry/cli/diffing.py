@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import click
-
-from fa_registry.cli.tables import SHORT_ID, print_json, table
+from fa_registry.cli.tables import SHORT_ID, print_json, say, table
 
 if TYPE_CHECKING:
     from fa_registry.records import Finding, Reading
@@ -24,9 +22,9 @@ def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None
         print_json(difference)
         return
     for letter, name, side in zip("AB", names, (difference.a, difference.b), strict=True):
-        click.echo(f"{letter}: {name}: {_words(side)}")
+        say(f"{letter}: {name}: {_words(side)}")
     if difference.same:
-        click.echo(_sameness(difference))
+        say(_sameness(difference))
         return
     _section("Audit", ["what", "A", "B"], [_change(entry) for entry in difference.report])
     _section("By rule", ["rule", "required", "runs in A", "runs in B", "moved"], list(_rules(difference)))
@@ -36,7 +34,7 @@ def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None
     _section("Other fields of runs", ["what", "A", "B", "runs"], list(_others(difference.runs)))
     _section("Only in A", [*RUN, "verdict"], [_alone(entry) for entry in difference.only_a])
     _section("Only in B", [*RUN, "verdict"], [_alone(entry) for entry in difference.only_b])
-    click.echo(_summary(difference))
+    say(_summary(difference))
 
 
 def _words(side: Side) -> str:

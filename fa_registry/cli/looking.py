@@ -15,7 +15,7 @@ import click
 
 from fa_registry.cli import completing
 from fa_registry.cli.options import DATA_ROOT, JSON, STORE, examples
-from fa_registry.cli.tables import SHORT_ID, print_json, table, text
+from fa_registry.cli.tables import SHORT_ID, print_json, say, table, text
 from fa_registry.errors import IntegrityError, UsageError
 from fa_registry.lint.base import LintReport
 from fa_registry.lint.linting import lint_paths, sarif
@@ -43,10 +43,9 @@ def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool) -> None:
         print_json(sarif(report, importlib.metadata.version("fa_registry")))
     else:
         for finding in report.findings:
-            click.echo(
-                f"{finding.place.text}: {finding.code} {finding.what}\n    why: {finding.why}\n    fix: {finding.fix}"
-            )
-        click.echo(_summary(report))
+            place = f"{finding.place.text}: {finding.code} {finding.what}"
+            say(place, f"    why: {finding.why}", f"    fix: {finding.fix}")
+        say(_summary(report))
     sys.exit(report.exit_code)
 
 
@@ -108,9 +107,9 @@ def runs_listed(listing: Listing, as_json: bool) -> None:
         columns = [name for name in rows[0] if name != "study" or studies]
         table(columns, [[row[name] for name in columns] for row in rows], shared and f"study {shared}")
     else:
-        click.echo("no such run; `fa-registry study` and `fa-registry train` make some")
+        say("no such run; `fa-registry study` and `fa-registry train` make some")
     if listing.more:
-        click.echo(f"these are the newest {len(listing.runs)}; --limit N lists more, --limit 0 all", err=True)
+        say(f"these are the newest {len(listing.runs)}; --limit N lists more, --limit 0 all", err=True)
 
 
 def _varied(runs: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
@@ -167,7 +166,7 @@ def card(name: str, family: str, as_json: bool) -> None:
         return
     for field, value in declared.items():
         if value not in ("", [], {}, None):
-            click.echo(f"{field}: {_value(value)}")
+            say(*f"{field}: {_value(value)}".split("\n"))
 
 
 def _value(value: Any) -> str:
@@ -212,7 +211,7 @@ def show(run_id: str, store: str, as_json: bool) -> None:
         print_json(record)
         return
     sites, scalars = record.measurements.sites, record.measurements.scalars
-    click.echo(f"{record.name}\nrun {record.run_id} · {record.status} · {record.setting}")
+    say(record.name, f"run {record.run_id} · {record.status} · {record.setting}")
     count = max((len(row) for row in sites.values()), default=0)
     rows = [[name, *map(text, row)] for name, row in sites.items()]
     table(["quantity", *(f"site {site}" for site in range(count))], rows, "by site")
@@ -283,7 +282,7 @@ def data(action: str, name: str, data_root: str, as_json: bool) -> None:
     """
     from fa_registry.workflows import data as verb
 
-    root, report = Path(data_root) if data_root else None, functools.partial(click.echo, err=True)
+    root, report = Path(data_root) if data_root else None, functools.partial(say, err=True)
     if action in ("list", "where"):
         rows = verb.overview(name, root) if action == "list" else verb.places(name, root)
     else:
@@ -299,9 +298,7 @@ def data(action: str, name: str, data_root: str, as_json: bool) -> None:
             ["name", "what", "", "found"], [[row["name"], row["what"], _state(row), row["found"]] for row in rows], ""
         )
     else:
-        click.echo(
-            "nothing to check: no data set has files here; `fa-registry data where` says where they are expected"
-        )
+        say("nothing to check: no data set has files here; `fa-registry data where` says where they are expected")
     sys.exit(0 if all(row.get("ok", True) for row in rows) else IntegrityError.exit_code)
 
 
@@ -309,9 +306,9 @@ def _placed(rows: Sequence[Mapping[str, Any]]) -> None:
     """Paths as plain lines, so that they can be copied whole."""
     for row in rows:
         md5 = f", MD5 {row['md5']}" if row["md5"] else ""
-        click.echo(f"{row['name']}: {row['path']} ({row['kind']}{md5}): {'there' if row['present'] else 'not there'}")
+        say(f"{row['name']}: {row['path']} ({row['kind']}{md5}): {'there' if row['present'] else 'not there'}")
     if not rows:
-        click.echo("needs no files")
+        say("needs no files")
 
 
 VERBS = (lint, list_, card, show, doctor, optimize, data)

@@ -20,7 +20,7 @@ from fa_registry.cli.options import (
     STORE,
     examples,
 )
-from fa_registry.cli.tables import print_json
+from fa_registry.cli.tables import print_json, say
 
 SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty", "device")
 
@@ -80,13 +80,13 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
         print_json(result)
         return
     if not result.adopted:
-        click.echo(f"run {result.run_id}: already adopted (--force adopts it again)")
+        say(f"run {result.run_id}: already adopted (--force adopts it again)")
         return
-    click.echo(f"run {result.run_id}: adopted, {result.status}")
-    click.echo("  " + " · ".join(f"{name} {value:.4g}" for name, value in result.headline.items()))
+    say(f"run {result.run_id}: adopted, {result.status}")
+    say("  " + " · ".join(f"{name} {value:.4g}" for name, value in result.headline.items()))
     if result.absent:
-        click.echo(f"  no Γ: {result.absent} (--feedback FILE)")
-    click.echo(f"judge it: fa-registry audit --run {result.run_id}")
+        say(f"  no Γ: {result.absent} (--feedback FILE)")
+    say(f"judge it: fa-registry audit --run {result.run_id}")
 
 
 @click.command(short_help="Register an audited run's weights as a model, verdict attached.")
@@ -132,15 +132,15 @@ def promote(as_json: bool, **arguments: Any) -> None:
         print_json(result)
         return
     done = "promoted" if result.promoted else "already promoted with this verdict"
-    click.echo(f"{result.reference}: run {result.run_id} {done}, {result.verdict} by edition {result.edition}")
+    say(f"{result.reference}: run {result.run_id} {done}, {result.verdict} by edition {result.edition}")
     others = [f"{label} by {name}" for name, label in result.verdicts.items() if name != result.edition]
     if others:
-        click.echo(f"  other editions: {', '.join(others)}")
+        say(f"  other editions: {', '.join(others)}")
     if result.despite:
-        click.echo(f"  despite {result.verdict}: {result.despite}")
+        say(f"  despite {result.verdict}: {result.despite}")
     if result.aliases:
-        click.echo(f"  aliases: {', '.join(result.aliases)}")
-    click.echo(f'load it: fa_registry.load_model("{result.reference}")')
+        say(f"  aliases: {', '.join(result.aliases)}")
+    say(f'load it: fa_registry.load_model("{result.reference}")')
 
 
 VERBS = (adopt, promote)

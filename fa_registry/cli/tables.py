@@ -1,9 +1,13 @@
-"""What every verb prints in one look: tables for people, JSON for machines."""
+"""What every verb prints in one look: lines and tables for people, JSON for machines. Nothing reaches a terminal but through here.
+
+Names are foreign text: what they hold that is not seen is written out, and none of them begins a line (see visible).
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -13,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fa_registry import jsonio
+from fa_registry.visible import json_text, message, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,13 +25,25 @@ if TYPE_CHECKING:
     from fa_registry.records import Reading
 
 SHORT_ID = 8
+Cell = str | tuple[str, ...]  # one line, or several
 UNKNOWN_WIDTH = 200  # characters of a table in a file
 NO_BREAK = "\u00a0"  # a space within what is one word to `table`
 
 
+def say(*lines: str, err: bool = False) -> None:
+    """Print lines: each stays one, whatever names are in it. err: on standard error."""
+    click.echo("\n".join(map(one_line, lines)), err=err)
+
+
+def tell(words: str) -> None:
+    """Print an error or a message of the log, which may have several lines, on standard error as it is now."""
+    # progress bars take the place of sys.stderr while they are shown
+    print(message(words), file=sys.stderr)
+
+
 def print_json(value: Any) -> None:
     """What --json prints, on standard output."""
-    click.echo(jsonio.pretty(value), nl=False)
+    click.echo(json_text(jsonio.pretty(value)), nl=False)
 
 
 def print_page(address: str) -> None:
@@ -35,10 +52,10 @@ def print_page(address: str) -> None:
         from fa_registry.workflows.stores import UI  # the verb has loaded it by now
 
         served = " (after `make ui`)" if address.startswith(UI) else ""
-        click.echo(f"side by side: {address}{served}")
+        say(f"side by side: {address}{served}")
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
+def table(header: Sequence[Cell], rows: Sequence[Sequence[Cell]], title: str | Sequence[str]) -> None:
     """Print one table to standard output: as wide as the terminal, or as COLUMNS says; UNKNOWN_WIDTH where neither says any.
 
     Where the cells have no room on one line each, the frame goes, then cells are wrapped. No word is cut: where even the
@@ -49,11 +66,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> N
     console = Console(highlight=False)
     known = console.is_terminal or os.environ.get("COLUMNS")
     console.width = (console.width if known else 0) or UNKNOWN_WIDTH
+    header, rows = _shown(header), [_shown(row) for row in rows]
     columns = list(zip(header, *rows, strict=True))
     words = [max(map(_longest_word, column)) for column in columns]
     lines = [max(word, *map(_longest_line, column[1:]), 0) for word, column in zip(words, columns, strict=True)]
     if title:
-        click.echo(title)
+        say(*([title] if isinstance(title, str) else title))
     for narrowest, (frame, between) in product(
         (lines, words), ((True, 3 * len(header) + 1), (False, 2 * len(header) - 2))
     ):
@@ -63,6 +81,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> N
             return
     for row in rows:
         click.echo("\n".join(_stacked(header, row, console.width)))
+
+
+def _shown(cells: Sequence[Cell]) -> list[str]:
+    """What stands in the cells, a line end only where a cell has several lines."""
+    return ["\n".join(map(one_line, [cell] if isinstance(cell, str) else cell)) for cell in cells]
 
 
 def _longest_word(cell: str) -> int:

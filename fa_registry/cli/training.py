@@ -32,7 +32,7 @@ from fa_registry.cli.options import (
     TRAINING,
     examples,
 )
-from fa_registry.cli.tables import print_json, print_page, table
+from fa_registry.cli.tables import print_json, print_page, say, table
 from fa_registry.errors import UsageError
 from fa_registry.workflows import verbs
 
@@ -91,7 +91,7 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
         )
         return
     status = f"{run.status.replace('_', ' ')} ({run.ended_by})" if run.ended_by else run.status
-    click.echo(f"run {run.run_id}: " + (status if run.result else f"already {status} (--force trains it again)"))
+    say(f"run {run.run_id}: " + (status if run.result else f"already {status} (--force trains it again)"))
     print_page(run.page)
 
 
@@ -186,12 +186,12 @@ def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
     }
     if not quiet:
         words = ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
-        click.echo(f"study {result.study}: {words}")
+        say(f"study {result.study}: {words}")
         print_page(result.page)
     for name, error in result.failed.items():
-        click.echo(f"\n{name} failed:\n{error}", err=True)
+        say("", f"{name} failed:", *error.split("\n"), err=True)
     if result.stopped:
-        click.echo("stopped on request; the same command goes on from there", err=True)
+        say("stopped on request; the same command goes on from there", err=True)
     return result.exit_code
 
 
@@ -201,24 +201,24 @@ def planned(plan: Plan, as_json: bool) -> int:
         print_json(plan)
         return plan.exit_code
     name = " ".join(word for word in ("study", plan.study, plan.twin) if word)
-    click.echo(f"{name}: {plan.title}")
-    click.echo(
+    say(f"{name}: {plan.title}")
+    say(
         f"{plan.runs} runs ({plan.control_runs} of them controls) in {len(plan.settings)} settings, {plan.complete} complete, "
         f"{plan.runs - plan.complete} to train; edition {plan.edition}"
     )
-    click.echo(f"{len(plan.methods)} methods: {', '.join(plan.methods)}")
+    say(f"{len(plan.methods)} methods: {', '.join(plan.methods)}")
     header = ["setting", "called", "methods", "seeds", "runs", "controls", "complete", "all", "to train"]
     table(header, [_planned_row(setting) for setting in plan.settings], "")
     if plan.probed:
-        click.echo(
+        say(
             f"one process: {_duration(plan.seconds)} for all, {_duration(plan.seconds_left)} for what is to train; "
             f"{plan.jobs} at a time: {_duration(plan.seconds_left_by_jobs)}"
         )
     for setting in plan.settings:
         if setting.problem:
-            click.echo(f"{setting.setting} cannot be run: {setting.problem}", err=True)
+            say(f"{setting.setting} cannot be run: {setting.problem}", err=True)
     for remark in plan.remarks:
-        click.echo(remark)
+        say(remark)
     return plan.exit_code
 
 

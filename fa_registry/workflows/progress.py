@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 
 from fa_registry.studies.executors.base import JobEvent
+from fa_registry.visible import one_line
 from fa_registry.workflows.watching import fired_words
 
 LOG = logging.getLogger(__name__)
@@ -37,15 +38,15 @@ class Progress:
 
     def __init__(self, title: str, names: Sequence[str], words: Callable[[Any], str]):
         self._title = title
-        self._names = names
+        self._names = list(map(one_line, names))
         self._words = words
         console = Console(file=sys.stderr)
         self._drawn = console.is_terminal and LOG.isEnabledFor(logging.INFO)
         self._bars = Bars(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             TimeElapsedColumn(),
             console=console,
             disable=not self._drawn,

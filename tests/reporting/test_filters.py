@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 
 import pytest
 from hypothesis import given
@@ -145,18 +144,6 @@ def test_a_fence_is_longer_than_the_back_ticks_inside_and_holds_no_marker():
     block = filters.fence("```\n<!-- fa:blank motivation -->\n````")
     assert block.startswith("`````\n") and block.endswith("\n`````")
     assert "<!-- fa:blank" not in block
-
-
-def test_hidden_characters_are_shown():
-    assert filters.visible("a\u202eb\x00c\r") == "a⟨U+202E⟩b⟨U+0000⟩c⟨U+000D⟩"
-    assert filters.visible("tab\tline\n ü ‖") == "tab\tline\n ü ‖"
-
-
-def test_what_python_calls_printable_hides_nothing():
-    """`visible` lets a printable text pass without looking at its characters."""
-    hidden = [char for char in map(chr, range(0x110000)) if unicodedata.category(char) in filters.HIDDEN_CATEGORIES]
-    assert hidden and not any(char.isprintable() for char in hidden)
-    assert filters.visible("a\u00a0b") == "a\u00a0b" and filters.visible("a\u00a0\u200b") == "a\u00a0⟨U+200B⟩"
 
 
 def _flat(tokens):

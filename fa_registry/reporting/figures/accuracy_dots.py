@@ -29,8 +29,8 @@ from fa_registry.reporting.figures.trajectories import limit
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.lookups import scalar_estimate
 from fa_registry.reporting.text import filters
-from fa_registry.reporting.text.filters import visible
 from fa_registry.reporting.values import Number, Plate, Row, RowGroup
+from fa_registry.visible import visible
 
 TITLE, BAND = "Accuracy of every seed", "#d9dcdf"
 MOST, LETTERS = 30, 26  # methods a figure shows, and letters of a name

@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection
 from fa_registry.records import Reading
 from fa_registry.reporting.figures.style import FRAME, GRID, INK, TICK, Canvas, Drawn
 from fa_registry.reporting.labels import short_names
-from fa_registry.reporting.text.filters import visible
+from fa_registry.visible import visible
 
 WIDTH = 5.0  # inches: as wide as the trajectories, so that letters have one size on the page, a phone's too
 SMALL, LABEL = 7.0, 8.0  # points

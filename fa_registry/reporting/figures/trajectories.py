@@ -31,8 +31,9 @@ from fa_registry.reporting.figures.style import (
     whole_ticks,
 )
 from fa_registry.reporting.labels import group_label, short_names
-from fa_registry.reporting.text.filters import compact, visible
+from fa_registry.reporting.text.filters import compact
 from fa_registry.reporting.values import Number
+from fa_registry.visible import visible
 
 LIMIT_LOOK: Mapping[str, object] = MappingProxyType({"color": LIMIT, "linewidth": 1.1, "linestyle": LIMIT_DASH})
 SIZE, LEGEND_COLUMNS = (5.0, 3.2), 4

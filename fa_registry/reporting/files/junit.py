@@ -8,7 +8,6 @@ could not be judged is an error: a test report in which everything passed must n
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,12 +21,12 @@ from fa_registry.records import AuditReport, Exclusion, Finding, RunAudit
 from fa_registry.reporting.files import ReportFile
 from fa_registry.reporting.labels import group_label
 from fa_registry.statistics import CONFIDENCE, level_words
+from fa_registry.visible import visible
 
 Element = ElementTree.Element
 ELEMENTS = {"fail": "failure", "error": "error", "not_applicable": "skipped", "skipped": "skipped", "waived": "skipped"}
 STATES = {"mismatch": "error", "unverifiable": "skipped"}  # of integrity; verified and trusted pass
 COUNTS = {"failures": "failure", "errors": "error", "skipped": "skipped"}  # attribute → the element it counts
-NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 has no way to write
 
 
 def write_junit(report: AuditReport, path: Path) -> None:
@@ -38,7 +37,7 @@ def write_junit(report: AuditReport, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="\n") as stream:
         attributes = "".join(f' {name}="{count}"' for name, count in total.items())
         stream.write('<?xml version="1.0" encoding="UTF-8"?>\n')
-        stream.write(f"<testsuites name={quoteattr(printable(report.title))}{attributes}>\n")
+        stream.write(f"<testsuites name={quoteattr(visible(report.title))}{attributes}>\n")
         for suite in suites(report):
             _write(suite, stream)
         stream.write("</testsuites>\n")
@@ -51,11 +50,6 @@ def suites(report: AuditReport) -> Iterator[Element]:
         yield _suite(name, report, [case for run in group.runs for case in _cases(run, group)])
     if report.excluded:
         yield _suite("not judged", report, [_excluded(exclusion) for exclusion in report.excluded])
-
-
-def printable(text: str) -> str:
-    r"""The text with \x1b or \udc80 for every character that XML cannot hold."""
-    return NOT_XML.sub(lambda match: ascii(match.group())[1:-1], text)
 
 
 def _suite(name: str, report: AuditReport, cases: list[Element]) -> Element:
@@ -89,7 +83,7 @@ def _finding(case: Element, finding: Finding) -> Element:
         _outcome(case, ELEMENTS[finding.outcome], finding.outcome, words, finding.sentence)
     else:
         output = ElementTree.SubElement(case, "system-out")
-        output.text = printable(f"{finding.outcome}\n{words}")
+        output.text = visible(f"{finding.outcome}\n{words}")
     return case
 
 
@@ -115,7 +109,7 @@ def _outcome(case: Element, tag: str, kind: str, text: str, message: str = "") -
     """JUnit's skipped has a message alone; failure and error have a type too."""
     typed = tag != "skipped"
     element = _element(tag, message=message or text, **({"type": kind} if typed else {}))
-    element.text = printable(text if typed else f"{kind}\n{text}")
+    element.text = visible(text if typed else f"{kind}\n{text}")
     case.append(element)
 
 
@@ -126,7 +120,7 @@ def _excluded(run: Exclusion) -> Element:
 
 
 def _element(tag: str, **attributes: object) -> Element:
-    return Element(tag, {name: printable(str(value)) for name, value in attributes.items()})
+    return Element(tag, {name: visible(str(value)) for name, value in attributes.items()})
 
 
 def _write(suite: Element, stream: TextIO) -> None:

@@ -34,6 +34,7 @@ from markupsafe import Markup
 from fa_registry import resources
 from fa_registry.errors import UsageError, unknown_name_text
 from fa_registry.reporting.text import filters, latex
+from fa_registry.visible import visible
 
 SECONDS = 60.0  # a page may take; an index of 66 runs takes under one
 # Of Jinja2's own filters those that neither switch escaping off nor write numbers in a way of their own.
@@ -224,7 +225,7 @@ def _printable(write_text: Callable[[str], str], value: Any) -> Any:
 # what a template writes → how foreign text is written there, and the filters that are for it alone
 LANGUAGES: Mapping[str, tuple[Callable[[str], str], Mapping[str, Callable[..., Any]]]] = MappingProxyType(
     {
-        HTML: (filters.visible, {}),
+        HTML: (visible, {}),
         MARKDOWN: (filters.markdown_text, {"fence": filters.fence, "verbatim": filters.verbatim}),
         LATEX: (
             latex.latex_text,

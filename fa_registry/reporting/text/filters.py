@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_FLOOR, Decimal
 from functools import lru_cache
@@ -18,12 +17,11 @@ from fa_registry.protocol.shipped import edition_words as edition_words
 from fa_registry.quantities import Quantity, quantity_of
 from fa_registry.records import Reading
 from fa_registry.reporting.values import Cell, Estimate, Number
+from fa_registry.visible import visible
 
 MINUS = "\u2212"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 UNITS = ("pct", "pp", "cos")  # kinds whose numbers all have the same decimals
-# Unicode "Cf" holds the bidirectional overrides with which a run's name could rewrite the line it stands in.
-HIDDEN_CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
 MARKDOWN_INLINE = re.compile(r"([\\`*_\[\]|~])")
 # What opens a heading, a list item or a rule at the start of a line; `80.0 %` and `−1.0` do not, and stay readable.
 MARKDOWN_BLOCK = re.compile(r"^(#|=|[+-](?=[\s-]|$)|\d{1,9}(?=[.)](?:\s|$)))")
@@ -202,16 +200,6 @@ def short(run_id: str) -> str:
 def brief(text: str, most: int = 160) -> str:
     """Foreign text for a heading: cut where it would fill the screen; the whole of it stands in a title or further down."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
-
-
-def visible(text: str) -> str:
-    """Foreign text with its control and direction-changing characters shown as ⟨U+202E⟩, tabs and line ends kept."""
-    if text.replace("\u00a0", "").isprintable():  # true of nothing that is hidden, and of nearly every text there is
-        return text
-    return "".join(
-        f"⟨U+{ord(char):04X}⟩" if unicodedata.category(char) in HIDDEN_CATEGORIES and char not in "\n\t" else char
-        for char in text
-    )
 
 
 @lru_cache(maxsize=8192)  # the same words stand in every form of an audit

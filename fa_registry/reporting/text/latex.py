@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from markupsafe import Markup
 
-from fa_registry.reporting.text.filters import visible
+from fa_registry.visible import visible
 
 T = TypeVar("T")
 PLAIN = re.compile(r"[A-Za-z0-9 .:;()/=!]*")  # most words: TeX writes these as they are

@@ -15,7 +15,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from fa_registry.analyses.base import Cell
 from fa_registry.reporting.figures.style import DPI, FRAME, GRID, INK, LIMIT, LIMIT_DASH, PALETTE, TICK, Canvas, styled
-from fa_registry.reporting.text.filters import compact, visible
+from fa_registry.reporting.text.filters import compact
+from fa_registry.visible import visible
 
 MOST_LETTERS = 44  # of a row's name
 MOST_ROWS = 40  # methods a figure shows; its table has all

@@ -13,7 +13,8 @@ from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.analyses import _canvas
 from fa_registry.reporting.figures.style import LIMIT, LIMIT_DASH, PALETTE, TICK
-from fa_registry.reporting.text.filters import compact, visible
+from fa_registry.reporting.text.filters import compact
+from fa_registry.visible import visible
 
 MARKERS = "os^D"
 STRIP, BOTTOM = 0.92, 0.35  # inches

@@ -1,0 +1,47 @@
+"""Foreign text shown to a person: no sign in it that is not seen, and no line that it begins by itself.
+
+Names come from stores, files and packages of others. ESC and C1 signs move the cursor of a terminal and wipe what stands there,
+bidirectional overrides rewrite the line they stand in, and a line end lets a name write a line of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable
+
+# Control, format (the bidirectional overrides too), private use, surrogates, line and paragraph separators.
+CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
+NO_CHARACTERS = "\ufffe\uffff"  # which XML has no way to write
+NOT_PLAIN = re.compile(r"[^\n\t -~]")  # of which some are hidden
+INDENT = "  "
+
+
+def visible(text: str) -> str:
+    """The text with its control and direction-changing characters shown as ⟨U+202E⟩, tabs and line ends kept."""
+    return _replaced(text, lambda char: f"⟨U+{ord(char):04X}⟩")
+
+
+def one_line(text: str) -> str:
+    """As `visible`, with a space for line ends and tabs."""
+    return re.sub(r"[\t\n]+", " ", visible(text))
+
+
+def message(text: str) -> str:
+    """As `visible`, of words that may have several lines: only the first begins at the margin."""
+    first, *others = visible(text).split("\n")
+    return "\n".join([first, *(line if line.startswith(INDENT) or not line else INDENT + line for line in others)])
+
+
+def json_text(text: str) -> str:
+    r"""JSON that means the same, with \u202e for what is not seen."""
+    return _replaced(text, lambda char: json.dumps(char)[1:-1])
+
+
+def _replaced(text: str, write: Callable[[str], str]) -> str:
+    def shown(match: re.Match[str]) -> str:
+        hidden = unicodedata.category(match[0]) in CATEGORIES or match[0] in NO_CHARACTERS
+        return write(match[0]) if hidden else match[0]
+
+    return text if text.isprintable() else NOT_PLAIN.sub(shown, text)  # printable: nearly every text there is

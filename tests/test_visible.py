@@ -1,0 +1,55 @@
+"""Foreign text that is shown: what is not seen is written out, no name begins a line, JSON stays what it was."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fa_registry.visible import CATEGORIES, json_text, message, one_line, visible
+
+ANY = st.text(st.characters(exclude_categories=()))
+
+
+def hidden(text: str) -> set[str]:
+    return {char for char in text if unicodedata.category(char) in CATEGORIES} - {"\n", "\t"}
+
+
+def test_hidden_characters_are_shown():
+    assert visible("a\u202eb\x00c\r") == "a⟨U+202E⟩b⟨U+0000⟩c⟨U+000D⟩"
+    assert visible("tab\tline\n ü ‖\u00a0\u2009µ") == "tab\tline\n ü ‖\u00a0\u2009µ"
+    assert visible("\x7f\x9b31m\udc80\U000e0041\ufffe") == "⟨U+007F⟩⟨U+009B⟩31m⟨U+DC80⟩⟨U+E0041⟩⟨U+FFFE⟩"
+
+
+def test_what_python_calls_printable_hides_nothing():
+    """`visible` lets a printable text pass without looking at its characters."""
+    assert not any(char.isprintable() for char in map(chr, range(0x110000)) if unicodedata.category(char) in CATEGORIES)
+
+
+@given(ANY)
+def test_whatever_is_shown_is_seen_and_xml_can_hold_it(text):
+    assert not hidden(visible(text)) and not hidden(one_line(text)) and "\n" not in one_line(text)
+    shown = visible(text)
+    assert ElementTree.fromstring(ElementTree.tostring(ElementTree.Element("a", b=shown), "utf-8")).get("b") == shown
+
+
+@given(ANY)
+def test_json_means_the_same(text):
+    written = json_text(json.dumps({"a": text}, indent=1, ensure_ascii=False))
+    assert json.loads(written) == json.loads(json.dumps({"a": text})) and not hidden(written)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("run x\nPASS: all good", "run x\n  PASS: all good"),
+        ("3 problems\n  - one\n  - two", "3 problems\n  - one\n  - two"),
+        ("a\rb\x85c\u2028d\n", "a⟨U+000D⟩b⟨U+0085⟩c⟨U+2028⟩d\n"),
+    ],
+)
+def test_only_the_first_line_of_a_message_begins_at_the_margin(words, shown):
+    assert message(words) == shown
