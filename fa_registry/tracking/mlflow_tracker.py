@@ -48,7 +48,7 @@ from fa_registry.tracking.client import Client, answering
 from fa_registry.tracking.refusals import Refusal
 from fa_registry.tracking.schema import EXPERIMENT, TAG_NOTE
 from fa_registry.tracking.store import ARTIFACTS, check_writable, local_folder, resolve_uri, sqlite_path
-from fa_registry.tracking.views import RELEASE, TAG, View, compared_address, is_our_note, is_ours, note_of
+from fa_registry.tracking.views import RELEASE, TAG, View, compared_address, is_our_note, is_ours, note_of, pattern, term
 
 LOG = logging.getLogger(__name__)
 VERSION_SECONDS = 10  # a server that does not answer by then has other troubles than a view
@@ -186,14 +186,15 @@ class MlflowTracker(Tracker):
         self, tags: Mapping[str, str], experiment: str = "", start: str = "", most: int = 0, state: str = ""
     ) -> list[StoredRun]:
         """As Tracker.search."""
-        terms = [f"tags.`{name}` = '{_quoted(value)}'" for name, value in tags.items()]
+        terms = [term(f"tags.`{name}`", value) for name, value in tags.items()]
         if start:
-            terms.append(f"attributes.run_id LIKE '{_quoted(start)}%'")
+            terms.append(f"attributes.run_id LIKE '{pattern(start)}%'")
         if state:
-            terms.append(f"attributes.status = '{state}'")
-        found = self._pages(self._experiment_ids(experiment), " and ".join(terms), most=most)
-        matching = [self._stored(run) for run in islice(found, most or None)]
-        return [run for run in matching if run.run_id.startswith(start)]  # LIKE knows wildcards, and no case
+            terms.append(term("attributes.status", state))
+        found = map(self._stored, self._pages(self._experiment_ids(experiment), " and ".join(terms), most=most))
+        # a pattern finds more than was asked for: LIKE knows wildcards, and no case
+        matching = (run for run in found if tags.items() <= run.tags.items() and run.run_id.startswith(start))
+        return list(islice(matching, most or None))
 
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
         """MLflow's own client knows no question about several metrics: one a key, each with all its steps."""
@@ -201,10 +202,11 @@ class MlflowTracker(Tracker):
         return [Point(key, metric.value, metric.step) for key, metrics in histories for metric in metrics]
 
     def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> list[StoredRun]:
-        terms = [f"params.`{name}` = '{_quoted(value)}'" for name, value in params.items()]
-        terms += [f"tags.`{name}` = '{_quoted(value)}'" for name, value in tags.items()]
+        terms = [term(f"params.`{name}`", value) for name, value in params.items()]
+        terms += [term(f"tags.`{name}`", value) for name, value in tags.items()]
         ids = [experiment.experiment_id for experiment in self._client.search_experiments(view_type=ViewType.ALL)]
-        return [self._stored(run) for run in self._pages(ids, " and ".join(terms), ViewType.ALL)]
+        found = map(self._stored, self._pages(ids, " and ".join(terms), ViewType.ALL))
+        return [run for run in found if params.items() <= run.params.items() and tags.items() <= run.tags.items()]
 
     def link(self, run_id: str, path: str) -> str:
         """Relative, so that it holds wherever the pages are served; MLflow's Markdown opens it in a new tab."""
@@ -342,9 +344,3 @@ def _batches(items: Iterable, size: int) -> Iterator[list]:
     remaining = iter(items)
     while batch := list(islice(remaining, size)):
         yield batch
-
-
-def _quoted(value: str) -> str:
-    if "'" in value:
-        raise StoreError(f"cannot search for {value!r}: MLflow's queries have no escape for a quote")
-    return value

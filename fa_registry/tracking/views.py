@@ -32,6 +32,7 @@ from fa_registry.tracking.schema import (
     first_fire_tag,
 )
 
+ODD = re.compile(r"[^\w ·.,:;=()<>/+%-]")  # quotes and backslashes are among these
 RELEASE = "3.17."  # of MLflow: other releases may read another form
 TAG = "mlflow.sharedViewState."  # before a view's key in the tag's name
 COMPRESSED = "deflate;"  # how MLflow's own pages begin a long state: zlib, base64
@@ -77,6 +78,18 @@ def compared_address(run_ids: Sequence[str], experiment_ids: Sequence[str]) -> s
     return f"#/compare-runs?runs={runs}&experiments={experiments}"
 
 
+def term(field: str, value: str) -> str:
+    """A term of MLflow's query language, true at least where the field has this value.
+
+    The language cannot write a quote or a backslash inside of a text: a pattern then takes any sign in their place.
+    """
+    return f"{field} LIKE '{pattern(value)}'" if ODD.search(value) else f"{field} = '{value}'"
+
+
+def pattern(value: str) -> str:
+    return ODD.sub("_", value)
+
+
 def note_of(links: Mapping[str, str]) -> str:
     """The experiment's own note, which MLflow's pages show above its runs. links: title → address."""
     return NOTE.format(links=" · ".join(f"[{title}]({address})" for title, address in links.items()))
@@ -117,7 +130,7 @@ def _both(title: str, wanted: Mapping[str, str], runs: Sequence[StoredRun], apar
     """apart: runs of several settings stand in groups of their own; a mean over settings is none over seeds."""
     key = re.sub(r"[^A-Za-z0-9_.]+", "-", title).strip("-")
     shown = {
-        "searchFilter": " and ".join(f"tags.`{tag}` = '{value}'" for tag, value in wanted.items() if "'" not in value)
+        "searchFilter": " and ".join(term(f"tags.`{tag}`", value) for tag, value in wanted.items())
     }
     return (
         View(key, shown | _charts(runs, [TAG_SETTING, TAG_METHOD] if apart else [TAG_METHOD]), charts=True),

@@ -342,8 +342,7 @@ def _candidates(tracker: Tracker, specs: Iterable[RunSpec]) -> list[StoredRun]:
         params = {f"cfg/{name}": value for name, value in zip(COMPARED, values, strict=True)}
         runs |= {run.run_id: run for run in tracker.search_everywhere(params, {})}
     for label in dict.fromkeys(setting_label(spec) for spec in settings):
-        if "'" not in label:  # for which MLflow's queries have no escape; the parameters have told
-            runs |= {run.run_id: run for run in tracker.search_everywhere({}, {schema.TAG_SETTING: label})}
+        runs |= {run.run_id: run for run in tracker.search_everywhere({}, {schema.TAG_SETTING: label})}
     return list(runs.values())
 
 

@@ -130,6 +130,17 @@ def test_runs_are_found_by_the_first_characters_of_their_ids(tracker):
     assert tracker.search({"a": "two"}, start=first[: shared + 1]) == tracker.search({}, start="%") == []
 
 
+@pytest.mark.parametrize(
+    "name", ["it's", "' or 1=1 --", "`", "\\", "a\\'", '"', "%", "a_b", "both ' and \"", "; drop", "Γ ·\t#", "\u202e"]
+)
+def test_a_value_is_found_whatever_signs_it_has_and_no_other_with_it(tracker, name):
+    wanted = tracker.create("one", {"fa.study": name}, {"cfg/x": name})
+    tracker.create("two", {"fa.study": "?" * len(name)}, {"cfg/x": "?" * len(name)})
+    assert [run.run_id for run in tracker.search({"fa.study": name}, most=1)] == [wanted]
+    assert [run.run_id for run in tracker.search_everywhere({"cfg/x": name}, {"fa.study": name})] == [wanted]
+    assert tracker.search({}, start=name) == []
+
+
 def test_an_adopted_run_keeps_its_id_and_takes_name_tags_and_params(tracker):
     launched = tracker.create("launched", {"by": "mlflow"}, {"method": "'dfa'"})
     assert tracker.adopt(launched, "dfa · s7", {"kind": "run"}, {"cfg/method": "dfa"}) == launched
