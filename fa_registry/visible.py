@@ -16,6 +16,7 @@ CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
 NO_CHARACTERS = "\ufffe\uffff"  # which XML has no way to write
 NOT_PLAIN = re.compile(r"[^\n\t -~]")  # of which some are hidden
 INDENT = "  "
+LONGEST = 200  # characters of a name; MLflow takes 250 of a run's and 500 of an experiment's
 
 
 def visible(text: str) -> str:
@@ -30,13 +31,22 @@ def one_line(text: str) -> str:
 
 def message(text: str) -> str:
     """As `visible`, of words that may have several lines: only the first begins at the margin."""
-    first, *others = visible(text).split("\n")
+    first, *others = visible(text).replace("\t", " ").split("\n")
     return "\n".join([first, *(line if line.startswith(INDENT) or not line else INDENT + line for line in others)])
 
 
 def json_text(text: str) -> str:
     r"""JSON that means the same, with \u202e for what is not seen."""
     return _replaced(text, lambda char: json.dumps(char)[1:-1])
+
+
+def unfit(name: str) -> str:
+    """Why nothing may be called so, for what is yet to be written; empty where it may."""
+    if len(name) > LONGEST:
+        return f"expected a name of at most {LONGEST} characters, found {len(name):,}"
+    if not name.strip() or one_line(name) != name:
+        return f"expected a name of signs that are seen, without control or direction signs, found {name!r}"
+    return ""
 
 
 def _replaced(text: str, write: Callable[[str], str]) -> str:

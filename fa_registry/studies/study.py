@@ -6,6 +6,7 @@ Which fields a file may have, and the cells of a grid that its filters leave, st
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
@@ -18,6 +19,7 @@ from fa_registry.records import RunSpec
 from fa_registry.studies.twins import Twin, parse_twin
 from fa_registry.training.controls import ladder, rung
 from fa_registry.training.specs import NAMES, RECIPE_FIELDS, parse_spec
+from fa_registry.visible import unfit
 
 Control = Literal["frozen", "shallow", "ladder"]
 CONTROLS = get_args(Control)
@@ -86,7 +88,8 @@ def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
     """Every unknown, missing or wrongly typed key of the file; what a spec's fields hold is parse_spec's to judge."""
     empty = [name for name in ("name", "title", "edition", "grid") if raw.get(name) in ("", [])]
     stated = {name: value for name, value in raw.items() if name not in empty}
-    return jsonio.attempt(StudyTable, stated)[1]
+    problem = unfit(raw["name"]) if isinstance(stated.get("name"), str) else ""
+    return [*jsonio.attempt(StudyTable, stated)[1], *([f"name: {problem}"] if problem else [])]
 
 
 def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -242,7 +245,7 @@ def names() -> list[str]:
 def find(name: str) -> Path:
     """The study.toml of a shipped study by name, or of a user's by the path of its file or folder."""
     for path in (resources.projects() / name / FILE, Path(name), Path(name) / FILE):
-        if path.is_file():
+        if os.path.isfile(path):  # Path.is_file raises where a name is longer than a disk takes
             return path
     raise UnknownName("study", name, names())
 

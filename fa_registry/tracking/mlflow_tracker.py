@@ -8,6 +8,7 @@ import getpass
 import json
 import logging
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -48,7 +49,18 @@ from fa_registry.tracking.client import Client, answering
 from fa_registry.tracking.refusals import Refusal
 from fa_registry.tracking.schema import EXPERIMENT, TAG_NOTE
 from fa_registry.tracking.store import ARTIFACTS, check_writable, local_folder, resolve_uri, sqlite_path
-from fa_registry.tracking.views import RELEASE, TAG, View, compared_address, is_our_note, is_ours, note_of, pattern, term
+from fa_registry.tracking.views import (
+    RELEASE,
+    TAG,
+    View,
+    compared_address,
+    is_our_note,
+    is_ours,
+    note_of,
+    pattern,
+    term,
+)
+from fa_registry.visible import LONGEST, unfit
 
 LOG = logging.getLogger(__name__)
 VERSION_SECONDS = 10  # a server that does not answer by then has other troubles than a view
@@ -97,8 +109,10 @@ class MlflowTracker(Tracker):
             return self._experiment_id
         known = self._client.get_experiment_by_name(self._experiment)
         if known is None:
+            if problem := unfit(self._experiment):
+                raise StoreError(f"experiment: {problem}")
             database = sqlite_path(self.uri)
-            location = (database.parent / ARTIFACTS / self._experiment).as_uri() if database else None
+            location = (database.parent / ARTIFACTS / _folder(self._experiment)).as_uri() if database else None
             try:
                 return self._writer.create_experiment(self._experiment, location, EXPERIMENT_TAGS)
             except Refusal as refusal:
@@ -344,3 +358,9 @@ def _batches(items: Iterable, size: int) -> Iterator[list]:
     remaining = iter(items)
     while batch := list(islice(remaining, size)):
         yield batch
+
+
+def _folder(name: str) -> str:
+    """A folder's name of an experiment's: one step, below the folder of all artifacts, no longer than a disk takes."""
+    plain = re.sub(r"[^\w .+=-]", "_", name).encode()[:LONGEST].decode(errors="ignore")
+    return plain if plain.strip(". ") else "_"

@@ -129,9 +129,7 @@ def views_of(study: str, runs: Sequence[StoredRun]) -> tuple[View, ...]:
 def _both(title: str, wanted: Mapping[str, str], runs: Sequence[StoredRun], apart: bool = False) -> tuple[View, View]:
     """apart: runs of several settings stand in groups of their own; a mean over settings is none over seeds."""
     key = re.sub(r"[^A-Za-z0-9_.]+", "-", title).strip("-")
-    shown = {
-        "searchFilter": " and ".join(term(f"tags.`{tag}`", value) for tag, value in wanted.items())
-    }
+    shown = {"searchFilter": " and ".join(term(f"tags.`{tag}`", value) for tag, value in wanted.items())}
     return (
         View(key, shown | _charts(runs, [TAG_SETTING, TAG_METHOD] if apart else [TAG_METHOD]), charts=True),
         View(f"{key}-table", shown | _table(runs)),

@@ -23,6 +23,7 @@ from fa_registry.training.loop import EpochRow, Outcome, has_diverged
 from fa_registry.training.measuring import measure, with_final
 from fa_registry.training.specs import parse_spec, run_name
 from fa_registry.training.task import Task, prepare
+from fa_registry.visible import unfit
 from fa_registry.workflows.conformance import code_changes
 from fa_registry.workflows.requests import Place
 from fa_registry.workflows.stores import open_tracker
@@ -61,7 +62,8 @@ def run_adopt(
     problems: list[str] = []
     method, seed = (str(fields.get(field, "")) for field in ("method", "seed"))
     spec = _read("", lambda: parse_spec(fields), problems)
-    problems += _unfit(spec) if spec else []
+    problems += _never_adopted(spec) if spec else []
+    problems += [f"name: {unfit(name)}"] if name and unfit(name) else []
     given = _read("weights: ", lambda: read_foreign(Path(weights)), problems)
     state = _read("feedback: ", lambda: _read_feedback(Path(feedback), method, seed) if feedback else None, problems)
     frozen = _read("frozen_accuracy: ", lambda: _fraction(frozen_accuracy), problems)
@@ -117,7 +119,7 @@ def _with_frozen(measured: Measurements, frozen_accuracy: float | None) -> Measu
     return dataclasses.replace(measured, scalars=dict(sorted(scalars.items())))
 
 
-def _unfit(spec: RunSpec) -> list[str]:
+def _never_adopted(spec: RunSpec) -> list[str]:
     problems = []
     if spec.control != "none":
         problems.append(

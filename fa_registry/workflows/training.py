@@ -26,6 +26,7 @@ from fa_registry.training.resume import ResumeFile
 from fa_registry.training.specs import parse_spec, run_name
 from fa_registry.training.task import prepare
 from fa_registry.training.trainer import Trainer
+from fa_registry.visible import unfit
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import study_edition
@@ -247,7 +248,7 @@ def run_train(
     trained again. executor: a name of studies.executors.CATALOG; empty: the usual_executor.
     Raises InvalidFields before anything is written, RegistryError with the traceback when training breaks.
     """
-    spec, watch = _checked(fields, edition or study_edition(study), stop_on, executor)
+    spec, watch = _checked(fields, edition, stop_on, study, executor)
     tracker = open_tracker(place.store, place.experiment)
     present = None if force else finished_run(tracker, spec, watch)
     changed = code_changes(tracker, present, spec) if present else ()
@@ -283,15 +284,15 @@ def run_train(
     return Trained(end.value.run_id, end.value.status, end.value.ended_by, end.value, changed, page)
 
 
-def _checked(fields: Mapping[str, Any], edition: str, stop_on: str, executor: str) -> tuple[RunSpec, Watch]:
+def _checked(fields: Mapping[str, Any], edition: str, stop_on: str, study: str, executor: str) -> tuple[RunSpec, Watch]:
     """What to train and what to look out for; everything that is wrong in either is named at once."""
-    problems = executor_problems(executor)
+    problems = executor_problems(executor) + ([f"study: {unfit(study)}"] if study and unfit(study) else [])
     spec = None
     try:
         spec = parse_spec(fields)
     except InvalidFields as error:
         problems += error.problems
-    watch = checked_watch(edition, stop_on, problems)
+    watch = checked_watch(edition or study_edition(study), stop_on, problems)
     if spec and watch.wish and not watch.of(spec.control).wish:
         problems.append(f"stop_on: the {spec.control} control is never judged, so no rule ends it; found {stop_on}")
     if problems or spec is None:
