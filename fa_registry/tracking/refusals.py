@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import re
 import sqlite3
 from collections.abc import Iterator
 
@@ -30,6 +31,7 @@ TO_DO = {
     FAILING: f"{KEPT}. See what is wrong with the disk (a limit on the size of files looks the same), then repeat the command",
     DAMAGED: "the database is damaged. Put a copy of its folder aside; `sqlite3 mlflow.db .recover` saves what can be read",
 }
+ADDED = re.compile(r"\n\[SQL:|\n\(Background on this error")
 LONGEST = 400  # characters of what others say
 
 
@@ -65,8 +67,8 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
 
 
 def _said(error: BaseException) -> str:
-    """On one line, without the statement and the parameters that SQLAlchemy adds."""
+    """On one line, without what SQLAlchemy adds: the statement with its parameters, and where one can read on."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
-    text = " ".join(str(error).partition("\n[SQL:")[0].split()) or type(error).__name__
+    text = " ".join(ADDED.split(str(error))[0].split()) or type(error).__name__
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

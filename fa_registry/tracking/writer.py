@@ -98,10 +98,14 @@ class RunWriter:
         tags |= {schema.TAG_ADOPTED: "true"} if origin else {}
         tags |= {schema.TAG_STUDY_RUN: study_run} if study_run else {}
         name = origin.name if origin else run_name(spec)
-        if adopt:
-            self.run_id = tracker.adopt(adopt, name, tags, schema.params(spec))
-        else:
-            self.run_id = tracker.create(name, tags, schema.params(spec))
+        try:
+            if adopt:
+                self.run_id = tracker.adopt(adopt, name, tags, schema.params(spec))
+            else:
+                self.run_id = tracker.create(name, tags, schema.params(spec))
+        except BaseException:
+            shutil.rmtree(self._folder)
+            raise
 
     def start(self, initial: nn.Module | None) -> None:
         """Write what is known before the first step: spec, the `initial` network's weights, feedback state with its card."""

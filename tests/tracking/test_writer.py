@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from fa_registry import jsonio
-from fa_registry.errors import IntegrityError
+from fa_registry.errors import IntegrityError, StoreError
 from fa_registry.quantities import at_last_site
 from fa_registry.records import Measurements, Reading, RunRecord, Series, SiteSeries
 from fa_registry.tracking import schema
@@ -22,6 +24,7 @@ from fa_registry.tracking.writer import Origin, RunWriter
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.specs import parse_spec
+from fa_registry.training.task import prepare
 from tests.tracking.conftest import TINY, write_run
 
 ARTIFACTS = (
@@ -34,6 +37,17 @@ ARTIFACTS = (
     schema.FEEDBACK,
     schema.FEEDBACK_CARD,
 )
+
+
+def test_a_run_that_the_store_does_not_take_leaves_no_folder(tmp_path, monkeypatch):
+    def full(*given):
+        raise StoreError("full")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(MemoryTracker, "create", full)
+    with pytest.raises(StoreError, match="full"):
+        RunWriter(MemoryTracker(tmp_path / "runs"), prepare(parse_spec(TINY), torch.device("cpu")))
+    assert list(tmp_path.glob("fa_registry-run-*")) == []
 
 
 def test_a_complete_run_holds_every_artifact_and_tag(tracker):
