@@ -186,6 +186,7 @@ def _clear(folder: Path, beginning: str) -> None:
             left.unlink()
 
 
+@functools.cache
 def _newest_revision() -> str:
     from mlflow.store.db.utils import _get_latest_schema_revision  # as `mlflow db upgrade` asks for it
 
