@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import copy
+import gc
 import getpass
 import json
 import logging
@@ -15,7 +16,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -320,9 +321,15 @@ class MlflowTracker(Tracker):
     ) -> Iterator[Run]:
         token, size = None, min(most or PAGE, PAGE)
         while True:
-            page = self._client.search_runs(
-                experiment_ids, query, view, max_results=size, order_by=["attributes.start_time DESC"], page_token=token
-            )
+            with _uncollected():
+                page = self._client.search_runs(
+                    experiment_ids,
+                    query,
+                    view,
+                    max_results=size,
+                    order_by=["attributes.start_time DESC"],
+                    page_token=token,
+                )
             yield from page
             token = page.token
             if not token:
@@ -345,6 +352,18 @@ class MlflowTracker(Tracker):
             dict(run.data.params),
             info.lifecycle_stage == LifecycleStage.DELETED,
         )
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Inside, Python looks for no unreachable cycles: of the 100,000 objects of a page it took two thirds of the time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _user() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -120,6 +121,17 @@ def test_runs_are_found_by_all_their_tags_newest_first(tracker):
     assert {run.run_id for run in tracker.search({"a": "1"})} == {first, second}
     assert [run.name for run in tracker.search({"a": "1", "b": "y"})] == ["two"]
     assert tracker.search({"a": "2"}) == []
+
+
+def test_a_search_leaves_the_collector_as_it_was(tracker, monkeypatch):
+    tracker.create("run", {}, {})
+    assert tracker.search({}) and gc.isenabled()
+    if tracker.uri == "memory":
+        return
+    monkeypatch.setattr(MlflowClient, "search_runs", lambda *given, **named: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        tracker.search({})
+    assert gc.isenabled()
 
 
 def test_runs_are_found_by_the_first_characters_of_their_ids(tracker):
