@@ -180,7 +180,10 @@ class MlflowTracker(Tracker):
         else:  # what the client would do, without asking the database where once more
             check_writable(self.uri)
             with answering(self.uri):
-                shutil.copytree(folder, local, dirs_exist_ok=True)
+                for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+                    place = local / path.relative_to(folder)
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(path, place)  # copytree would make a list of texts of what the disk refuses
 
     def finish(self, run_id: str, state: str) -> None:
         with redirect_stdout(sys.stderr):  # MLflow prints a run's address there, before what --json prints for machines

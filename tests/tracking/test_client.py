@@ -204,6 +204,18 @@ def test_a_database_that_others_write_to_is_asked_again_and_at_last_given_up(dat
         opened.get_run("a")
 
 
+def test_files_that_the_disk_does_not_take(database, tmp_path, monkeypatch):
+    def full(*given):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    tracker = MlflowTracker(f"sqlite:///{database}")
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "spec.json").touch()
+    monkeypatch.setattr(shutil, "copy2", full)
+    with pytest.raises(StoreError, match="No space left on device; what was written before is kept. Make room"):
+        tracker.upload(tracker.create("run", {}, {}), tmp_path / "files")
+
+
 def test_mlflow_prints_no_traceback_of_what_is_refused(database, monkeypatch, capsys):
     opened = Client(f"sqlite:///{database}", make=False)
     monkeypatch.setattr(client, "PATIENCE", 0.0)
