@@ -169,6 +169,10 @@ class Architecture(abc.ABC):
         """Problems, in words, of complete `options` together or with images of this shape; none by default."""
         return []
 
+    def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
+        """How many numbers `build` would draw, counted without drawing any; 0, the default, where nobody has counted."""
+        return 0
+
     def resolve(self, options: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """`options` over the card's defaults."""
         return {name: options.get(name, option.default) for name, option in self.card.options.items()}

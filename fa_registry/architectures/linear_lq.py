@@ -61,6 +61,10 @@ class LinearLQ(Architecture):
         source="arXiv 2606.21126, toy linear-quadratic task; A_l, C and the targets' distribution are unpublished",
     )
 
+    def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
+        width = math.prod(image_shape)
+        return int(options["num_blocks"]) * width * (width + 1) + (width + 1) * classes
+
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:

@@ -39,6 +39,11 @@ class MLP(Architecture):
         source="Lillicrap et al. 2016; Nøkland 2016; Akrout et al. 2019",
     )
 
+    def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
+        inputs, width, count = math.prod(image_shape), int(options["d_hidden"]), int(options["num_blocks"])
+        first = (inputs + 1) * width if count else 0
+        return first + max(count - 1, 0) * width * (width + 1) + ((width if count else inputs) + 1) * classes
+
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:

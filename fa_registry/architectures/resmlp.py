@@ -44,6 +44,12 @@ class ResMLP(Architecture):
         source="arXiv 2606.21126, main setting",
     )
 
+    def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
+        width, inputs = int(options["d_hidden"]), math.prod(image_shape)
+        block = 2 * width * (width + 1) + 2 * width
+        norm = 2 * width if options["terminal_ln"] else 0
+        return (inputs + 1) * width + int(options["num_blocks"]) * block + norm + (width + 1) * classes
+
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:

@@ -37,6 +37,13 @@ class SmallCNN(Architecture):
             return []
         return [f"image size: expected {SHRUNK}×{SHRUNK} pixels or more, for two 2×2 pools, found {height}×{breadth}"]
 
+    def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
+        channels, height, breadth = image_shape
+        count, width = int(options["num_blocks"]), int(options["width"])
+        area = (height // SHRUNK) * (breadth // SHRUNK)
+        blocks = ((9 * width + 1) * 2 * width, (18 * width + 1) * 4 * width, (4 * width * area + 1) * 8 * width)
+        return (9 * channels + 1) * width + sum(blocks[:count]) + (2**count * width + 1) * classes
+
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:

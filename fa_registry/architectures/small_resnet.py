@@ -61,6 +61,11 @@ class SmallResNet(Architecture):
         source="arXiv 2606.21126, ResNet setting: the published names, and torch's own initialisation of every layer",
     )
 
+    def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
+        width = int(options["width"])
+        block = 2 * (9 * width * width + 2 * width)
+        return (9 * image_shape[0] + 2) * width + int(options["num_blocks"]) * block + (width + 1) * classes
+
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:

@@ -42,6 +42,11 @@ class StudentNet(Architecture):
         source="arXiv 2606.21126, synthetic task: D = 128 and φ_α are its figures; the block around φ_α is unpublished",
     )
 
+    def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
+        width, inputs = int(options["d_hidden"]), math.prod(image_shape)
+        blocks = int(options["num_blocks"]) * 2 * width * (width + 1)
+        return (inputs + 1) * width + blocks + (width + 1) * classes
+
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:

@@ -133,6 +133,14 @@ class VitMini(Architecture):
             problems.append(f"heads: expected a divisor of d_hidden {width}, found {heads}")
         return problems
 
+    def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
+        width, patch = int(options["d_hidden"]), int(options["patch"])
+        channels, height, breadth = image_shape
+        tokens = 1 + (height // patch) * (breadth // patch)
+        embed = (channels * patch * patch + 1) * width + (1 + tokens) * width
+        block = (4 + 2 * MLP_RATIO) * width * width + (9 + MLP_RATIO) * width
+        return embed + int(options["num_blocks"]) * block + 2 * width + (width + 1) * classes
+
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
     ) -> Network:

@@ -73,7 +73,11 @@ def _summary(report: LintReport) -> str:
 )
 @click.option("--status", default="", help="Of runs: complete, diverged, stopped_early, failed or running.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=None, metavar="N", help="Of runs: the newest N, 0 for all [50]."
+    "--limit",
+    type=click.IntRange(0, 1_000_000),
+    default=None,
+    metavar="N",
+    help="Of runs: the newest N, 0 for all [50].",
 )
 @click.option("--store", default=None, metavar="URI", help="Of runs: where they are [MLFLOW_TRACKING_URI, …].")
 @JSON

@@ -14,6 +14,7 @@ from fa_registry.cli.options import (
     DEVICE,
     EXPERIMENT,
     JSON,
+    MOST_THREADS,
     PENALTY,
     SEED,
     SET,
@@ -50,7 +51,7 @@ SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty",
 @click.option("--name", default="", help="The run's name in the store.")
 @click.option("--force", is_flag=True, help="Adopt again what is already adopted.")
 @click.option(
-    "--threads", type=click.IntRange(min=1), default=1, show_default=True, help="CPU threads to measure with."
+    "--threads", type=click.IntRange(1, MOST_THREADS), default=1, show_default=True, help="CPU threads to measure with."
 )
 @DEVICE
 @EXPERIMENT

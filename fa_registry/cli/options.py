@@ -12,6 +12,7 @@ from fa_registry.cli import completing
 from fa_registry.errors import InvalidFields
 from fa_registry.studies import twins
 
+MOST_THREADS = 1024
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 STORE = click.option(
     "--store", default="", metavar="URI", help="Tracking store [MLFLOW_TRACKING_URI, else sqlite:///mlflow.db]."

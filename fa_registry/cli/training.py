@@ -22,6 +22,7 @@ from fa_registry.cli.options import (
     JSON,
     KEEP_TRAINED,
     METHOD,
+    MOST_THREADS,
     OUT,
     PENALTY,
     REPLACING,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 @click.option("--study", default="", help="Tag the run as part of a study.", shell_complete=completing.studies())
 @click.option(
     "--threads",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST_THREADS),
     default=1,
     show_default=True,
     help="CPU threads; the last bits depend on it.",

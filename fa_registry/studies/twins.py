@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fa_registry.jsonio import found
+
 RULE = (
     "every image set becomes NAME, random_targets:… becomes random_targets:NAME, lq and teacher_student are tasks of their "
     "own and stay; settings that become one are one"
@@ -14,6 +16,7 @@ RULE = (
 SCALING = "epochs × F, rounded half up, at least 1"
 OWN_TASK = ("lq", "teacher_student")
 OF_A_SET = "random_targets"
+LARGEST = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Twin:
 
     def epochs(self, count: int) -> int:
         """Scaled epochs: rounded half up, and at least one where there is one. Python's round() would take 2.5 to 2."""
-        return max(1, math.floor(count * self.scale + 0.5)) if count > 0 else count
+        return max(1, math.floor(count * self.scale + 0.5)) if count > 0 and self.scale != 1 else count
 
 
 def parse_twin(overrides: Mapping[str, Any], problems: list[str]) -> Twin:
@@ -60,7 +63,8 @@ def parse_twin(overrides: Mapping[str, Any], problems: list[str]) -> Twin:
         factor = float(scale)
     except (TypeError, ValueError):
         factor = math.nan
-    if not math.isfinite(factor) or factor <= 0:
-        problems.append(f"scale: expected a number above 0, found {scale!r}")
+    if not 0 < factor <= LARGEST:  # not a number is neither
+        expected = f"at most {LARGEST:,}" if math.isfinite(factor) and factor > LARGEST else "a number above 0"
+        problems.append(f"scale: expected {expected}, found {found(scale)}")
         return Twin(data)
     return Twin(data, factor)

@@ -70,6 +70,7 @@ def pinned_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+MOST_PROCESSES = 1000  # at a time, whatever somebody asks for
 PRECISIONS = ("fp32", "tf32", "bf16")
 
 Run = Callable[..., Tensor]

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fa_registry.jsonio import found
 from fa_registry.methods.base import LearnsByLoss, UpdatesFeedback
 from fa_registry.records import Check
 from fa_registry.seeding import generator
@@ -74,7 +75,7 @@ def asked_steps(value: str | int) -> str | int:
     except ValueError:
         steps = 0
     if steps < 1:
-        raise ValueError(f"expected auto, off or a number of steps from 1, found {value!r}")
+        raise ValueError(f"expected auto, off or a number of steps from 1, found {found(value)}")
     return steps
 
 

@@ -30,7 +30,10 @@ CHOICES = {
     "credit_norm": ("rms", "none"),
 }
 NAMES = {"method": methods.CATALOG, "architecture": architectures.CATALOG, "dataset": datasets.CATALOG}
-INTEGERS = {"seed": 0, "epochs": 0, "batch_size": 1}  # field: least value
+MOST_EPOCHS = 100_000  # a record holds one reading an epoch of every headline, measured or not
+MOST = 1_000_000  # of a whole number among options, a width or a number of steps; of a batch
+LARGEST = 1e30  # of a number; float32 ends at 3.4e38, and numbers are multiplied
+INTEGERS = {"seed": (0, 2**63 - 1), "epochs": (0, MOST_EPOCHS), "batch_size": (1, MOST)}  # field: least value, greatest
 NUMBERS = {"penalty": 0.0, "learning_rate": 0.0, "weight_decay": 0.0}
 OPTIONS = ("method_options", "architecture_options")
 RECIPE_FIELDS = tuple(field.name for field in dataclasses.fields(Recipe))
@@ -81,7 +84,7 @@ def _parse(name: str, value: Any) -> Any:
         NAMES[name].location(str(value))  # raises UnknownName with the nearest one
         return str(value)
     if name in INTEGERS:
-        return whole_number(value, INTEGERS[name])
+        return whole_number(value, *INTEGERS[name])
     if name in NUMBERS:
         return _number(value, NUMBERS[name])
     if name == "device":
@@ -97,8 +100,8 @@ def _parse(name: str, value: Any) -> Any:
     return dict(value)
 
 
-def whole_number(value: Any, least: float | None) -> int:
-    """`value` as an integer of at least `least`; ValueError says what was found instead."""
+def whole_number(value: Any, least: float | None, most: int = MOST) -> int:
+    """`value` as an integer from `least` to `most`; ValueError says what was found instead."""
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise ValueError(f"expected a whole number, found {found(value)}")
     try:
@@ -106,7 +109,9 @@ def whole_number(value: Any, least: float | None) -> int:
     except (TypeError, ValueError):
         raise ValueError(f"expected a whole number, found {found(value)}") from None
     if least is not None and number < least:
-        raise ValueError(f"expected at least {least:g}, found {number}")
+        raise ValueError(f"expected at least {least:g}, found {found(number)}")
+    if abs(number) > most:
+        raise ValueError(f"expected at most {most:,}, found {found(number)}")
     return number
 
 
@@ -119,6 +124,8 @@ def _number(value: Any, least: float | None) -> float:
         raise ValueError(f"expected a finite number, found {found(value)}")
     if least is not None and number < least:
         raise ValueError(f"expected at least {least:g}, found {number:g}")
+    if abs(number) > LARGEST:
+        raise ValueError(f"expected at most {LARGEST:g}, found {number:g}")
     return number + 0.0  # -0.0 is 0.0: one specification, one identity
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +24,8 @@ from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
 from fa_registry.terminal_loss import is_regression
 
+MOST_BLOCKS = 10_000  # a module each, whatever their width
+BYTES_A_WEIGHT = 16  # of float32: itself, its gradient, and the optimiser's two moments
 EVAL_SAMPLES = 128  # protocol.md §1: the first 128 test samples, unshuffled
 
 
@@ -112,9 +115,26 @@ def build_network(spec: RunSpec, card: DatasetCard) -> Network:
     options = architecture.resolve(spec.architecture_options)
     if spec.control == "shallow":
         options = {**options, "num_blocks": 0}
-    if problems := architecture.check(options, card.image_shape):
+    if problems := [*architecture.check(options, card.image_shape), *too_large(spec, card)]:
         raise InvalidFields(f"architecture {spec.architecture}", problems)
     return architecture.build(options, card.image_shape, card.classes, generator(spec.seed, "init"))
+
+
+def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
+    """What this machine has no room for, in words: nothing of the kind is tried."""
+    architecture = architectures.CATALOG.get(spec.architecture)
+    options = architecture.resolve(spec.architecture_options)
+    blocks = int(options.get("num_blocks", 0))
+    if blocks > MOST_BLOCKS:
+        return [f"architecture_options: num_blocks: expected at most {MOST_BLOCKS:,}, found {blocks:,}"]
+    count = architecture.parameters(options, card.image_shape, card.classes)
+    needed, there = count * BYTES_A_WEIGHT, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed <= there:
+        return []
+    weights = f"{count:,} weights, and to train them {needed / 2**30:,.0f} GiB"
+    return [
+        f"architecture_options: {spec.architecture} would have {weights}; this machine has {there / 2**30:,.0f} GiB"
+    ]
 
 
 def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShape:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fa_registry import jsonio
+from fa_registry import datasets, jsonio
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
+from fa_registry.jsonio import found
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -22,7 +23,7 @@ from fa_registry.training.foreign import SAFETENSORS, put_into, read_foreign
 from fa_registry.training.loop import EpochRow, Outcome, has_diverged
 from fa_registry.training.measuring import measure, with_final
 from fa_registry.training.specs import parse_spec, run_name
-from fa_registry.training.task import Task, prepare
+from fa_registry.training.task import Task, prepare, too_large
 from fa_registry.visible import unfit
 from fa_registry.workflows.conformance import code_changes
 from fa_registry.workflows.requests import Place
@@ -30,7 +31,6 @@ from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.training import finished_run, headline
 
 FROZEN_ACCURACY = "frozen_accuracy"
-MOST_EPOCHS = 100_000  # a record holds one reading an epoch of every headline, measured or not
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def run_adopt(
     problems: list[str] = []
     method, seed = (str(fields.get(field, "")) for field in ("method", "seed"))
     spec = _read("", lambda: parse_spec(fields), problems)
-    problems += _never_adopted(spec) if spec else []
+    problems += [*_never_adopted(spec), *too_large(spec, datasets.get(spec.dataset).card)] if spec else []
     problems += [f"name: {unfit(name)}"] if name and unfit(name) else []
     given = _read("weights: ", lambda: read_foreign(Path(weights)), problems)
     state = _read("feedback: ", lambda: _read_feedback(Path(feedback), method, seed) if feedback else None, problems)
@@ -125,8 +125,6 @@ def _never_adopted(spec: RunSpec) -> list[str]:
         problems.append(
             f"control: a control is trained here, not adopted; found {spec.control!r}: see --frozen-accuracy"
         )
-    if spec.epochs > MOST_EPOCHS:
-        problems.append(f"epochs: expected at most {MOST_EPOCHS:,}, found {spec.epochs:,}")
     return problems
 
 
@@ -163,7 +161,7 @@ def _fraction(text: str) -> float | None:
     except ValueError:
         value = math.nan
     if not 0 <= value <= 1:
-        raise ValueError(f"expected a fraction of the test set in 0..1, found {text}")
+        raise ValueError(f"expected a fraction of the test set in 0..1, found {found(text)}")
     return value
 
 

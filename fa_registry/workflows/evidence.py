@@ -23,7 +23,7 @@ from fa_registry.studies.workers import supervise
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import check_files, read_record
-from fa_registry.training.devices import device_of, on_device, pinned_threads, resolve, usable_cores
+from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve, usable_cores
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
 from fa_registry.training.redraw import OFF, Redrawn, Sealed, asked_steps, credit_in_training, redraw
 from fa_registry.training.specs import whole_number
@@ -81,7 +81,10 @@ def gather_all(
 def checked_measuring(measuring: Measuring, problems: list[str]) -> Measuring:
     """The same with numbers for what was typed; what is wrong with any of it is added to `problems`."""
     numbers: dict[str, Any] = {}
-    for name, number in {"jobs": lambda typed: whole_number(typed, least=0), "replay": asked_steps}.items():
+    for name, number in {
+        "jobs": lambda typed: whole_number(typed, least=0, most=MOST_PROCESSES),
+        "replay": asked_steps,
+    }.items():
         try:
             numbers[name] = number(getattr(measuring, name))
         except ValueError as error:

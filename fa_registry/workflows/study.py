@@ -21,8 +21,9 @@ from fa_registry.terminal_loss import is_regression
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import runs_by_spec
-from fa_registry.training.devices import on_device, usable_cores
+from fa_registry.training.devices import MOST_PROCESSES, on_device, usable_cores
 from fa_registry.training.specs import run_name, setting_label, whole_number
+from fa_registry.training.task import too_large
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import load_or_name
@@ -184,12 +185,13 @@ def checked_study(
     problems: list[str] = []
     processes, study, watch = 0, None, UNWATCHED
     try:
-        processes = whole_number(jobs, least=0)
+        processes = whole_number(jobs, least=0, most=MOST_PROCESSES)
     except ValueError as error:
         problems.append(f"jobs: {error}")
     problems += executor_problems(executor)
     try:
         study = chosen.as_asked
+        problems += _too_large(study)
         # an edition that does not exist must show before hours of training, not after
         watch = checked_watch(edition or study.edition, stop_on, problems)
         own = load_or_name(study.edition, problems) if edition else watch.edition
@@ -201,6 +203,11 @@ def checked_study(
     if problems or study is None:
         raise InvalidFields(f"study {chosen.study}", problems)
     return study, processes, watch
+
+
+def _too_large(study: Study) -> list[str]:
+    firsts = [specs[0] for specs in study.settings.values()]
+    return list(dict.fromkeys(words for spec in firsts for words in too_large(spec, datasets.get(spec.dataset).card)))
 
 
 def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, processes: int, name: str) -> None:

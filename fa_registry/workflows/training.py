@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fa_registry import jsonio
+from fa_registry import datasets, jsonio
 from fa_registry.errors import Interrupted, InvalidFields, RegistryError, StoreError, UnknownName
 from fa_registry.records import RunSpec
 from fa_registry.studies import executors
@@ -24,7 +24,7 @@ from fa_registry.training.devices import device_of, on_device
 from fa_registry.training.loop import EpochRow, Outcome, training
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.specs import parse_spec, run_name
-from fa_registry.training.task import prepare
+from fa_registry.training.task import prepare, too_large
 from fa_registry.training.trainer import Trainer
 from fa_registry.visible import unfit
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
@@ -292,6 +292,7 @@ def _checked(fields: Mapping[str, Any], edition: str, stop_on: str, study: str, 
         spec = parse_spec(fields)
     except InvalidFields as error:
         problems += error.problems
+    problems += too_large(spec, datasets.get(spec.dataset).card) if spec else []
     watch = checked_watch(edition or study_edition(study), stop_on, problems)
     if spec and watch.wish and not watch.of(spec.control).wish:
         problems.append(f"stop_on: the {spec.control} control is never judged, so no rule ends it; found {stop_on}")

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from fa_registry import architectures
 from fa_registry.architectures.base import ExactCostate, Network, noisy
 from fa_registry.architectures.linear_lq import PLUGIN as LINEAR_LQ
 from fa_registry.architectures.mlp import ACTIVATIONS
@@ -149,3 +150,13 @@ def test_the_spread_is_shared_out_over_the_steps():
 def test_only_a_learning_system_has_weights_to_train():
     assert not any(weight.requires_grad for weight in build_linear_lq().parameters())
     assert all(weight.requires_grad for weight in build_linear_lq(learn=True).parameters())
+
+
+@pytest.mark.parametrize("name", architectures.CATALOG.names())
+@pytest.mark.parametrize("count", [None, 0, 1])
+def test_the_weights_are_counted_without_being_drawn(name, count):
+    architecture = architectures.CATALOG.get(name)
+    options = architecture.resolve({} if count is None else {"num_blocks": count})
+    network = architecture.build(options, (3, 8, 8), 7, torch.Generator().manual_seed(0))
+    drawn = sum(weight.numel() for weight in network.parameters())
+    assert architecture.parameters(options, (3, 8, 8), 7) == drawn
