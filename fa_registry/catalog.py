@@ -13,9 +13,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.metadata
 import importlib.util
 import logging
+import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -25,6 +28,7 @@ from typing import Any
 from fa_registry.errors import PluginError, RegistryError, UnknownName
 
 LOG = logging.getLogger(__name__)
+SLOW_SECONDS = 15.0  # of importing another package, after which whoever waits is told for what
 NOT_MEMBERS = ("__init__", "base")
 
 
@@ -114,6 +118,10 @@ class Catalog:
         broken = [(name, self.location(name).file) for name in self.names() if name not in usable]
         return [*(Fault(name, file, str(self._failed[name])) for name, file in broken), *self._shadowed]
 
+    def refuse(self, name: str, why: str) -> None:
+        """From now on raise a PluginError for this member: whoever has tried it elsewhere knows better than to import it here."""
+        self._failed[name] = PluginError(f"{self.singular} {name!r}: {self.location(name).file} {why}")
+
     def code(self, name: str, card: Any) -> dict[str, Any]:
         """What tells this code from another that bears the name: {version} of our own, {package, version, digest} of others.
 
@@ -128,11 +136,11 @@ class Catalog:
     def _member(self, name: str, location: Location) -> Any:
         what = f"{self.singular} {name!r}"
         try:
-            module = importlib.import_module(location.module)
-            member = getattr(module, location.attribute, None)
-        except RegistryError:
+            with contextlib.nullcontext() if location.own else _foreign(f"{what}: importing {location.file}"):
+                member = getattr(importlib.import_module(location.module), location.attribute, None)
+        except (RegistryError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:  # whatever its code raises on import, as a card that lacks a field
+        except BaseException as error:  # whatever its code raises on import, as a card that lacks a field, or sys.exit
             words = " ".join(f"{type(error).__name__}: {error}".split())
             raise PluginError(f"{what}: {location.file} cannot be imported: {words}") from error
         if member is None:
@@ -191,12 +199,42 @@ def _location(point: importlib.metadata.EntryPoint) -> Location:
 
 
 def _file_of(module: str) -> str:
-    """Its file; its name where looking for that, which imports the packages above it, fails."""
-    try:
-        specification = importlib.util.find_spec(module)
-    except (Exception, SystemExit):
-        return module
+    """Its file; its name where none is found. Nothing is imported for that, not even the packages above it."""
+    specification = _specification(module)
     return (specification and specification.origin) or module
+
+
+def _specification(module: str) -> importlib.machinery.ModuleSpec | None:
+    """As importlib.util.find_spec, which would import the packages above the module."""
+    top, *rest = module.split(".")
+    try:
+        specification = importlib.util.find_spec(top)
+        for step in rest:
+            folders = specification and specification.submodule_search_locations
+            specification = folders and importlib.machinery.PathFinder.find_spec(
+                f"{specification.name}.{step}", folders
+            )
+    except (ImportError, ValueError, AttributeError):  # no such name; or somebody has put no module into sys.modules
+        return None
+    return specification or None
+
+
+@contextlib.contextmanager
+def _foreign(importing: str) -> Iterator[None]:
+    """Around an import of another package's code. One that takes long is named, and none ends this process as if all were well."""
+
+    def leave(code: int = 0) -> None:
+        raise SystemExit(code)
+
+    slow = threading.Timer(SLOW_SECONDS, LOG.warning, ("%s takes long; Ctrl-C ends it", importing))
+    slow.daemon = True
+    slow.start()
+    genuine, os._exit = os._exit, leave
+    try:
+        yield
+    finally:
+        os._exit = genuine
+        slow.cancel()
 
 
 @cache  # the code that is imported does not change while a process runs; its files may
@@ -216,7 +254,7 @@ def _source_files(module: str) -> Iterator[tuple[str, Path]]:
     """(path within the package, path here). Of a namespace package, which many share, the part that `module` is in."""
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
-        specification = importlib.util.find_spec(".".join(parts[:count]))
+        specification = _specification(".".join(parts[:count]))
         if specification is not None and specification.origin:
             break
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import types
 from importlib.metadata import EntryPoint
 
@@ -103,12 +104,16 @@ BROKEN = {
     "raising": ("raising:PLUGIN", r"raising.py cannot be imported: ZeroDivisionError: at import"),
     "below": ("raising.below:PLUGIN", r"raising.below cannot be imported: ZeroDivisionError: at import"),
     "leaving": ("leaving:PLUGIN", r"leaving.py cannot be imported: SystemExit: 7"),
+    "vanishing": ("vanishing:PLUGIN", r"vanishing.py cannot be imported: SystemExit: 0"),
+    "odd": ("odd:PLUGIN", r"odd.py cannot be imported: GeneratorExit"),
     "malformed": ("no module: at all", "cannot be imported: "),
     "cardless": ("cardless:PLUGIN", r"the card of cardless:PLUGIN is a str, expected an instance of .*MethodCard"),
 }
 SOURCES = {
     "raising": "raise ZeroDivisionError('at\\nimport')",
     "leaving": "raise SystemExit(7)",
+    "vanishing": "import os\nos._exit(0)",
+    "odd": "raise GeneratorExit",
     "cardless": "from fa_registry.methods.dfa import DirectFeedbackAlignment\n"
     "class Cardless(DirectFeedbackAlignment):\n    card = 'mine'\nPLUGIN = Cardless()",
 }
@@ -157,3 +162,36 @@ def test_a_card_that_lacks_a_field_is_told_with_its_file(entry_points, monkeypat
     assert "TypeError" not in words or f"method 'mine': {tmp_path / 'careless_method.py'} cannot be imported" in str(
         caught.value
     )
+
+
+def test_where_a_member_lives_is_found_without_importing_the_packages_above_it(entry_points, monkeypatch, tmp_path):
+    for package in ("loud", "loud/inner"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("raise ZeroDivisionError")
+    (tmp_path / "loud" / "inner" / "method.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    known = entry_points(mine="loud.inner.method:PLUGIN", gone="loud.nowhere.method", none="nowhere.at.all")
+    assert known.location("mine").file == str(tmp_path / "loud" / "inner" / "method.py")
+    assert known.location("gone").file == "loud.nowhere.method" and known.location("none").file == "nowhere.at.all"
+    assert "loud" not in sys.modules
+
+
+def test_what_takes_long_is_named_while_it_does(entry_points, monkeypatch, tmp_path, caplog):
+    told = threading.Event()
+    monkeypatch.setitem(sys.modules, "waiting_room", types.SimpleNamespace(told=told))
+    monkeypatch.setattr(catalog, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(caplog.handler, "emit", lambda record: (caplog.handler.records.append(record), told.set()))
+    (tmp_path / "slow.py").write_text(
+        "import waiting_room\nassert waiting_room.told.wait(120)\nraise ImportError('late')"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PluginError, match="late"):
+        entry_points(mine="slow:PLUGIN").get("mine")
+    assert any("method 'mine': importing" in record.getMessage() for record in caplog.records)
+
+
+def test_a_ctrl_c_while_a_package_is_imported_is_one(entry_points, monkeypatch, tmp_path):
+    (tmp_path / "interrupted.py").write_text("raise KeyboardInterrupt")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        entry_points(mine="interrupted:PLUGIN").get("mine")

@@ -71,6 +71,7 @@ class Verbs(click.Group):
     """Prints this package's errors, and a disk's, as one message with an exit code; anything else is a bug: its traceback."""
 
     def invoke(self, context: click.Context) -> Any:
+        """The verb; exits with the error's code."""
         try:
             with _told(), _launched(context):
                 return super().invoke(context)

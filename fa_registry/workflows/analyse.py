@@ -52,8 +52,8 @@ def run_analyse(
     out = Path(pages.out)
     out.mkdir(parents=True, exist_ok=True)
     analyses, files = [], []
-    for asked in names() if wanted == ALL else [wanted]:
-        analysis = CATALOG.get(asked.replace("-", "_")).run(report, editions[0])
+    for asked in CATALOG.members() if wanted == ALL else [wanted.replace("-", "_")]:
+        analysis = CATALOG.get(asked).run(report, editions[0])
         analyses.append(analysis)
         files += _write(analysis, report.runs, out)
     return AnalyseResult(tuple(analyses), tuple(files), 0 if is_intact(report) else IntegrityError.exit_code)
@@ -61,7 +61,7 @@ def run_analyse(
 
 def names() -> list[str]:
     """What can be asked for, as it is typed."""
-    return [name.replace("_", "-") for name in CATALOG.members()]
+    return [name.replace("_", "-") for name in CATALOG.names()]
 
 
 def _write(analysis: Analysis, runs: tuple[RunAudit, ...], out: Path) -> list[Path]:

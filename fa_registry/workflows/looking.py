@@ -21,10 +21,13 @@ from fa_registry.protocol.rules import load_edition, shipped
 from fa_registry.records import RunRecord
 from fa_registry.reporting.render import TEMPLATES, overridable
 from fa_registry.studies import executors, study
+from fa_registry.studies.executors.base import JobEvent
+from fa_registry.studies.workers import supervise
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.store import check_writable, resolve_uri, sqlite_path
+from fa_registry.training.devices import usable_cores
 from fa_registry.workflows import data
 from fa_registry.workflows.leftovers import KINDS, leftovers
 from fa_registry.workflows.selection import whole_id
@@ -61,6 +64,7 @@ def examine(store: str = "", repair: bool = False, pages: str = "reports") -> li
         "working folder": lambda: str(Path.cwd()),
     }
     rows = [_check(what, look) for what, look in looks.items()]
+    try_out(*PLUGGED)
     broken = [fault for catalog in PLUGGED.values() for fault in catalog.faults()]
     rows += [{"check": f"plugin {fault.name}", "ok": False, "state": "NOT OK", "found": fault.why} for fault in broken]
     return [*rows, *_left_behind(store, repair, Path(pages)), *map(_data_set, datasets.CATALOG.members())]
@@ -159,14 +163,41 @@ CATALOGS = {
     "diagnostics": diagnostics.CATALOG,
 }
 PLUGGED = {**CATALOGS, "analyses": analyses.CATALOG, "executors": executors.CATALOG}
+IMPORT_SECONDS = 60.0  # that a package may take to be imported
 PART = "taken in by pages."  # of a template that is no page of its own
 FAMILIES = (*CATALOGS, "analyses", "editions", "studies", "templates")
+
+
+def try_out(*families: str) -> None:
+    """Import what other packages bring to these families each in a process of its own, which may hang or end there.
+
+    What does is refused here from then on, with its reason.
+    """
+    places = [(family, name) for family in families for name in PLUGGED[family].names()]
+    foreign = [(family, name) for family, name in places if not PLUGGED[family].location(name).own]
+
+    def hear(event: JobEvent) -> None:
+        if event.kind == "failed":
+            family, name = foreign[event.index]
+            PLUGGED[family].refuse(name, f"cannot be imported: {event.value}")
+
+    if foreign:
+        supervise(foreign, _imported, usable_cores(), lambda: False, hear, IMPORT_SECONDS)
+
+
+def _imported(place: tuple[str, str], stop: Callable[[], bool], report: Callable[[Any], None]) -> None:
+    """In the other process. An error that is told there is told here too."""
+    family, name = place
+    with contextlib.suppress(RegistryError):
+        PLUGGED[family].get(name)
 
 
 def members(family: str) -> list[dict[str, str]]:
     """name, line and file of every member of a family; UnknownName for another family."""
     if family not in FAMILIES:
         raise UnknownName("family", family, FAMILIES)
+    if family in PLUGGED:
+        try_out(family)
     return [{"name": name, "line": line, "file": str(file)} for name, line, file in _members(family)]
 
 

@@ -108,9 +108,12 @@ def effective(spec: RunSpec) -> RunSpec:
 def _options(spec: RunSpec) -> Mapping[str, Scalar]:
     """The architecture's options without those that say where a credit goes, of a run to whose weights none went."""
     untrained = spec.epochs == 0 or spec.recipe.learning_rate == 0
-    if not (untrained or _end_to_end(spec)) or spec.architecture not in architectures.CATALOG.members():
+    if not (untrained or _end_to_end(spec)):
         return spec.architecture_options
-    return _without(spec.architecture_options, *architectures.CATALOG.get(spec.architecture).card.credit_options)
+    try:
+        return _without(spec.architecture_options, *architectures.CATALOG.get(spec.architecture).card.credit_options)
+    except (UnknownName, PluginError):
+        return spec.architecture_options
 
 
 def _without(options: Mapping[str, Scalar], *names: str) -> dict[str, Scalar]:

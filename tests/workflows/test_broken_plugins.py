@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from fa_registry import diagnostics, methods
+from fa_registry.workflows import looking
 from tests.helpers.plugins import NAME, installed
 from tests.workflows.conftest import TRAIN
 
@@ -17,20 +20,39 @@ WHY = "ZeroDivisionError: at import"
 @pytest.fixture
 def careless(tmp_path, monkeypatch):
     """A package whose method and diagnostic both raise on import, and whose second method takes the name of ours."""
-    folder = tmp_path / "site-packages"
-    information = folder / "careless-1.0.dist-info"
-    information.mkdir(parents=True)
-    (folder / "careless.py").write_text("raise ZeroDivisionError('at import')")
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: careless\nVersion: 1.0\n")
     points = "[fa_registry.methods]\nbroken = careless\ndfa = careless\n[fa_registry.diagnostics]\nworse = careless\n"
+    with brought(tmp_path, monkeypatch, {"careless": "raise ZeroDivisionError('at import')"}, points):
+        yield
+
+
+@contextmanager
+def brought(folder, monkeypatch, sources, points):
+    """A package of these modules with these entry points, installed."""
+    information = folder / "site-packages" / "careless-1.0.dist-info"
+    information.mkdir(parents=True)
+    for name, source in sources.items():
+        (information.parent / f"{name}.py").write_text(source)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: careless\nVersion: 1.0\n")
     (information / "entry_points.txt").write_text(points)
-    monkeypatch.syspath_prepend(folder)
+    monkeypatch.syspath_prepend(information.parent)
     for family in (methods, diagnostics):
         vars(family.CATALOG).pop("_locations", None)
     yield
     monkeypatch.undo()
     for family in (methods, diagnostics):
         vars(family.CATALOG).pop("_locations", None)
+
+
+def test_what_hangs_or_kills_its_process_is_named_and_nobody_else_waits_for_it(registry, tmp_path, monkeypatch):
+    here = f"import os, signal, time\nassert os.getpid() != {os.getpid()}, 'imported by a verb that does not use it'\n"
+    sources = {"deadly": here + "os.kill(os.getpid(), signal.SIGKILL)", "stuck": here + "time.sleep(3600)"}
+    points = "[fa_registry.methods]\ndeadly = deadly\nstuck = stuck\n"
+    monkeypatch.setattr(looking, "IMPORT_SECONDS", 2.0)
+    with brought(tmp_path, monkeypatch, sources, points):
+        for call in (TRAIN, ("study", "tiny", "--dry-run", "--no-probe"), ("card", "dfa"), ("list", "studies")):
+            assert registry(*call).exit_code == 0
+        lines = {row["name"]: row["line"] for row in json.loads(registry("list", "methods", "--json").stdout)}
+    assert "SIGKILL" in lines["deadly"] and "gave no sign of life" in lines["stuck"] and "dfa" in lines
 
 
 def test_lists_hold_the_good_and_the_broken_with_its_reason(registry, careless):
