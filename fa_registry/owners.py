@@ -125,9 +125,8 @@ def _status(pid: int) -> tuple[str, int]:
             return "X", 0
         return fields[0], int(fields[19])
     try:
-        os.kill(pid, 0)
+        with suppress(PermissionError):  # it is there, and somebody else's
+            os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return "X", 0
-    except PermissionError:
-        pass  # it is somebody else's
     return "R", 0

@@ -223,7 +223,7 @@ def show(run_id: str, store: str, as_json: bool) -> None:
     table(["field", "value"], [[name, str(value)] for name, value in record.provenance.items()], "provenance")
 
 
-@click.command()
+@click.command(short_help="Check versions, store and data; mend what killed runs left.")
 @click.option("--repair", is_flag=True, help="Take away what killed processes left behind; nothing in use is touched.")
 @click.option("--out", "pages", default="reports", metavar="FOLDER", help="The folder of pages to look into [reports].")
 @STORE

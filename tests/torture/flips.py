@@ -14,7 +14,7 @@ import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,9 +111,8 @@ def flip(files: dict[str, list[tuple[Path, Callable[[], bool]]]], flips: int, se
         tally.tried += 1
         with flipped(path, draw):
             try:
-                tally.lost += not find()
-            except RegistryError:
-                pass  # found, in a sentence
+                with suppress(RegistryError):  # found, in a sentence
+                    tally.lost += not find()
             except Exception as error:
                 tally.crashed += 1
                 print(f"{kind}: {type(error).__name__}: {error}")
