@@ -4,12 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-long check ui bench bench-gpu clean help
+.PHONY: demo test test-long torture check ui bench bench-gpu clean help
 
 help:
 	@echo "make demo   environment, then train, audit and report the digits study (reports/index.html)"
 	@echo "make test   environment, then the whole suite"
 	@echo "make test-long  the paper's pipeline on embedded data, which takes minutes"
+	@echo "make torture  kills, races, flipped bits, failing disks and malformed files, in ten minutes"
 	@echo "make check  the linter and the fast tests"
 	@echo "make ui     MLflow's pages on http://127.0.0.1:5000"
 	@echo "make bench  measured comparisons, as ratios, in some minutes"
@@ -29,6 +30,9 @@ test: $(READY)
 
 test-long: $(READY)
 	$(BIN)/python -m pytest -m long
+
+torture: $(READY)
+	$(BIN)/python -m tests.torture
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -1,0 +1,42 @@
+"""Everything that breaks a registry, in at most ten minutes; one line a kind: tried, lost, crashed. `make torture` calls it.
+
+    python -m tests.torture [--seed 1] [--share 0.1]
+
+Each kind is a module here and can be called by itself; --share takes a part of the usual numbers, for a quick look.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import subprocess
+import sys
+
+# module → option of how much, and how much `make torture` takes of it.
+KINDS = {
+    "races": ("--runs", 50),
+    "kills": ("--kills", 50),
+    "flips": ("--flips", 1000),
+    "faults": ("--faults", 100),
+    "malformed": ("--inputs", 100_000),
+}
+SEEDED = ("kills", "flips", "faults", "malformed")  # the order of races is the machine's
+
+
+def main(arguments: list[str]) -> int:
+    """Every kind in a process of its own; 1 where one of them has lost something or crashed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=random.randrange(2**32), help="the same again")
+    parser.add_argument("--share", type=float, default=1.0, help="of the usual numbers")
+    asked = parser.parse_args(arguments)
+    print(f"seed {asked.seed}", flush=True)
+    codes = []
+    for kind, (option, usual) in KINDS.items():
+        command = [sys.executable, "-m", f"tests.torture.{kind}", option, str(max(1, round(usual * asked.share)))]
+        command += ["--seed", str(asked.seed)] if kind in SEEDED else []
+        codes.append(subprocess.run(command, check=False).returncode)
+    return int(any(codes))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
