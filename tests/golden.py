@@ -8,6 +8,7 @@ generator, whose float32 draws differ in their last bits between processors; wha
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Iterable, Mapping
@@ -27,7 +28,7 @@ from fa_registry.training.measuring import measure
 from tests.helpers.small import double, supported, tiny_task
 
 FILE = Path(__file__).with_name("golden.json")
-STEPS = 3
+STEPS, SAMPLES = 3, 64
 EXACT, DRAWN = 1e-9, 1e-5  # of a number's own scale: computed in float64; drawn in float32, or made from such draws
 TASKS = (  # one after another until every diagnostic has had something to measure
     {"method": "dfa"},
@@ -61,7 +62,8 @@ def of_method(name: str) -> Numbers:
     subject = methods.CATALOG.get(name)
     architecture = architectures.CATALOG.get(supported(name).get("architecture", "resmlp"))
     options = {option: value for option, value in SMALL.items() if option in architecture.card.options}
-    case: Case = Setting(subject, architecture, options, 0).case()
+    images, labels = batch(0, SAMPLES)
+    case: Case = dataclasses.replace(Setting(subject, architecture, options, 0).case(), images=images, labels=labels)
     drawn = list(case.feedback.state_dict().values())
     numbers = {"drawn feedback": fingerprint(drawn)} if drawn else {}
     filled(case.network), filled(case.feedback)
@@ -78,7 +80,7 @@ def of_architecture(name: str) -> Numbers:
     options = subject.resolve({one: value for one, value in SMALL.items() if one in subject.card.options})
     network = subject.build(options, IMAGE_SHAPE, CLASSES, generator(0, "init")).double().eval()
     numbers = {f"drawn {key}": fingerprint([value]) for key, value in network.state_dict().items() if value.dim()}
-    logits, hidden = filled(network)(batch(0)[0], return_hidden=True)
+    logits, hidden = filled(network)(batch(0, SAMPLES)[0], return_hidden=True)
     return {**numbers, "logits": fingerprint([logits]), "hidden": fingerprint(hidden)}
 
 

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_input, conv2d_weight
 
+from fa_registry.seeding import undrawn
+
 Multiply = Callable[..., Tensor]
 AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 WORTHWHILE = AVAILABLE and torch.backends.cpu.get_cpu_capability().startswith("AVX512")
@@ -28,8 +30,8 @@ class Linear(nn.Linear):
 
     backward_weight: Tensor | None = None
 
-    def __init__(self, features_in: int, features_out: int, flatten: bool = False, device: torch.device | None = None):
-        super().__init__(features_in, features_out, device=device)
+    def __init__(self, features_in: int, features_out: int, flatten: bool = False):
+        super().__init__(features_in, features_out)
         self.flatten = flatten
 
     def forward(self, x: Tensor) -> Tensor:
@@ -95,8 +97,8 @@ class Conv(nn.Conv2d):
 
     backward_weight: Tensor | None = None
 
-    def __init__(self, channels_in: int, channels_out: int, bias: bool = True, device: torch.device | None = None):
-        super().__init__(channels_in, channels_out, KERNEL, padding=PADDING, bias=bias, device=device)
+    def __init__(self, channels_in: int, channels_out: int, bias: bool = True):
+        super().__init__(channels_in, channels_out, KERNEL, padding=PADDING, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.backward_weight is None:
@@ -138,18 +140,18 @@ Layer = TypeVar("Layer", Linear, Conv, nn.Conv2d)
 
 def linear(features_in: int, features_out: int, generator: torch.Generator, flatten: bool = False) -> Linear:
     """A Linear with weight and bias ~ U(±1/√features_in), as its default constructor draws them."""
-    return _drawn(nn.utils.skip_init(Linear, features_in, features_out, flatten), generator)
+    return _drawn(undrawn(Linear, features_in, features_out, flatten), generator)
 
 
 def conv(channels_in: int, channels_out: int, generator: torch.Generator, bias: bool = True) -> Conv:
     """A 3×3 Conv with weight and bias ~ U(±1/√(9 · channels_in)), as its default constructor draws them."""
-    return _drawn(nn.utils.skip_init(Conv, channels_in, channels_out, bias), generator)
+    return _drawn(undrawn(Conv, channels_in, channels_out, bias), generator)
 
 
 def patches(channels_in: int, channels_out: int, edge: int, generator: torch.Generator) -> nn.Conv2d:
     """A Conv2d over squares of `edge` pixels side by side, with weight and bias ~ U(±1/√(edge² · channels_in)), as its default
     constructor draws them. No error passes below an embedding, so it is torch's own layer."""
-    return _drawn(nn.utils.skip_init(nn.Conv2d, channels_in, channels_out, edge, stride=edge), generator)
+    return _drawn(undrawn(nn.Conv2d, channels_in, channels_out, edge, stride=edge), generator)
 
 
 def _drawn(layer: Layer, generator: torch.Generator) -> Layer:

@@ -9,6 +9,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from fa_registry.seeding import undrawn
+
 
 def perceptron(
     sizes: Sequence[int], generator: torch.Generator, activation: Callable[[], nn.Module] = nn.GELU
@@ -29,7 +31,7 @@ def noise_like(state: Tensor, generator: torch.Generator | None) -> Tensor:
 
 def _linear(features_in: int, features_out: int, generator: torch.Generator) -> nn.Linear:
     """Weight and bias ~ U(±1/√features_in), as the layer's default constructor draws them."""
-    layer = nn.utils.skip_init(nn.Linear, features_in, features_out)
+    layer = undrawn(nn.Linear, features_in, features_out)
     bound = 1 / math.sqrt(features_in)
     with torch.no_grad():
         layer.weight.uniform_(-bound, bound, generator=generator)

@@ -18,14 +18,14 @@ from fa_registry.diagnostics import evaluating
 from fa_registry.methods.base import CreditInputs, Method, NetworkShape, check_credits
 from fa_registry.positions import averaged
 from fa_registry.records import Recipe, Scalar
-from fa_registry.seeding import derive, generator
+from fa_registry.seeding import derive, generator, undrawn
 from fa_registry.training.asking import credits_of, update
 from fa_registry.training.step import OutputError, StepSums, exact_step, local_step
 from fa_registry.training.task import network_shape
 
 IMAGE_SHAPE = (3, 8, 8)
 CLASSES = 5
-SAMPLES = 64
+SAMPLES = 16
 DEPTHS = (1,)  # beside the base of three: at one hidden block FA and DFA must agree
 # Wide second weights: at the default 0.01 every branch is nearly zero, all sites look alike and an index error hides.
 SMALL: Mapping[str, Scalar] = {"d_hidden": 16, "width": 8, "num_blocks": 3, "w2_std": 0.5, "learn": True}
@@ -35,7 +35,7 @@ Gradients = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Case:
-    """A method beside one network and one batch: images (SAMPLES, *IMAGE_SHAPE), labels (SAMPLES,), everything float64."""
+    """A method beside one network and one batch: images (samples, *IMAGE_SHAPE), labels (samples,), everything float64."""
 
     method: Method
     network: Network
@@ -52,9 +52,9 @@ class Case:
         """Per site, whether the card calls its credit exact."""
         return [self.method.card.is_exact(site, self.blocks) for site in range(self.blocks + 1)]
 
-    def inputs(self, start: int = 0, count: int = SAMPLES, measuring: bool = True) -> CreditInputs:
-        """What a method is told of `count` samples in eval mode; while measuring, the exact gradients are among it."""
-        images, labels = self.images[start : start + count], self.labels[start : start + count]
+    def inputs(self, start: int = 0, count: int | None = None, measuring: bool = True) -> CreditInputs:
+        """What a method is told of `count` samples (all) in eval mode; while measuring, the exact gradients are among it."""
+        images, labels = self.images[start:][:count], self.labels[start:][:count]
         with evaluating(self.network):
             logits, hidden = self.forward(images)
         gradients = sum_gradients(logits, hidden, labels)
@@ -171,11 +171,11 @@ def forms(method: Method) -> Iterator[dict[str, Scalar]]:
         yield from ({name: word} for word in option.choices if word != option.default)
 
 
-def batch(seed: int) -> tuple[Tensor, Tensor]:
+def batch(seed: int, samples: int = SAMPLES) -> tuple[Tensor, Tensor]:
     """Standard normal images in float64 and uniform labels."""
     stream = torch.Generator().manual_seed(derive(seed, "conformance batch"))
-    images = torch.randn(SAMPLES, *IMAGE_SHAPE, generator=stream, dtype=torch.float64)
-    return images, torch.randint(CLASSES, (SAMPLES,), generator=stream)
+    images = torch.randn(samples, *IMAGE_SHAPE, generator=stream, dtype=torch.float64)
+    return images, torch.randint(CLASSES, (samples,), generator=stream)
 
 
 def variants(architecture: Architecture) -> Iterator[dict[str, Scalar]]:
@@ -235,7 +235,7 @@ def _has_positions(setting: Setting) -> bool:
 
 def _layer(features_in: int, features_out: int, stream: torch.Generator) -> nn.Linear:
     """A float64 Linear drawn from `stream`, not from the global generator."""
-    layer = nn.utils.skip_init(nn.Linear, features_in, features_out, dtype=torch.float64)
+    layer = undrawn(nn.Linear, features_in, features_out, dtype=torch.float64)
     with torch.no_grad():
         layer.weight.normal_(0.0, features_in**-0.5, generator=stream)
         layer.bias.normal_(0.0, 0.1, generator=stream)
