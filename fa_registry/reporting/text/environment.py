@@ -158,9 +158,8 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
         if not user_templates.is_dir():
             raise UsageError(f"templates: expected a folder with .j2 files, found no folder at {user_templates}")
         folders.insert(0, user_templates)
-    write_text, own_filters = LANGUAGES[mode(name)]
+    finalize, own_filters = LANGUAGES[mode(name)]
     ours = {known: getattr(filters, known) for known in FILTERS} | own_filters
-    finalize = partial(_printable, write_text)
     options = {
         "loader": FileSystemLoader(folders),
         "autoescape": True,  # .html.j2: HTML escaping; else `finalize` has already turned text into Markup
@@ -222,13 +221,16 @@ def _printable(write_text: Callable[[str], str], value: Any) -> Any:
     )
 
 
-# what a template writes → how foreign text is written there, and the filters that are for it alone
-LANGUAGES: Mapping[str, tuple[Callable[[str], str], Mapping[str, Callable[..., Any]]]] = MappingProxyType(
+# what a template writes → how what it prints is written there, and the filters that are for it alone
+LANGUAGES: Mapping[str, tuple[Callable[[Any], Any], Mapping[str, Callable[..., Any]]]] = MappingProxyType(
     {
-        HTML: (visible, {}),
-        MARKDOWN: (filters.markdown_text, {"fence": filters.fence, "verbatim": filters.verbatim}),
+        HTML: (partial(_printable, visible), {}),
+        MARKDOWN: (
+            partial(_printable, filters.markdown_text),
+            {"fence": filters.fence, "verbatim": filters.verbatim},
+        ),
         LATEX: (
-            latex.latex_text,
+            partial(_printable, latex.latex_text),
             {
                 "block": latex.latex_block,
                 "formulas": latex.latex_formulas,
