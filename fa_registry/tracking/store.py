@@ -10,7 +10,8 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from fa_registry.errors import StoreError
-from fa_registry.tracking.refusals import refused
+from fa_registry.tracking.refusals import Refusal
+from fa_registry.untrusted import UnreadableFile, check_regular
 
 DEFAULT = "sqlite:///mlflow.db"
 SQLITE = "sqlite:///"
@@ -20,6 +21,7 @@ VERSION, FIRST, RUNS = (
     "experiments",
     "runs",
 )  # tables of MLflow's: its schema's release, its first, its runs
+NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # how such a journal ends, by sqlite's file format
 LOOK_SECONDS = 1.0  # for another process to end its write; who opens the store asks again
 
 
@@ -66,6 +68,8 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
         raise StoreError(
             f"store {uri}: the folder {path.parent} does not exist; create it or choose another with --store"
         )
+    if path.exists() and not path.is_file():
+        raise StoreError(f"store {uri}: {path} is no file; choose another with --store")
     if not path.exists() and _journal(path).exists():
         raise StoreError(
             f"store {uri}: there is {_journal(path).name}, the undo of a write that was cut off, but not its database; "
@@ -114,12 +118,12 @@ def revision(path: Path) -> str | None:
 
 
 def check_begun(path: Path) -> None:
-    """StoreError for a database of another schema than this MLflow's that holds no run: its making was cut off."""
+    """StoreError for a database of another schema than this MLflow's that holds no run: it was never whole."""
     with _looked_at(path) as connection:
         if RUNS not in _tables(connection) or not connection.execute("SELECT count(*) FROM runs").fetchone()[0]:
             raise StoreError(
-                f"store {path}: its making was cut off, half of its tables are missing, and it holds no run; "
-                "delete it, or choose another with --store, then repeat the command"
+                f"store {path}: half of its tables are missing, and it holds no run: its making was cut off, or another program "
+                "is at it. Repeat the command in a minute; if this is said again, delete it, or choose another with --store"
             )
 
 
@@ -133,22 +137,46 @@ def _looked_at(path: Path) -> Iterator[sqlite3.Connection]:
 
     It can do so only where it may write, and until it has, every other access fails.
     """
+    _check_journal(path)
     mode = "ro" if _obstacle(path) else "rw"
     try:
         with contextlib.closing(
             sqlite3.connect(f"file:{quote(str(path))}?mode={mode}", uri=True, timeout=LOOK_SECONDS)
         ) as connection:
             yield connection
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0)
+        if code == sqlite3.SQLITE_READONLY_ROLLBACK:
             raise StoreError(
                 f"store {path}: its last write was cut off, and nobody can read it before somebody who may write to it has undone "
-                f"that half: let its owner run `fa-registry list`, or work on a copy of its folder, {_journal(path).name} with it"
+                f"that half: let its owner run `fa-registry doctor`, or work on a copy of its folder, {_journal(path).name} with it"
             ) from error
-        with refused(f"store {path}"):
-            raise
-    except sqlite3.DatabaseError as error:
-        raise StoreError(f"store {path}: not an SQLite database ({error}); choose another with --store") from error
+        if code == sqlite3.SQLITE_NOTADB:
+            raise StoreError(f"store {path}: not an SQLite database ({error}); choose another with --store") from error
+        raise Refusal(f"store {path}", error) from error
+
+
+def _check_journal(path: Path) -> None:
+    """StoreError for an undo that names a further file: sqlite deletes that file, wherever it lies, when it has undone the write.
+
+    Only a transaction over several databases makes one, and MLflow has one. Somebody else's store may come with one all the same.
+    """
+    journal = _journal(path)
+    if not os.path.lexists(journal):
+        return
+    try:
+        with check_regular(journal).open("rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - len(NAMES_ANOTHER)))
+            end = stream.read()
+    except (UnreadableFile, FileNotFoundError) as error:
+        if os.path.lexists(journal):  # else another process has ended its write
+            raise StoreError(f"store {path}: {error}; no store of ours has such an undo") from error
+        return
+    if end == NAMES_ANOTHER:
+        raise StoreError(
+            f"store {path}: {journal.name} would have sqlite delete another file, which no write of MLflow's does; "
+            "if the store is somebody else's, do not open it"
+        )
 
 
 def _journal(path: Path) -> Path:

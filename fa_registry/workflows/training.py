@@ -127,7 +127,7 @@ def _training_steps(
         kept = _kept(resume, trainer, writer.rows)
         with suppress(RegistryError, OSError):
             writer.fail(error)
-        raise StoreError(f"{error}. {kept}") from error
+        raise StoreError(f"{str(error).rstrip('.?')}. {kept}") from error
     except BaseException as error:
         writer.fail(error)
         raise

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import sqlite3
+import struct
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,6 +54,51 @@ def test_who_can_only_read_a_store_whose_last_write_was_cut_off_is_told_who_can_
     ):
         MlflowTracker(f"sqlite:///{database}", make=False)
     assert database.read_bytes() == before
+
+
+def naming(journal: Path, name: bytes) -> None:
+    """Let this undo of a write name a further file, as sqlite does for a write to several databases."""
+    content = journal.read_bytes()
+    (page,) = struct.unpack(">I", content[24:28])
+    total = sum(byte - 256 * (byte > 127) for byte in name) % 2**32
+    number = struct.pack(">I", 2**30 // page + 1)
+    journal.write_bytes(
+        content + number + name + struct.pack(">II", len(name), total) + bytes.fromhex("d9d505f920a163d7")
+    )
+
+
+def test_a_strangers_store_deletes_no_file(database, tmp_path):
+    mine = tmp_path / "mine.txt"
+    mine.write_text("the only copy of something")
+    cut_off_a_write(database)
+    shutil.copytree(tmp_path, tmp_path / "other")
+    for folder in (tmp_path, tmp_path / "other"):
+        naming(folder / "mlflow.db-journal", str(mine).encode())
+    for make in (True, False):
+        with pytest.raises(StoreError, match="would have sqlite delete another file"):
+            MlflowTracker(f"sqlite:///{database}", make=make)
+    assert mine.exists()
+    with closing(sqlite3.connect(tmp_path / "other" / "mlflow.db")) as connection:  # the danger is real
+        connection.execute("SELECT * FROM experiments")
+    assert not mine.exists()
+
+
+@pytest.mark.parametrize("name", ["mlflow.db", "mlflow.db-journal"])
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_database_or_an_undo_that_is_no_file(database, name, make):
+    path = database.with_name(name)
+    path.unlink(missing_ok=True)
+    make(path)
+    with pytest.raises(StoreError, match="is no file|is no regular file|is a link"):
+        MlflowTracker(f"sqlite:///{database}", make=False)
+
+
+def test_a_damaged_database_is_said_to_be_one(database):
+    content = bytearray(database.read_bytes())
+    content[100:4096] = b"x" * 3996  # the schema, behind a header that is whole
+    database.write_bytes(content)
+    with pytest.raises(StoreError, match=r"malformed; the database is damaged\. Put a copy of its folder aside"):
+        MlflowTracker(f"sqlite:///{database}")
 
 
 def test_a_journal_without_its_database_is_not_taken_for_a_new_ones(tmp_path):
@@ -114,7 +160,7 @@ def half_made(path: Path) -> None:
 
 def test_a_database_that_an_older_release_half_made_is_named_as_one(tmp_path):
     half_made(tmp_path / "mlflow.db")
-    with pytest.raises(StoreError, match="its making was cut off, half of its tables are missing, and it holds no run"):
+    with pytest.raises(StoreError, match="half of its tables are missing, and it holds no run: its making was cut off"):
         MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     with closing(sqlite3.connect(tmp_path / "mlflow.db")) as connection, connection:
         connection.execute("INSERT INTO runs (run_uuid) VALUES ('a')")
