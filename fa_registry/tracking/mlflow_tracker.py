@@ -174,6 +174,7 @@ class MlflowTracker(Tracker):
             self._writer.log_inputs(run_id, inputs)
 
     def upload(self, run_id: str, folder: Path) -> None:
+        """As Tracker.upload; a database's files lie beside it."""
         local = self._local_root(run_id) if sqlite_path(self.uri) else None
         if local is None:
             self._writer.log_artifacts(run_id, str(folder))

@@ -1,0 +1,34 @@
+"""What the command line makes of an error that a verb did not expect."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+from click.testing import CliRunner
+
+from fa_registry.cli import main
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(errno.ENOSPC, "Make room there"), (errno.EACCES, "can be read and written"), (errno.EIO, "wrong with the disk")],
+)
+def test_a_disk_that_refuses_is_a_sentence(number, words, monkeypatch):
+    def refuse(*given):
+        raise OSError(number, os.strerror(number), "page.html")
+
+    monkeypatch.setattr("fa_registry.workflows.looking.examine", refuse)
+    result = CliRunner().invoke(main, ["doctor"])
+    assert result.exit_code == 2 and "Traceback" not in result.output
+    assert f"the disk refuses: {os.strerror(number)} (page.html); what was written before is kept" in result.stderr
+    assert words in result.stderr
+
+
+def test_another_error_of_the_system_is_a_fault_of_ours_and_shows_itself(monkeypatch):
+    def refuse(*given):
+        raise OSError("unheard of")
+
+    monkeypatch.setattr("fa_registry.workflows.looking.examine", refuse)
+    assert isinstance(CliRunner().invoke(main, ["doctor"]).exception, OSError)
