@@ -111,7 +111,7 @@ def runs_listed(listing: Listing, as_json: bool) -> None:
         columns = [name for name in rows[0] if name != "study" or studies]
         table(columns, [[row[name] for name in columns] for row in rows], shared and f"study {shared}")
     else:
-        say("no such run; `fa-registry study` and `fa-registry train` make some")
+        say(listing.none)
     if listing.more:
         say(f"these are the newest {len(listing.runs)}; --limit N lists more, --limit 0 all", err=True)
 

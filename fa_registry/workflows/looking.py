@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from fa_registry import analyses, architectures, datasets, diagnostics, jsonio, methods, provenance, resources
-from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageError
+from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageError, unknown_name_text
 from fa_registry.protocol.rules import load_edition, shipped
 from fa_registry.records import RunRecord
 from fa_registry.reporting.render import TEMPLATES, overridable
@@ -24,7 +24,7 @@ from fa_registry.studies import executors, study
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.studies.workers import supervise
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import StoredRun
+from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.store import check_writable, resolve_uri, sqlite_path
 from fa_registry.training.devices import usable_cores
@@ -233,10 +233,11 @@ OPTIONS = f"{schema.PARAM}method_options/"
 
 @dataclass(frozen=True)
 class Listing:
-    """runs: newest first, one mapping each. more: whether older ones were left off."""
+    """runs: newest first, one mapping each. more: whether older ones were left off. none: where there is no run, why."""
 
     runs: list[dict[str, Any]]
     more: bool
+    none: str = ""
 
 
 def listed_runs(store: str = "", study: str = "", method: str = "", status: str = "", limit: int = SHOWN) -> Listing:
@@ -246,9 +247,28 @@ def listed_runs(store: str = "", study: str = "", method: str = "", status: str 
     """
     wanted = {schema.TAG_STUDY: study, schema.TAG_METHOD: method, schema.TAG_STATUS: status}
     tags = {schema.TAG_KIND: "run", **{name: value for name, value in wanted.items() if value}}
-    found = open_tracker(store, create=False).search(tags, most=limit + 1 if limit else 0)
+    tracker = open_tracker(store, create=False)
+    found = tracker.search(tags, most=limit + 1 if limit else 0)
     shown = found[:limit] if limit else found
-    return Listing([_listed(run) for run in shown], len(found) > len(shown))
+    none = "" if found else _why_none(tracker, study, method, status)
+    return Listing([_listed(run) for run in shown], len(found) > len(shown), none)
+
+
+def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
+    """What the store has instead: a name may be mistyped, which nothing that is trained mends."""
+    runs = tracker.search({schema.TAG_KIND: "run"})
+    if not runs:
+        return "no run yet; `fa-registry study` and `fa-registry train` make some"
+    asked = {
+        "study": (schema.TAG_STUDY, study),
+        "method": (schema.TAG_METHOD, method),
+        "status": (schema.TAG_STATUS, status),
+    }
+    for what, (tag, name) in asked.items():
+        known = {run.tags[tag] for run in runs if run.tags.get(tag)}
+        if name and name not in known:
+            return f"no such run in {tracker.uri}: {unknown_name_text(what, name, known)}"
+    return f"no such run in {tracker.uri}: some have the one, some the other"
 
 
 def _listed(run: StoredRun) -> dict[str, Any]:

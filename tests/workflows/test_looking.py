@@ -89,7 +89,11 @@ def test_runs_are_listed_newest_first_with_what_the_store_says_of_them(trained):
 def test_runs_are_chosen_by_study_method_and_status(trained):
     assert [run["method"] for run in listed(trained, "--method", "fa", "--study", "tiny")] == ["fa"]
     assert listed(trained, "--status", "failed") == listed(trained, "--study", "other") == []
-    assert "no such run" in trained("list", "runs", "--method", "dfaa").stdout
+    for option, typed, meant in (("--method", "dfaa", "dfa"), ("--study", "tinny", "tiny"), ("--status", "done", "")):
+        printed = trained("list", "runs", option, typed).stdout
+        assert printed.startswith("no such run in ") and f"unknown {option[2:]} {typed!r}" in printed, printed
+        assert f"did you mean {meant!r}" in printed or not meant
+        assert "fa-registry train" not in printed, "training mends no typing mistake"
 
 
 def test_what_is_left_off_is_said(trained):
