@@ -8,13 +8,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from multiprocessing import forkserver
+from multiprocessing import forkserver, util
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from fa_registry import owners
 from fa_registry.studies import workers
 from fa_registry.studies.executors.base import ENDS, JobEvent
 from fa_registry.studies.workers import Worker, apart, supervise
@@ -53,6 +54,20 @@ def temporary(tmp_path, monkeypatch):
         yield Path(folder)
         assert not multiprocessing.active_children()
         assert os.listdir(folder) == []
+
+
+@pytest.mark.skipif(workers._context().get_start_method() != "forkserver", reason="there is no process server")
+def test_a_killed_process_leaves_a_server_and_a_folder_that_name_it():
+    assert list(Path(util.get_temp_dir()).glob(f"fa_registry-server{owners.mark()}"))
+    environment = Path(f"/proc/{forkserver._forkserver._forkserver_pid}/environ").read_bytes()
+    assert f"{owners.VARIABLE}={owners.process_tag()}".encode() in environment.split(b"\0")
+    worker = Worker(b"")
+    try:
+        assert owners.mark() in worker._folder.name
+        assert worker.process.pid not in owners.abandoned_processes()
+    finally:
+        worker.ask_to_stop()
+        worker.end()
 
 
 @pytest.mark.parametrize("processes", [1, 2])

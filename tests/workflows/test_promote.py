@@ -9,6 +9,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from markdown_it import MarkdownIt
+from mlflow import MlflowClient
 
 import fa_registry
 from fa_registry import jsonio, owners
@@ -128,6 +129,13 @@ def test_twice_is_one_version_and_only_an_alias_that_is_asked_for_moves(judged):
     assert judged.registry.find("models:/twice@champion").version == "2"
     assert len(judged.registry.versions("twice")) == 2
     assert "already promoted with this verdict" in judged.promote(dfa, *BY_2026_11, "--name", "twice").stdout
+
+
+def test_a_promotion_that_was_killed_before_its_alias_gets_it_the_next_time(judged):
+    first = judged.promoted(judged.run(), *BY_2026_11, "--name", "killed")
+    MlflowClient(judged.store).delete_registered_model_alias("killed", "warn")
+    again = judged.promoted(judged.run(), *BY_2026_11, "--name", "killed")
+    assert (again["version"], again["aliases"]) == (first["version"], ["warn"]) and not again["promoted"]
 
 
 def test_the_newest_of_a_verdict_has_its_alias(judged):

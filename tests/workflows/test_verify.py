@@ -158,3 +158,38 @@ def test_what_is_no_report_is_told_so(registry, workplace):
 def test_exactly_one_thing_is_verified(registry, arguments, found):
     result = registry("verify", *arguments)
     assert result.exit_code == 2 and f"verify one of REPORT, --study or --run; found {found}" in result.stderr
+
+
+def test_each_file_that_was_checked_is_named_with_its_bytes(trained):
+    trained(*AUDIT)
+    result = trained(*VERIFY)
+    (one,) = [one for one in json.loads(result.stdout) if one["name"].startswith("dfa ")]
+    tracker, run = MlflowTracker(), run_of("dfa")
+    names = {*read_record(tracker, run).digests, schema.PROVENANCE, schema.FORM, schema.SHORT_FORM}
+    assert one["files"] == {name: tracker.artifact(run.run_id, name).stat().st_size for name in names}
+    (audit,) = [one for one in json.loads(result.stdout) if one["name"].startswith("the pages of audit")]
+    assert {"index.html", "audit.json", "junit.xml"} <= audit["files"].keys()
+    words = trained(*VERIFY[:-1]).stdout
+    assert (
+        f"spec.json {one['files']['spec.json']:,}" in words and f"index.html {audit['files']['index.html']:,}" in words
+    )
+    report = json.loads(trained("verify", "reports/audit.json", "--json").stdout)
+    assert all(schema.PROVENANCE in one["files"] for one in report if one["run_id"])
+
+
+def test_a_changed_provenance_is_found_by_an_old_report(trained):
+    trained(*AUDIT)
+    spoil("dfa", schema.PROVENANCE, lambda path: path.write_bytes(path.read_bytes() + b" "))
+    assert states(trained("verify", "reports/audit.json", "--json"))["dfa"] == "mismatch"
+
+
+def test_an_audit_of_an_older_release_sealed_no_pages(trained):
+    trained(*AUDIT)
+    tracker = MlflowTracker()
+    (audit,) = tracker.search({schema.TAG_KIND: "audit"})
+    tracker.untag(audit.run_id, [schema.TAG_PAGES])
+    tracker.untag(run_of("dfa").run_id, [schema.TAG_PAGES])
+    result = trained(*VERIFY)
+    assert result.exit_code == 0 and "an older release, which sealed no pages" in result.stdout
+    tracker.log(run_of("dfa").run_id, tags={schema.TAG_PAGES: "[1"})
+    assert "fa.pages is not as an audit wrote it" in details(trained(*VERIFY), "dfa")
