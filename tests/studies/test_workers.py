@@ -59,11 +59,11 @@ def temporary(tmp_path, monkeypatch):
 @pytest.mark.skipif(workers._context().get_start_method() != "forkserver", reason="there is no process server")
 def test_a_killed_process_leaves_a_server_and_a_folder_that_name_it():
     assert list(Path(util.get_temp_dir()).glob(f"fa_registry-server{owners.mark()}"))
-    environment = Path(f"/proc/{forkserver._forkserver._forkserver_pid}/environ").read_bytes()
-    assert f"{owners.VARIABLE}={owners.process_tag()}".encode() in environment.split(b"\0")
     worker = Worker(b"")
     try:
         assert owners.mark() in worker._folder.name
+        environment = Path(f"/proc/{forkserver._forkserver._forkserver_pid}/environ").read_bytes()
+        assert f"{owners.VARIABLE}={owners.process_tag()}".encode() in environment.split(b"\0")
         assert worker.process.pid not in owners.abandoned_processes()
     finally:
         worker.ask_to_stop()
