@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import reprlib
 import tomllib
 import types
@@ -24,6 +25,9 @@ from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_nam
 from fa_registry.untrusted import RECORD, UnreadableFile, regular_bytes
 
 LISTED = 100  # problems of one value; a file of another kind has thousands
+DEEPEST = 50  # tables and lists within each other; ours are no deeper than 12
+LONGEST_WHOLE = 20  # characters of a whole number of 64 bits
+HALF = re.compile(r"\\u[dD][89a-fA-F]")  # a character as two escapes, of which one may be missing
 STRICT = ("str", "int", "float", "bool")  # pydantic's names of the types that it would make of one another
 EXPECTED = {  # what pydantic says is wrong with a value → what was expected
     "string": "text",
@@ -207,6 +211,7 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
     try:
         data = regular_bytes(Path(os.path.realpath(path)))  # whoever names a file may have linked it
         table = tomllib.loads(data.decode("utf-8"))
+        check_depth(table)
         problems = list(_beyond_toml("", table))
     except UnreadableFile as error:
         problems = [f"file: {error.reason}"]
@@ -237,13 +242,39 @@ def read_json(path: Path, limit: int = RECORD) -> Any:
     data = regular_bytes(path, limit)
     try:
         return loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UnreadableFile(path, f"is not readable JSON: {error or 'nested too deeply'}") from error
+    except ValueError as error:
+        raise UnreadableFile(path, f"is not readable JSON: {error}") from error
 
 
 def loads(text: str) -> Any:
-    """The value of a JSON text. Raises ValueError for NaN, infinity and numbers that no float holds, RecursionError for depth."""
-    return json.loads(text, parse_constant=_no_number, parse_float=_number, object_pairs_hook=_table)
+    """The value of a JSON text. Raises ValueError for NaN, infinity, numbers that no machine holds, text that no file holds, and
+    depth: whatever reads the value may do so by calling itself, and write it again."""
+    try:
+        value = json.loads(
+            text, parse_constant=_no_number, parse_float=_number, parse_int=_whole, object_pairs_hook=_table
+        )
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    check_depth(value)
+    if HALF.search(text):
+        json.dumps(value, ensure_ascii=False).encode()  # UnicodeEncodeError, where the other half is missing
+    return value
+
+
+def check_depth(value: Any) -> None:
+    """Raise ValueError for lists and tables within each other that are nested more deeply than any of ours."""
+    level = [value]
+    for _ in range(DEEPEST):
+        inner = (part.values() if isinstance(part, dict) else part for part in level if isinstance(part, (dict, list)))
+        level = [item for items in inner for item in items if isinstance(item, (dict, list))]
+    if level:
+        raise ValueError("nested too deeply")
+
+
+def _whole(text: str) -> int:
+    if len(text) > LONGEST_WHOLE:
+        raise ValueError(f"{shortened(text)} is too large for a whole number")
+    return int(text)
 
 
 def _no_number(word: str) -> Any:

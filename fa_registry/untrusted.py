@@ -7,9 +7,11 @@ Nothing of a store is opened but through here.
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
+from fa_registry import owners
 from fa_registry.errors import IntegrityError
 
 RECORD = 64 * 2**20  # bytes of one text file of a run or a study; the largest honest one measured had 7 MB
@@ -54,9 +56,34 @@ def inside(folder: Path, name: str) -> Path:
     step = folder
     for part in Path(name).parts:
         step = step / part
-        if step.is_symlink():
+        if os.path.islink(step):  # not Path.is_symlink, which raises for a name that is too long
             raise UnreadableFile(step, "is a link, which no store of ours holds")
     return path
+
+
+def regular_inside(folder: Path, name: str) -> Path | None:
+    """`folder`/`name` where that is a regular file, None where there is nothing. Raises UnreadableFile for anything else."""
+    path = inside(folder, name)
+    return check_regular(path) if os.path.lexists(path) else None
+
+
+def put_inside(folder: Path, source: Path) -> None:
+    """Every file below `source` at its place below `folder`. What lies there is replaced, never written through.
+
+    Raises UnreadableFile where a folder on the way is a link.
+    """
+    for path in sorted(source.rglob("*")):
+        if path.is_dir():
+            continue
+        name = path.relative_to(source)
+        place = inside(folder, name.parent.as_posix()) / name.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary = place.with_name(f".{place.name}{owners.mark()}")
+        try:
+            shutil.copyfile(path, temporary)
+            os.replace(temporary, place)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def _opened(path: Path, limit: int) -> int:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from fa_registry import jsonio
+from fa_registry.records import sealed_fields
 from fa_registry.records.readings import Reading, Series
 
 SCHEMA = 2  # 2: several editions a report, series as rows of numbers, failures of diagnostics
@@ -238,6 +239,10 @@ class RunRecord:
     """site quantity (growth, gamma) → its readings site by site, at evenly spread epochs; empty in older audits"""
     conformance: Conformance | None = None
     """of its method; None where no audit looked, and in older ones"""
+
+    def __post_init__(self):
+        sealed_fields.check("provenance", sealed_fields.PROVENANCE, self.provenance)
+        sealed_fields.check("feedback", sealed_fields.FEEDBACK, self.feedback)
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ from fa_registry.tracking.views import (
     pattern,
     term,
 )
+from fa_registry.untrusted import inside, put_inside, regular_inside
 from fa_registry.visible import LONGEST, unfit
 
 LOG = logging.getLogger(__name__)
@@ -181,10 +182,7 @@ class MlflowTracker(Tracker):
         else:  # what the client would do, without asking the database where once more
             check_writable(self.uri)
             with answering(self.uri):
-                for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-                    place = local / path.relative_to(folder)
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(path, place)  # copytree would make a list of texts of what the disk refuses
+                put_inside(local, folder)
 
     def finish(self, run_id: str, state: str) -> None:
         with redirect_stdout(sys.stderr):  # MLflow prints a run's address there, before what --json prints for machines
@@ -279,15 +277,16 @@ class MlflowTracker(Tracker):
     def artifact(self, run_id: str, path: str) -> Path | None:
         """As Tracker.artifact: the store's own file where it is on this machine, else a copy that lives as long as the process.
 
-        Raises StoreError where the store does not answer.
+        Raises StoreError where the store does not answer, UnreadableFile for what is no regular file of the run's own folder.
         """
         local = self._local_root(run_id)
-        if local is not None and local.is_dir():  # the store's artifacts are on this machine: no copy, no request
-            return local / path if (local / path).is_file() else None
+        if local is not None and os.path.isdir(local):  # the store's artifacts are on this machine: no copy, no request
+            return regular_inside(local, path)
         try:  # a missing artifact is an answer; a store that does not answer must not look like one
             siblings = self._client.list_artifacts(run_id, str(Path(path).parent) if "/" in path else None)
             if path not in {entry.path for entry in siblings}:
                 return None
+            inside(self._downloads, f"{run_id}/{path}")
             folder = self._downloads / run_id
             folder.mkdir(exist_ok=True)
             return Path(self._client.download_artifacts(run_id, path, str(folder)))
@@ -302,7 +301,7 @@ class MlflowTracker(Tracker):
 
     def _local_root(self, run_id: str) -> Path | None:
         """The folder of a run's artifacts; None where they are no files. It may not exist yet, or be another machine's."""
-        return local_folder(self._place(run_id).artifact_uri, self.uri)
+        return local_folder(self._place(run_id).artifact_uri, self.uri, run_id)
 
     def experiment_name(self, experiment_id: str) -> str:
         if experiment_id not in self._experiment_names:

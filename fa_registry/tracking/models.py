@@ -4,6 +4,7 @@ a flavour would invite `mlflow.pyfunc.load_model`, which unpickles."""
 from __future__ import annotations
 
 import atexit
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -125,8 +126,8 @@ class ModelRegistry:
         """The folder of a version's files: where they are on this machine, else a copy that is removed when the process ends."""
         with answering(self.uri):
             source = self._client.get_model_version_download_uri(version.name, version.version)
-            local = local_folder(source, self.uri)
-            if local is not None and local.is_dir():
+            local = local_folder(source, self.uri, version.run_id)
+            if local is not None and os.path.isdir(local):
                 return local
             folder = owners.new_folder("fa_registry-model-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)

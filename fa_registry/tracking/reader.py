@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fa_registry import jsonio
-from fa_registry.errors import IntegrityError
-from fa_registry.records import Check, Integrity, Measurements, RunRecord, RunSpec
+from fa_registry.errors import IntegrityError, InvalidFields
+from fa_registry.records import Check, Integrity, Measurements, RunRecord, RunSpec, sealed_fields
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.sealed import Sealed, checks, history_check
 from fa_registry.tracking.series import by_site, read_rows, trajectory
+from fa_registry.untrusted import UnreadableFile
 
 NEEDED = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.SERIES)
 
@@ -28,7 +28,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     missing = [name for name, path in files.items() if path is None]
     if missing:
         raise IntegrityError(f"run {run.run_id}: {', '.join(missing)} missing")
-    provenance = _json(files[schema.PROVENANCE])
+    provenance = _provenance(files[schema.PROVENANCE])
     digests = provenance["digests"]
     check_seal(tracker, run, digests)
     sealed_text = (schema.SPEC, schema.MEASUREMENTS, schema.SERIES)
@@ -52,7 +52,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         trajectory=trajectory(sealed.rows),
         integrity=Integrity("trusted", ("logged figures, not recomputed",), checks(sealed, run)),
         digests=digests,
-        feedback=_json(card) if card else {},
+        feedback=_checked(card, "feedback", sealed_fields.FEEDBACK) if card else {},
         provenance={name: value for name, value in provenance.items() if name != "digests"},
         by_site=by_site(sealed.rows),
     )
@@ -65,14 +65,9 @@ def table_history(tracker: Tracker, run: StoredRun) -> Check:
 
 def read_sealed(files: Mapping[str, Path]) -> Sealed:
     """What the files of NEEDED hold. Their digests are not looked at."""
-    source = _json(files[schema.SPEC])
-    return Sealed(
-        spec=jsonio.decode(RunSpec, source, "spec.json"),
-        source=source,
-        provenance=_json(files[schema.PROVENANCE]),
-        measurements=jsonio.decode(Measurements, _json(files[schema.MEASUREMENTS]), "measurements.json"),
-        rows=read_rows(files[schema.SERIES]),
-    )
+    source, spec = _read(files[schema.SPEC], RunSpec)
+    _, measurements = _read(files[schema.MEASUREMENTS], Measurements)
+    return Sealed(spec, source, _provenance(files[schema.PROVENANCE]), measurements, read_rows(files[schema.SERIES]))
 
 
 def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> dict[str, int]:
@@ -110,8 +105,29 @@ def check_files(
     return sizes
 
 
-def _json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+def _provenance(path: Path) -> Mapping[str, Any]:
+    return _checked(path, "provenance", sealed_fields.PROVENANCE, needed="digests")
+
+
+def _checked(path: Path, name: str, fields: Mapping[str, sealed_fields.Is], needed: str = "") -> Mapping[str, Any]:
+    """What a file holds that has no record of its own; its fields that are read again are of their types."""
+    held = jsonio.read_json(path)
+    try:
+        sealed_fields.check(name, fields, held)
+    except ValueError as error:
+        raise UnreadableFile(path, f"is not what a run wrote: {error}") from error
+    if needed and needed not in held:
+        raise UnreadableFile(path, f"has no {needed}")
+    return held
+
+
+def _read(path: Path, kind: type) -> tuple[Any, Any]:
+    """What a JSON file of a run holds, and the record of it; IntegrityError where it holds none: nobody asked for anything."""
+    held = jsonio.read_json(path)
+    try:
+        return held, jsonio.decode(kind, held, path.name)
+    except InvalidFields as error:
+        raise IntegrityError(str(error)) from error
 
 
 FEW = 12  # values that are looked up one by one: reading all runs of a large store takes longer than so many searches

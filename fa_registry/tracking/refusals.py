@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from fa_registry.errors import StoreError
 
-HELD, FULL, BARRED, FAILING, DAMAGED = "held", "full", "barred", "failing", "damaged"
+HELD, FULL, BARRED, FAILING, DAMAGED, LACKING = "held", "full", "barred", "failing", "damaged", "lacking"
 OF_SYSTEM = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), BARRED),
@@ -29,6 +29,7 @@ TO_DO = {
     FULL: f"{KEPT}. Make room there, or raise the limit on the size of files, then repeat the command",
     BARRED: f"{KEPT}. See that its folder and its files can be read and written, then repeat the command",
     FAILING: f"{KEPT}. See what is wrong with the disk (a limit on the size of files looks the same), then repeat the command",
+    LACKING: f"{KEPT}. Install the library that it names, then repeat the command",
     DAMAGED: "the database is damaged. Put a copy of its folder aside; `sqlite3 mlflow.db .recover` saves what can be read",
 }
 ADDED = re.compile(r"\n\[SQL:|\n\(Background on this error")
@@ -60,6 +61,9 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
         told = getattr(cause, "orig", None) or cause  # SQLAlchemy's errors hold the driver's
         code = getattr(told, "sqlite_errorcode", 0) & 0xFF  # the lower byte; the rest tells its variants apart
         kind = OF_SQLITE.get(code) or OF_SYSTEM.get(getattr(told, "errno", None) or 0)
+        kind = (
+            LACKING if isinstance(told, ImportError) else kind
+        )  # MLflow imports a bucket's library when it is asked for
         if kind:
             return told, kind
         cause = cause.__cause__ or cause.__context__

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,9 +14,12 @@ from fa_registry.quantities import TRAJECTORY, TRAJECTORY_BY_SITE, at_last_site
 from fa_registry.records import Measurements, Reading, Series, SiteSeries
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.schema import SITE_METRICS, scalar_metrics, shown_sites, site_metric, spread
+from fa_registry.untrusted import UnreadableFile, regular_bytes
 
 MOST_EPOCHS = 25  # of what a report shows of every site by epoch: all would make audit.json of a long run mostly these
 ABSENT = Reading(None, "not measured in this epoch")
+MOST_ROWS = 5_000_000  # a run of 10,000 epochs at 30 sites
+LAST_EPOCH = 1_000_000
 SCALAR_SITE = -1  # the site column of a quantity that has none
 SCHEMA = pa.schema(
     [
@@ -53,10 +58,29 @@ def read_series(path: Path) -> tuple[Mapping[str, Series], Mapping[str, SiteSeri
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The file as it is, row by row."""
-    with pq.ParquetFile(path) as file:
-        table = file.read(SCHEMA.names, use_threads=False)  # it is small: threads cost more than they read
-    return list(zip(*(table[name].to_pylist() for name in SCHEMA.names), strict=True))
+    """The file as it is, row by row. Raises UnreadableFile where `write_series` has not written it, whoever has."""
+    data = regular_bytes(path)  # a damaged file that is mapped into memory may end this process
+    try:
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
+            if not file.schema_arrow.equals(SCHEMA) or file.metadata.num_rows > MOST_ROWS:
+                raise ValueError(f"{file.metadata.num_rows} rows of {file.schema_arrow.names}")
+            table = file.read(use_threads=False)  # it is small: threads cost more than they read
+        table.validate(full=True)
+        rows = list(zip(*(table[name].to_pylist() for name in SCHEMA.names), strict=True))
+    except (pa.ArrowException, ValueError, OSError, MemoryError) as error:  # UnicodeDecodeError is a ValueError
+        raise UnreadableFile(path, f"is no series that a run wrote: {str(error).splitlines()[0]}") from error
+    wrong = next((row for row in rows if not _is_row(row)), None)
+    if wrong:
+        raise UnreadableFile(path, f"is no series that a run wrote: it has the row {wrong}")
+    return rows
+
+
+def _is_row(row: Sequence[Any]) -> bool:
+    """Whether it stands for a reading: all that is read of a run's history is made of such rows."""
+    epoch, quantity, site, value, reason = row
+    placed = epoch is not None and 0 <= epoch <= LAST_EPOCH and site is not None and site >= SCALAR_SITE
+    whole = quantity is not None and reason is not None and (value is None) == bool(reason)
+    return placed and whole and (value is None or math.isfinite(value))
 
 
 def points(rows: Sequence[Row], further: Sequence[str] = ()) -> Iterator[Point]:

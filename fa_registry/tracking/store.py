@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from urllib.parse import quote, unquote
 
 from fa_registry.errors import StoreError
 from fa_registry.tracking.refusals import Refusal
-from fa_registry.untrusted import UnreadableFile, check_regular
+from fa_registry.untrusted import UnreadableFile, check_regular, inside
 
 DEFAULT = "sqlite:///mlflow.db"
 SQLITE = "sqlite:///"
@@ -22,6 +23,10 @@ VERSION, FIRST, RUNS = (
     "runs",
 )  # tables of MLflow's: its schema's release, its first, its runs
 NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # how such a journal ends, by sqlite's file format
+BUCKETS = ("s3", "gs", "wasbs", "abfss")
+SERVICES = (*BUCKETS, "mlflow-artifacts", "http", "https")  # a file that somebody sent makes this machine ask no host
+RUN_ID = re.compile("[0-9a-f]{32}")
+KERNELS = ("proc", "dev", "sys")  # folders of no files, and of links to other processes' files
 LOOK_SECONDS = 1.0  # for another process to end its write; who opens the store asks again
 
 
@@ -183,17 +188,33 @@ def _journal(path: Path) -> Path:
     return path.with_name(f"{path.name}-journal")
 
 
-def local_folder(uri: str, store: str) -> Path | None:
-    """The folder of an artifact address of the store; None where that is no file's. It may be another machine's, or not exist yet.
+def local_folder(uri: str, store: str, run_id: str) -> Path | None:
+    """The folder of an artifact address of one of the store's runs; None where it is no file's, but of a service that MLflow asks.
 
-    A database holds the addresses as they were where it was made. In a copy of its folder they lead to the artifacts of the
-    original, or nowhere: what lies beside the database is meant.
+    It may be another machine's, or not exist yet. A database holds the addresses as they were where it was made. In a copy of its
+    folder they lead to the artifacts of the original, or nowhere: what lies beside the database is meant.
+    Raises UnreadableFile for an address that leads out of the run's own folder (docs/decisions/0042): others wrote it.
     """
     if not uri.startswith(("file:///", "/")):
-        return None
+        if uri.partition(":")[0] in (BUCKETS if sqlite_path(store) else SERVICES):
+            return None
+        raise UnreadableFile(
+            Path(uri), f"is no address of artifacts that is asked; known: a folder, {', '.join(BUCKETS)}"
+        )
     recorded, database = Path(unquote(uri.removeprefix("file://"))), sqlite_path(store)
+    _check_own(recorded, run_id)
     _, artifacts, rest = str(recorded).rpartition(f"/{ARTIFACTS}/")
-    if database is None or not artifacts:
-        return recorded
-    folder = database.parent / ARTIFACTS
-    return folder / rest if (folder / Path(rest).parts[0]).is_dir() else recorded
+    if database is not None and artifacts and os.path.isdir(database.parent / ARTIFACTS / Path(rest).parts[0]):
+        inside(database.parent / ARTIFACTS, rest)  # which may itself be a link, to a larger disk
+        recorded = database.parent / ARTIFACTS / rest
+    _check_own(Path(os.path.realpath(recorded)), run_id)
+    return recorded
+
+
+def _check_own(folder: Path, run_id: str) -> None:
+    """The id is 122 random bits: no folder of anything else has that name, and no other can be given for it."""
+    own = RUN_ID.fullmatch(run_id) and f"/{run_id}/artifacts/" in f"{folder}/"
+    if not own or ".." in folder.parts or folder.parts[1] in KERNELS or "\0" in str(folder):
+        raise UnreadableFile(
+            folder, f"is not the folder of artifacts of run {run_id}, which ends with {run_id}/artifacts"
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import logging
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import architectures, datasets, diagnostics, jsonio, methods, owners
-from fa_registry.errors import InvalidFields, PluginError, UnknownName
+from fa_registry.errors import InvalidFields, PluginError, RegistryError, UnknownName
 from fa_registry.protocol.engine import judge_all, second_opinions
 from fa_registry.protocol.reproduction import FILE, load_reference, reproduction
 from fa_registry.protocol.rules import Edition
@@ -36,6 +37,8 @@ from fa_registry.reporting.render import render_report
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, Tracker
 from fa_registry.tracking.pages import seal_folder, seal_pages
+from fa_registry.tracking.refusals import LACKING, Refusal
+from fa_registry.untrusted import UnreadableFile
 from fa_registry.workflows.conformance import with_conformance
 from fa_registry.workflows.editions import checked_terms, signature
 from fa_registry.workflows.evidence import checked_measuring, gather_all, replay_remark
@@ -43,6 +46,7 @@ from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Term
 from fa_registry.workflows.selection import Selection, looks_of, not_judged, select, with_unaudited
 from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker
 
+LOG = logging.getLogger(__name__)
 WAIVERS = "waivers.toml"
 
 
@@ -299,11 +303,19 @@ def _tell_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id
         if sealed or tags.get(schema.TAG_STATUS) in schema.ENDED_STATUSES:
             verdict, note = not_judged_words(excluded), notes.of_excluded(excluded, whole)
             pages = _attach(tracker, [excluded.run_id], schema.SHORT_FORM, note)
-            if tracker.artifact(excluded.run_id, schema.FORM):
+            if _is_there(tracker, excluded.run_id, schema.FORM):
                 pages |= _attach(tracker, [excluded.run_id], schema.FORM, in_place_of_a_form(note))
             told = {name: verdict for name in tags if name.startswith(schema.TAG_VERDICT)}
             told |= {schema.TAG_VERDICT: verdict, schema.TAG_NOTE: note, **seal_pages(pages)}
             tracker.log(excluded.run_id, tags=told)
+
+
+def _is_there(tracker: Tracker, run_id: str, path: str) -> bool:
+    """Whether a run has such a file, or something that is none in its place."""
+    try:
+        return tracker.artifact(run_id, path) is not None
+    except RegistryError:
+        return True
 
 
 def _last_epoch(run: RunAudit) -> int:
@@ -327,7 +339,14 @@ def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> d
         copy.parent.mkdir(exist_ok=True)
         copy.write_text(text, encoding="utf-8")
         for run_id in run_ids:
-            tracker.upload(run_id, folder)
+            try:
+                tracker.upload(run_id, folder)
+            except (UnreadableFile, Refusal) as error:
+                if isinstance(error, Refusal) and error.kind != LACKING:
+                    raise
+                LOG.warning(
+                    "run %s gets no %s: %s", run_id, path, error
+                )  # of a stranger's store: the others get theirs
         return {path: jsonio.file_digest(copy)}
 
 

@@ -30,7 +30,7 @@ from fa_registry.tracking.store import check_writable, resolve_uri, sqlite_path
 from fa_registry.training.devices import usable_cores
 from fa_registry.workflows import data
 from fa_registry.workflows.leftovers import KINDS, leftovers
-from fa_registry.workflows.selection import whole_id
+from fa_registry.workflows.selection import failure_text, whole_id
 from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker, registry_folder
 
 
@@ -39,8 +39,7 @@ def show(run_id: str, store: str = "") -> RunRecord:
     tracker = open_tracker(store, create=False)
     run = tracker.get(whole_id(tracker, run_id))
     if run.tags.get(schema.TAG_STATUS) not in (*schema.FINISHED_STATUSES, schema.STOPPED_EARLY):
-        failure = tracker.artifact(run.run_id, schema.FAILURE)
-        text = failure.read_text(encoding="utf-8") if failure else "no failure was recorded"
+        text = failure_text(tracker, run.run_id) or "no failure was recorded"
         raise RegistryError(
             f"run {run.run_id} ({run.name}) is {run.tags.get(schema.TAG_STATUS, 'not a training run')}: {text}"
         )

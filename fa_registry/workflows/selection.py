@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +20,7 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_record, runs_by_spec
 from fa_registry.training.loop import has_diverged
 from fa_registry.training.specs import run_name, setting_label
+from fa_registry.untrusted import UnreadableFile, regular_bytes
 from fa_registry.workflows.requests import Chosen
 
 FULL_ID = 32  # hexadecimal characters
@@ -133,7 +134,12 @@ def _as_trained(tracker: Tracker, chosen: Chosen) -> tuple[Study, list[str]]:
     attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
     if any(_is_finished(run) for runs in attempts.values() for run in runs):
         return study, []
-    trained_twin = chosen.twin(json.loads(twin))
+    try:
+        trained_twin = chosen.twin(jsonio.decode(dict, jsonio.loads(twin), f"tag {schema.TAG_TWIN}"))
+    except ValueError as error:
+        raise IntegrityError(
+            f"tag {schema.TAG_TWIN} of a study run is not JSON: {error}; the runs are safe, choose them by --experiment or --run"
+        ) from error
     words = trained_twin.twin.words
     return trained_twin, [
         f"No run of study {study.name} as it is written is finished here; audited is its twin {words}."
@@ -216,9 +222,17 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
             lie = f"{INTEGRITY_FAILURE}: tag {schema.TAG_STATUS} is {status!r}, its sealed files say {record.status}"
             return _of_record(replace(record, integrity=held), "integrity", lie)
         return _of_record(record, ENDED_EARLY, ended_early(record, run.tags.get(schema.TAG_STOPPED_ON, "")))
-    path = tracker.artifact(run.run_id, schema.FAILURE)
-    failure = path.read_text(encoding="utf-8") if path else ""
+    failure = failure_text(tracker, run.run_id)
     return exclusion(tracker, run, f"half-written: {schema.TAG_STATUS} is {status}", failure, spec, "half-written")
+
+
+def failure_text(tracker: Tracker, run_id: str) -> str:
+    """The traceback that a broken run left, or why it cannot be read; empty where it left none."""
+    try:
+        path = tracker.artifact(run_id, schema.FAILURE)
+        return regular_bytes(path).decode(errors="replace") if path else ""
+    except UnreadableFile as error:
+        return str(error)
 
 
 def is_hidden(run: StoredRun) -> bool:
@@ -291,6 +305,7 @@ def _name(seeds: Iterable[int]) -> str:
 
 
 COMPARED = ("architecture", "dataset", "epochs")  # parameters that all runs of a setting share
+SEED = re.compile("-?[0-9]{1,18}")
 FREE = ("cfg/seed", "cfg/weights")  # parameters in which the runs of one group differ
 
 
@@ -330,7 +345,7 @@ def _others(tracker: Tracker, report: AuditReport) -> Iterator[tuple[StoredRun, 
         seed = run.params.get("cfg/seed", "")
         if own and own.seeds in groups:
             yield run, own
-        elif sibling and seed.lstrip("-").isdecimal():
+        elif sibling and SEED.fullmatch(seed):
             yield run, replace(sibling, seed=int(seed), weights=run.params.get("cfg/weights", ""))
 
 
@@ -369,7 +384,6 @@ def _read(tracker: Tracker, run: StoredRun, name: str, kind: type):
     """An artifact of the run; None where it cannot be read: what is missing is no evidence here."""
     try:
         path = tracker.artifact(run.run_id, name)
-        held = json.loads(path.read_text(encoding="utf-8")) if path else None
-        return None if held is None else held if kind is dict else jsonio.decode(kind, held, name)
-    except (RegistryError, OSError, ValueError):
+        return jsonio.decode(kind, jsonio.read_json(path), name) if path else None
+    except RegistryError:
         return None
