@@ -53,6 +53,7 @@ def test_the_record_is_lossless(report, pages):
     assert jsonio.decode(AuditReport, json.loads(pages["audit.json"])) == report
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_people_wrote_survives_and_reaches_the_page(report, tmp_path):
     form = next(path for path in render_report(report, tmp_path) if path.suffix == ".md")
     written = "We expected **0.9**.\n\n<b>bold</b> & {{ 7 * 7 }}"
@@ -66,6 +67,7 @@ def test_what_people_wrote_survives_and_reaches_the_page(report, tmp_path):
     assert "&lt;b&gt;bold&lt;/b&gt; &amp; {{ 7 * 7 }}" in form.with_suffix(".html").read_text("utf-8")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_form_with_broken_markers_stops_the_rendering_before_anything_is_written(report, tmp_path):
     paths = render_report(report, tmp_path)
     form = next(path for path in paths if path.suffix == ".md")
@@ -76,6 +78,7 @@ def test_a_form_with_broken_markers_stops_the_rendering_before_anything_is_writt
     assert not paths[0].exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_template_without_blanks_does_not_overwrite_what_people_wrote(report, tmp_path):
     mine, out = tmp_path / "mine", tmp_path / "out"
     mine.mkdir()
@@ -116,6 +119,7 @@ def test_a_run_that_measured_nothing_is_still_a_page(report, tmp_path, judged):
     assert "INCOMPLETE" in words and "accuracy was not measured" in words
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_users_template_stands_in_by_name_and_is_sandboxed(report, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -130,6 +134,7 @@ def test_a_users_template_stands_in_by_name_and_is_sandboxed(report, tmp_path):
         render_report(report, tmp_path / "out", templates=mine)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_failed_rendering_leaves_earlier_pages_as_they_were(report, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -254,6 +259,7 @@ def test_a_folder_that_is_not_there(tmp_path):
     check_templates(None)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_shipped_templates_pass_and_render_the_same_in_the_sandbox(mine, report, tmp_path):
     folder = mine()
     for name in overridable():
@@ -291,6 +297,7 @@ def test_every_figure_lies_beside_the_pages_for_paper_the_same_bytes_again(repor
     assert len(many) > len(names)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_index_links_a_comparison_of_its_own_runs_alone(report, rich, tmp_path):
     """The index itself is the same bytes in every folder: it is stored too, where no comparison lies beside it."""
     index = tmp_path / "index.html"
