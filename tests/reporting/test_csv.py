@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fa_registry.records import Exclusion
-from fa_registry.reporting.files.csv import columns, columns_of, guarded, rows, unguarded, write_csv
+from fa_registry.reporting.files.csv import CALCULATED, columns, columns_of, guarded, rows, unguarded, write_csv
+from fa_registry.visible import visible
 from tests.reporting.runs import NO_FEEDBACK
 
 DTYPES = {"text": "string", "integer": "Int64", "number": "Float64", "boolean": "boolean"}
@@ -102,7 +103,8 @@ def test_a_spreadsheet_calculates_nothing(name, report, tmp_path):
     first = dataclasses.replace(report.runs[0].record, name=name)
     audit = dataclasses.replace(report, runs=(dataclasses.replace(report.runs[0], record=first),), excluded=())
     (line,) = lines(audit, tmp_path)
-    assert line["name"] == f"'{name}" and unguarded(line["name"]) == name
+    assert line["name"] == guarded(visible(name)) and unguarded(line["name"]) == visible(name)
+    assert not CALCULATED.match(line["name"]) or line["name"][0] == "'"
 
 
 @given(st.text())
@@ -114,7 +116,7 @@ def test_the_guard_comes_off_again(text):
 def test_a_name_that_is_not_utf_8_and_one_of_many_lines(report, tmp_path):
     first = dataclasses.replace(report.runs[0].record, name='a\udc80,"\r\nb')
     audit = dataclasses.replace(report, runs=(dataclasses.replace(report.runs[0], record=first),), excluded=())
-    assert lines(audit, tmp_path)[0]["name"] == 'a\\udc80,"\r\nb'
+    assert lines(audit, tmp_path)[0]["name"] == 'a⟨U+DC80⟩,"⟨U+000D⟩\nb'
 
 
 def test_names_are_distinct_and_all_have_words(rich):

@@ -10,6 +10,7 @@ from typing import Any
 
 from fa_registry.records import AuditReport, Reproduction, SecondOpinion
 from fa_registry.reporting.files import ReportFile
+from fa_registry.visible import json_text
 
 # Laid out field by field, their lists entry by entry, so that a diff of two audits names the run; all else is one line.
 LAID_OUT = (AuditReport, SecondOpinion, Reproduction)
@@ -17,8 +18,8 @@ LAID_OUT = (AuditReport, SecondOpinion, Reproduction)
 
 def write_report(report: AuditReport, path: Path) -> None:
     """Write what jsonio.decode reads back as an equal report. Raises ValueError for a number that is not finite."""
-    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
-        stream.writelines(pieces(report))
+    with path.open("w", encoding="utf-8", newline="\n") as stream:
+        stream.writelines(map(json_text, pieces(report)))
         stream.write("\n")
 
 

@@ -15,6 +15,7 @@ from fa_registry.records import AuditReport, Exclusion, Finding, Reading, RunAud
 from fa_registry.records.runs import pairs
 from fa_registry.reporting.files import ReportFile
 from fa_registry.reporting.lookups import Frozen, audit_columns, figure, scalar
+from fa_registry.visible import json_text, visible
 
 REASONS = "reasons"
 EXCLUDED = "excluded"
@@ -26,9 +27,9 @@ CALCULATED = re.compile(r"[\s\x00-\x20\u200b\ufeff]*[=+@＝＋－＠-]|[\t\r\n']
 def write_csv(report: AuditReport, path: Path) -> None:
     """Write every judged run, then what was selected and could not be judged (status `excluded`)."""
     chosen = columns(report)
-    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
+    with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\r\n")
-        writer.writerow([guarded(column.name) for column in chosen] + [REASONS])
+        writer.writerow([guarded(visible(column.name)) for column in chosen] + [REASONS])
         for row in rows(report):
             writer.writerow(_line(row, chosen))
         writer.writerows(_excluded(one, report, chosen) for one in report.excluded)
@@ -52,7 +53,7 @@ def _line(row: Row, chosen: Sequence[Column]) -> list[str]:
 
 def _written(cell: Cell) -> str:
     if isinstance(cell, str):
-        return guarded(cell)
+        return guarded(visible(cell))
     if isinstance(cell, Reading):
         return "" if cell.value is None else repr(cell.value)  # repr reads back as the very same number
     return str(cell)
@@ -62,12 +63,12 @@ def _excluded(one: Exclusion, report: AuditReport, chosen: Sequence[Column]) -> 
     """A run that was not judged is no number anywhere, and still no run that a table may drop in silence."""
     known = {"run_id": one.run_id, "name": one.name, "selection": report.selection, "status": EXCLUDED}
     known |= {"integrity": "mismatch"} if one.kind == "integrity" else {}
-    return [guarded(known.get(column.name, "")) for column in chosen] + [_reasons({EXCLUDED: one.reason})]
+    return [guarded(visible(known.get(column.name, ""))) for column in chosen] + [_reasons({EXCLUDED: one.reason})]
 
 
 def _reasons(reasons: dict[str, str]) -> str:
     """JSON, column → why it is empty; nothing where nothing is missing."""
-    return json.dumps(reasons, ensure_ascii=False) if reasons else ""
+    return json_text(json.dumps(reasons, ensure_ascii=False)) if reasons else ""
 
 
 # The columns of audit.csv: what stands in each, in which unit, and how it is read from a run.

@@ -104,8 +104,8 @@ JUNIT = """\
 
 A suite is a method in a setting, a case is a rule's finding on a run: `required`, `observed` and the sentence are its text.
 JUnit has fewer outcomes than the rules. Every run has a case `integrity` too (`mismatch` is an error, `unverifiable` skipped),
-and a run that could not be judged is an error in the suite `not judged`. There is no time in it. A character that XML cannot
-hold stands as `\\x1b`.
+and a run that could not be judged is an error in the suite `not judged`. There is no time in it. A character that is
+not seen (control, direction) stands as `⟨U+001B⟩`, as in audit.csv; audit.json has its escape, `\\u001b`.
 
 A failure says that a rule fired. Whether that fails the run is for the verdict: take the exit code of `fa-registry audit`.
 """
