@@ -109,7 +109,7 @@ def _namespace() -> str:
 def _lives(pid: int, start: int) -> bool:
     """Whether this process, and none that was given its pid later, is at work; one that waits to be buried is not."""
     state, started = _status(pid)
-    return state not in "ZX" and (not start or start == started)
+    return state not in "ZX" and (start == started or 0 in (start, started))
 
 
 def _started(pid: int) -> int:
@@ -118,11 +118,8 @@ def _started(pid: int) -> int:
 
 def _status(pid: int) -> tuple[str, int]:
     """State and start (ticks since the machine began) of a process; X of one that is not there, 0 where nobody tells."""
-    if os.path.exists("/proc/self/stat"):
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        except OSError:
-            return "X", 0
+    with suppress(OSError):  # there is none, or it is another user's, or this system has no such files
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return fields[0], int(fields[19])
     try:
         with suppress(PermissionError):  # it is there, and somebody else's

@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,17 @@ def test_a_process_of_another_container_is_never_dead():
 def test_a_pid_that_was_given_again_is_another_process():
     host, pid, start, namespace = owners.process_tag().split(":")
     assert owners.is_dead(f"{host}:{pid}:{int(start) - 1}:{namespace}")
+
+
+def test_a_process_of_which_the_system_tells_nothing_lives_as_long_as_it_is_there(monkeypatch):
+    """Other users' processes, where /proc hides them; all, where there is no /proc."""
+    mine, nobody = owners.process_tag(), killed_tag()
+
+    def hidden(*arguments, **named):
+        raise FileNotFoundError("hidden")
+
+    monkeypatch.setattr(Path, "read_text", hidden)
+    assert not owners.is_dead(mine) and owners.is_dead(nobody)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells that a process waits to be buried")
