@@ -11,7 +11,6 @@ import functools
 import hashlib
 import json
 import math
-import os
 import re
 import reprlib
 import tomllib
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any, NewType
 
 from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_name_text
-from fa_registry.untrusted import RECORD, UnreadableFile, regular_bytes
+from fa_registry.untrusted import RECORD, UnreadableFile, named, regular_bytes
 
 LISTED = 100  # problems of one value; a file of another kind has thousands
 DEEPEST = 50  # tables and lists within each other; ours are no deeper than 12
@@ -209,7 +208,7 @@ def found(value: Any) -> str:
 def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
     """The table of a TOML file, and the SHA-256 of its bytes. Raises InvalidFields about `subject` where there is none."""
     try:
-        data = regular_bytes(Path(os.path.realpath(path)))  # whoever names a file may have linked it
+        data = regular_bytes(named(path))
         table = tomllib.loads(data.decode("utf-8"))
         check_depth(table)
         problems = list(_beyond_toml("", table))
@@ -243,7 +242,7 @@ def read_json(path: Path, limit: int = RECORD) -> Any:
     try:
         return loads(data.decode("utf-8"))
     except ValueError as error:
-        raise UnreadableFile(path, f"is not readable JSON: {error}") from error
+        raise UnreadableFile(path, f"cannot be read as JSON: {error}") from error
 
 
 def loads(text: str) -> Any:

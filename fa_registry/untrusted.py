@@ -45,6 +45,14 @@ def check_regular(path: Path, limit: int = TENSORS) -> Path:
     return path
 
 
+def named(path: Path) -> Path:
+    """Where a path leads that somebody typed here: unlike those of a store, it may be a link."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError:  # no name of a file: opening it says why
+        return path
+
+
 def inside(folder: Path, name: str) -> Path:
     """`folder`/`name`, a relative name with /. Raises UnreadableFile where a link or `..` leads out of the folder.
 

@@ -60,5 +60,5 @@ def test_a_name_that_leads_out_of_its_folder_is_refused(hostile, name):
 )
 def test_json_that_cannot_be_written_again_is_refused(tmp_path, text):
     (tmp_path / "file.json").write_text(text, encoding="utf-8")
-    with pytest.raises(UnreadableFile, match="is not readable JSON"):
+    with pytest.raises(UnreadableFile, match="cannot be read as JSON"):
         jsonio.read_json(tmp_path / "file.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,7 +120,7 @@ def _located(name: str) -> tuple[Path, str | None]:
     if stem.endswith(".toml"):
         return Path(stem), variant
     path = resources.editions() / f"{stem}.toml"
-    if not path.is_file():
+    if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
         raise UnknownName("edition", stem, [known.stem for known in resources.editions().glob("*.toml")])
     return path, variant
 

@@ -12,6 +12,7 @@ from fa_registry.errors import StoreError
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
 from fa_registry.tracking.schema import EXPERIMENT
 from fa_registry.tracking.views import View
+from fa_registry.untrusted import regular_inside
 
 
 class MemoryTracker(Tracker):
@@ -101,5 +102,4 @@ class MemoryTracker(Tracker):
 
     def artifact(self, run_id: str, path: str) -> Path | None:
         self.get(run_id)
-        local = self.folder / run_id / path
-        return local if local.is_file() else None
+        return regular_inside(self.folder / run_id, path)

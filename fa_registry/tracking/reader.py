@@ -28,7 +28,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     missing = [name for name, path in files.items() if path is None]
     if missing:
         raise IntegrityError(f"run {run.run_id}: {', '.join(missing)} missing")
-    provenance = _provenance(files[schema.PROVENANCE])
+    provenance = read_provenance(files[schema.PROVENANCE])
     digests = provenance["digests"]
     check_seal(tracker, run, digests)
     sealed_text = (schema.SPEC, schema.MEASUREMENTS, schema.SERIES)
@@ -67,7 +67,9 @@ def read_sealed(files: Mapping[str, Path]) -> Sealed:
     """What the files of NEEDED hold. Their digests are not looked at."""
     source, spec = _read(files[schema.SPEC], RunSpec)
     _, measurements = _read(files[schema.MEASUREMENTS], Measurements)
-    return Sealed(spec, source, _provenance(files[schema.PROVENANCE]), measurements, read_rows(files[schema.SERIES]))
+    return Sealed(
+        spec, source, read_provenance(files[schema.PROVENANCE]), measurements, read_rows(files[schema.SERIES])
+    )
 
 
 def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> dict[str, int]:
@@ -105,7 +107,8 @@ def check_files(
     return sizes
 
 
-def _provenance(path: Path) -> Mapping[str, Any]:
+def read_provenance(path: Path) -> Mapping[str, Any]:
+    """What provenance.json says, its seal not looked at; UnreadableFile where it is not what a run wrote."""
     return _checked(path, "provenance", sealed_fields.PROVENANCE, needed="digests")
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fa_registry import owners
 from fa_registry.errors import IntegrityError
 from fa_registry.jsonio import file_digest
+from fa_registry.untrusted import check_regular
 
 OF_SYSTEM = re.compile(r"\(os error (\d+)\)")
 
@@ -44,8 +45,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Tensor]:
     """The tensors of `path` on the CPU; IntegrityError when it is missing, unreadable or not the recorded file."""
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise IntegrityError(f"{path.name} is missing")
+    check_regular(path)
     if expected_digest is not None and (digest := file_digest(path)) != expected_digest:
         raise IntegrityError(
             f"{path.name}: expected SHA-256 {expected_digest}, found {digest}; the file was changed after it was recorded"

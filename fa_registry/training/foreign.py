@@ -5,6 +5,7 @@ They are put into a task where every tensor fits, or everything that does not fi
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from torch import Tensor
 from fa_registry.errors import InvalidFields
 from fa_registry.training.measuring import NOT_GIVEN
 from fa_registry.training.task import Task
+from fa_registry.untrusted import UnreadableFile, check_regular, named
 
 SAFETENSORS = ".safetensors"
 SUFFIXES = (SAFETENSORS, ".pt", ".pth")
@@ -30,8 +32,12 @@ def read_foreign(path: Path) -> Any:
     """What the file holds, on the CPU: names to tensors, or whatever plain values a .pt has. ValueError says why not."""
     if path.suffix not in SUFFIXES:
         raise ValueError(f"{path.name}: expected a file ending in {', '.join(SUFFIXES)}")
-    if not path.is_file():
+    if not os.path.exists(path):
         raise ValueError(f"{path}: no such file")
+    try:
+        check_regular(named(path))
+    except UnreadableFile as error:
+        raise ValueError(f"{path.name}: {error.reason}") from error
     if path.suffix != SAFETENSORS:
         return _read_torch(path)
     try:

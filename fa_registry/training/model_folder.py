@@ -5,7 +5,7 @@ Tensors are safetensors and everything else is text: nothing in the folder can r
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +23,7 @@ from fa_registry.records import EditionReference, Finding, Integrity, Reading, R
 from fa_registry.seeding import generator
 from fa_registry.training.checkpoint import load_into
 from fa_registry.training.task import build_network, network_shape
+from fa_registry.untrusted import UnreadableFile, check_regular
 
 NETWORK = "network.safetensors"
 FEEDBACK = "feedback.safetensors"
@@ -140,16 +141,16 @@ def _card(folder: Path, digest: str) -> ModelCard:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise IntegrityError(f"{path.parent} holds no promoted model: {path.name} is missing") from error
-    except ValueError as error:  # neither UTF-8 nor JSON
-        raise IntegrityError(f"{path}: cannot be read as JSON: {error}") from error
+        return jsonio.read_json(path)
+    except UnreadableFile as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise IntegrityError(f"{path.parent} holds no promoted model: {path.name} is missing") from error
+        raise
 
 
 def _check(folder: Path, name: str, expected: str) -> None:
     path = folder / name
-    digest = jsonio.file_digest(path) if path.is_file() else "no such file"
+    digest = jsonio.file_digest(check_regular(path)) if os.path.lexists(path) else "no such file"
     if digest != expected:
         raise IntegrityError(
             f"{path}: expected SHA-256 {expected}, found {digest}; the file was changed after it was promoted"

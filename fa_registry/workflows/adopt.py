@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -134,10 +133,7 @@ def _read_feedback(path: Path, method: str, seed: str) -> Any:
     card = path.with_name(Path(schema.FEEDBACK_CARD).name)
     if path.suffix != SAFETENSORS or not card.is_file():
         return held
-    try:
-        stated = json.loads(card.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise IntegrityError(f"{card}: the card beside {path.name} cannot be read as JSON: {error}") from error
+    stated = jsonio.read_json(card)
     if not isinstance(stated, Mapping) or "sha256" not in stated:
         return held  # somebody else's card.json
     digest = jsonio.file_digest(path)
@@ -169,7 +165,8 @@ def _check_same(tracker: Tracker, present: StoredRun, feedback_digest: str, froz
     """Raise where the run that is there was adopted with other evidence: saying "already" would drop what is given now."""
     record = read_record(tracker, present)
     frozen = record.measurements.scalars.get(FROZEN_ACCURACY)
-    before = (record.provenance["origin"].get("feedback sha256", ""), frozen.value if frozen else None)
+    origin = record.provenance.get("origin", {})
+    before = (origin.get("feedback sha256", ""), frozen.value if frozen else None)
     if before != (feedback_digest, frozen_accuracy):
         raise UsageError(
             f"adopt: these weights are already adopted as run {present.run_id}, with other evidence: "

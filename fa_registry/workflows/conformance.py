@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import architectures, jsonio, methods, provenance
-from fa_registry.errors import InvalidFields, PluginError, UnknownName
+from fa_registry.errors import InvalidFields, PluginError, RegistryError, UnknownName
 from fa_registry.records import Check, Conformance, RunRecord, RunSpec
 from fa_registry.studies.workers import apart
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.reader import read_provenance
 from fa_registry.training.code import Code, changes, code_of, described
+from fa_registry.untrusted import UnreadableFile
 from fa_registry.workflows.stores import registry_folder
 
 LOG = logging.getLogger(__name__)
@@ -118,8 +120,8 @@ def _measured(key: str) -> Conformance:
 def _read(path: Path) -> Conformance | None:
     """None where nothing was measured yet, or the file is torn: it is measured again then."""
     try:
-        return jsonio.decode(Conformance, json.loads(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, json.JSONDecodeError, InvalidFields):
+        return jsonio.decode(Conformance, jsonio.read_json(path))
+    except RegistryError:
         return None
 
 
@@ -141,7 +143,10 @@ def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, 
     if tag == jsonio.digest_of(today):
         return ()
     path = tracker.artifact(run.run_id, schema.PROVENANCE)
-    return changes(sealed_code(json.loads(path.read_text(encoding="utf-8"))) if path else None, today)
+    try:
+        return changes(sealed_code(read_provenance(path)) if path else None, today)
+    except UnreadableFile as error:
+        return (str(error),)
 
 
 def sealed_code(provenance: Mapping[str, Any]) -> Code | None:

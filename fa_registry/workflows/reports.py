@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,10 +14,12 @@ from fa_registry.reporting.diff import AuditDiff, audit_diff
 from fa_registry.reporting.render import render_report
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
+from fa_registry.untrusted import UnreadableFile, named
 from fa_registry.workflows.requests import Pages, checked_pages
 
 REPORT = "audit.json"
 USUAL = f"reports/{REPORT}"
+LARGEST = 2**30  # bytes; one of 10,000 runs has 400 MB
 
 
 def run_report(file: str, study: str, pages: Pages, store: str = "") -> list[Path]:
@@ -67,7 +69,7 @@ def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditRep
     check_audit_pages(tracker, audit, [REPORT])
     report = load_report(path)
     # of the text and not of the report: a field that a later release adds has no part in what was recorded
-    found = jsonio.digest_of(json.loads(path.read_text(encoding="utf-8")))
+    found = jsonio.digest_of(jsonio.read_json(path, LARGEST))
     if audit.tags.get(schema.TAG_AUDIT) != found:
         raise IntegrityError(
             f"audit {audit_run_id}: expected a report with digest {audit.tags.get(schema.TAG_AUDIT, 'none')}, found {found}"
@@ -77,7 +79,7 @@ def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditRep
 
 def existing(file: str) -> Path:
     """The path of a report; UsageError where there is no such file."""
-    if not Path(file).is_file():
+    if not os.path.isfile(file):  # Path.is_file raises for a name that is too long
         raise UsageError(f"{file}: no such file; `fa-registry audit` writes one, and --study takes it from the store")
     return Path(file)
 
@@ -89,9 +91,9 @@ def load_report(path: Path) -> AuditReport:
     """An audit.json as an AuditReport. InvalidFields when it is not one, UsageError when it is one of another schema."""
     subject = f"report {path}"
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused)
-    except (OSError, ValueError, RecursionError) as error:  # no text, no JSON, NaN, a number of thousands of digits
-        raise InvalidFields(subject, [f"file: cannot be read as JSON: {error}"]) from error
+        raw = jsonio.read_json(named(path), LARGEST)
+    except UnreadableFile as error:
+        raise InvalidFields(subject, [f"file: {error.reason}"]) from error
     schema_found = raw.get("schema") if isinstance(raw, Mapping) else None
     if isinstance(schema_found, int) and schema_found != SCHEMA:
         raise UsageError(f"{subject}: expected schema {SCHEMA}, found {schema_found}; {_other_schema(schema_found)}")
@@ -116,10 +118,6 @@ def _incomplete(report: AuditReport) -> Iterator[str]:
             at = next((at for at, (one, other) in enumerate(zip(judged, ids, strict=False)) if one != other), None)
             found = f"{len(judged)} of {len(ids)}" if at is None else f"{judged[at]} where {ids[at]} belongs"
             yield f"opinions[{place}].judgements: expected the report's runs in their order, found {found}"
-
-
-def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is no number")
 
 
 def _other_schema(found: int) -> str:
@@ -149,8 +147,8 @@ def exit_code(found: AuditDiff) -> int:
 
 def _report(name: str, field: str, problems: list[str]) -> AuditReport | None:
     """The report of a file or a folder; none where `problems` says why."""
-    path = Path(name) / "audit.json" if Path(name).is_dir() else Path(name)
-    if not path.is_file():
+    path = Path(name) / "audit.json" if os.path.isdir(name) else Path(name)
+    if not os.path.isfile(path):
         problems.append(f"{field}: expected an audit.json or the folder of one, found no file {path}")
         return None
     try:

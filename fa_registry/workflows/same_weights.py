@@ -6,8 +6,8 @@ from the same seed, weights are equal to the last bit, and that is no finding: s
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fa_registry import architectures, jsonio, methods
@@ -16,7 +16,7 @@ from fa_registry.protocol.integrity import with_checks
 from fa_registry.records import Check, Recipe, RunRecord, RunSpec, Scalar
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
-from fa_registry.tracking.reader import runs_by_tag
+from fa_registry.tracking.reader import read_provenance, runs_by_tag
 from fa_registry.training.checkpoint import content_digest, load_tensors
 from fa_registry.training.controls import rung
 
@@ -140,8 +140,8 @@ def _end_to_end(spec: RunSpec) -> bool:
 
 def _content(tracker: Tracker, record: RunRecord) -> str:
     """The digest of the checkpoint's content; empty where it cannot be had: that it is missing is told elsewhere."""
-    path = tracker.artifact(record.run_id, schema.FINAL)
     try:
+        path = tracker.artifact(record.run_id, schema.FINAL)
         return content_digest(load_tensors(path)) if path else ""
     except RegistryError:
         return ""
@@ -153,20 +153,21 @@ def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -
     elsewhere: dict[str, list[RunRecord]] = {}
     for digest, runs in runs_by_tag(tracker, schema.TAG_WEIGHTS, by_digest, FEW).items():
         for run in runs:
-            if run.run_id not in known and (twin := _sealed_with(tracker, run.run_id, digest, by_digest[digest][0])):
-                elsewhere.setdefault(digest, []).append(dataclasses.replace(twin, name=run.name))
+            if run.run_id in known:
+                continue
+            with contextlib.suppress(RegistryError):  # a run that was not asked for: what cannot be read tells nothing
+                twin = _sealed_with(tracker, run.run_id, digest, by_digest[digest][0])
+                elsewhere.setdefault(digest, []).extend([dataclasses.replace(twin, name=run.name)] if twin else [])
     return elsewhere
 
 
 def _sealed_with(tracker: Tracker, run_id: str, digest: str, like: RunRecord) -> RunRecord | None:
     """A run of which no more is known than its specification, if it sealed these weights."""
     files = [tracker.artifact(run_id, name) for name in (schema.SPEC, schema.PROVENANCE)]
-    if None in files:
+    if None in files or read_provenance(files[1]).get("final_weights") != digest:
         return None
-    held, provenance = (json.loads(path.read_text(encoding="utf-8")) for path in files)
-    if provenance.get("final_weights") != digest:
-        return None
-    return dataclasses.replace(like, run_id=run_id, spec=jsonio.decode(RunSpec, held, schema.SPEC))
+    spec = jsonio.decode(RunSpec, jsonio.read_json(files[0]), schema.SPEC)
+    return dataclasses.replace(like, run_id=run_id, spec=spec)
 
 
 def _with_finding(record: RunRecord, same: Iterable[RunRecord]) -> RunRecord:

@@ -26,7 +26,7 @@ from fa_registry.tracking import client
 from fa_registry.tracking.base import DatasetReference
 from fa_registry.tracking.client import Client
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.refusals import BARRED, DAMAGED, FAILING, FULL, HELD, Refusal
+from fa_registry.tracking.refusals import BARRED, DAMAGED, FAILING, FULL, HELD, LACKING, Refusal
 from tests.helpers.stores import cut_off_a_write
 
 
@@ -292,7 +292,7 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
         (wrapped(sqlite_error(sqlite3.SQLITE_CORRUPT, "malformed")), DAMAGED, "recover"),
         (wrapped(sqlite_error(sqlite3.SQLITE_BUSY, "locked")), HELD, "Wait for that process"),
         (MlflowException("Names cannot\ncontain '/'"), "", "refuses: Names cannot contain '/'$"),
-        (ModuleNotFoundError("No module named 'boto3'"), "", "boto3"),
+        (ModuleNotFoundError("No module named 'boto3'"), LACKING, "boto3'; .*Install the library"),
     ],
 )
 def test_what_a_store_refuses_is_said_in_a_sentence_with_what_is_safe_and_what_to_do(error, kind, words):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def _files(folder: Path, problems: list[str]) -> Iterator[tuple[Path, str, Mappi
         if place.name in seen:
             continue
         seen.add(place.name)
-        if not path.is_file():
+        if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
             problems.append(f"also: expected the name of a study with a {FILE}, found {jsonio.found(place.name)}")
             continue
         try:

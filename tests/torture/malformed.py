@@ -1,0 +1,281 @@
+"""Malformed files: bytes and values put wrong in a good file of each kind; each must be read, or refused in a sentence.
+
+python -m tests.torture.malformed --inputs 100000
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import datetime
+import json
+import logging
+import random
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fa_registry import jsonio
+from fa_registry.errors import RegistryError
+from fa_registry.protocol.engine import judge_all
+from fa_registry.protocol.reproduction import load_reference
+from fa_registry.protocol.rules import load_edition
+from fa_registry.protocol.waivers import load_waivers
+from fa_registry.studies.study import load_study
+from fa_registry.tracking import schema
+from fa_registry.tracking.memory import MemoryTracker
+from fa_registry.tracking.reader import read_record, table_history
+from fa_registry.tracking.series import by_site, points, read_rows, trajectory
+from fa_registry.training.checkpoint import content_digest, load_tensors
+from fa_registry.training.foreign import named_tensors, read_foreign
+from fa_registry.workflows.reports import load_report
+from fa_registry.workflows.same_weights import final_weights
+from tests.reporting.scenes import full_report, small_report
+from tests.tracking.conftest import write_run
+
+JSON = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.FEEDBACK_CARD)
+NAMES = ["x" * 5000, "x\0y", "../" * 500, "\ud800", "", ".", "/", "a.toml/b", "é" * 200]
+DEEP = json.loads("[" * 300 + "]" * 300)
+VALUES = [
+    *(None, True, -1, 0, 1e308, -1e-320, 2**63, 10**400, "", "x", "\ud800", "\0", "9" * 5000, "not finite (nan)"),
+    *([], {}, [1, None], {"na": ""}, {"na": "x"}, {"x" * 10_000: 1}, [[]], DEEP),
+]
+
+
+@dataclass
+class Tally:
+    """Of one reader: inputs, those refused in a sentence, those that ended in anything else."""
+
+    tried: int = 0
+    refused: int = 0
+    uncaught: list[str] = field(default_factory=list)
+
+
+Inputs = Callable[[random.Random], Callable[[], Any]]  # one malformed input, and what reads it
+
+
+def spoilt_bytes(whole: bytes, draw: random.Random) -> bytes:
+    """The bytes with one to eight of them changed, or cut off, left out or doubled somewhere."""
+    data, place = bytearray(whole), draw.randrange(len(whole))
+    kind = draw.randrange(5)
+    if kind == 0:
+        return bytes(data[:place])
+    if kind == 1:
+        del data[place : place + draw.randrange(1, 64)]
+    elif kind == 2:
+        data[place:place] = data[place : place + draw.randrange(1, 64)]
+    else:
+        for _ in range(draw.randrange(1, 9)):
+            data[draw.randrange(len(data))] = draw.choice([0, 0x7F, 0x80, 0xFF, draw.randrange(256)])
+    return bytes(data)
+
+
+def spoilt_value(value: Any, draw: random.Random) -> Any:
+    """A copy with one of VALUES in the place of one to three of its values, or a field that is missing."""
+    changed = copy.deepcopy(value)
+    for _ in range(draw.randrange(1, 4)):
+        owners = list(_owners(changed))
+        owner = draw.choice(owners)
+        key = draw.choice(list(owner) if isinstance(owner, dict) else range(len(owner)))
+        if draw.randrange(6):
+            owner[key] = copy.deepcopy(draw.choice(VALUES))
+        else:
+            del owner[key]
+    return changed
+
+
+def _owners(value: Any) -> Iterator[Any]:
+    """Everything inside that holds something, and not the innermost of what was put there."""
+    waiting = [(value, 0)]
+    while waiting:
+        owner, depth = waiting.pop()
+        if not isinstance(owner, (dict, list)) or depth > 12:
+            continue
+        if owner:
+            yield owner
+        waiting += [(item, depth + 1) for item in (owner.values() if isinstance(owner, dict) else owner)]
+
+
+class Torture:
+    """A good file of every kind in `folder`, and one way of spoiling and reading each."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.tracker = MemoryTracker(folder / "runs")
+        writer, *_ = write_run(self.tracker)
+        self.run_id = writer.run_id
+        self.run = self.tracker.get(self.run_id)
+        self.whole = {path: path.read_bytes() for path in (folder / "runs" / self.run_id).rglob("*") if path.is_file()}
+        self.held = {name: json.loads(self.path(name).read_bytes()) for name in JSON}
+        self.edition = load_edition("2026-11")
+        self.reports = [jsonio.encode(report()) for report in (small_report, full_report)]
+
+    def path(self, name: str) -> Path:
+        return self.folder / "runs" / self.run_id / name
+
+    def readers(self) -> dict[str, Inputs]:
+        return {
+            "series": self.series,
+            "run, a damaged file": self.damaged,
+            "run, sealed again": self.resealed,
+            "audit.json": self.report,
+            "tensors": self.tensors,
+            "foreign tensors": self.foreign,
+            "TOML": self.toml,
+            "names": self.names,
+        }
+
+    def file(self, name: str, data: bytes) -> Path:
+        path = self.folder / name
+        path.write_bytes(data)
+        return path
+
+    def series(self, draw: random.Random) -> Callable[[], Any]:
+        path = self.file("series.parquet", spoilt_bytes(self.whole[self.path(schema.SERIES)], draw))
+
+        def read() -> Any:
+            rows = read_rows(path)
+            return trajectory(rows), by_site(rows), list(points(rows))
+
+        return read
+
+    def read_run(self) -> Any:
+        """As an audit that trusts the figures, and `show`; every file is then as it was."""
+        try:
+            record = read_record(self.tracker, self.tracker.get(self.run_id))
+            table_history(self.tracker, self.run)
+            final_weights(self.tracker, record)
+            return jsonio.pretty(judge_all([record], self.edition))
+        finally:
+            for path, data in self.whole.items():
+                path.write_bytes(data)
+            self.tracker.runs[self.run_id] = self.run
+
+    def damaged(self, draw: random.Random) -> Callable[[], Any]:
+        path = draw.choice(list(self.whole))
+        path.write_bytes(spoilt_bytes(self.whole[path], draw) if draw.randrange(4) else b"")
+        return self.read_run
+
+    def resealed(self, draw: random.Random) -> Callable[[], Any]:
+        """Valid digests over hostile values: what the owner of a store can write."""
+        for name in draw.sample(JSON, draw.randrange(1, 3)):
+            self.path(name).write_text(json.dumps(spoilt_value(self.held[name], draw)), encoding="utf-8")
+        if not draw.randrange(4):
+            self.path(schema.SERIES).write_bytes(spoilt_bytes(self.whole[self.path(schema.SERIES)], draw))
+        held = json.loads(self.path(schema.PROVENANCE).read_bytes())
+        if isinstance(held, dict) and isinstance(held.get("digests"), dict):
+            held["digests"] |= {
+                name: jsonio.file_digest(self.path(name))
+                for name in (*JSON, schema.SERIES)
+                if name != schema.PROVENANCE
+            }
+            self.path(schema.PROVENANCE).write_text(json.dumps(held), encoding="utf-8")
+            sealed = {**held["digests"], schema.PROVENANCE: jsonio.file_digest(self.path(schema.PROVENANCE))}
+            try:
+                tags = {schema.TAG_ARTIFACTS: jsonio.digest_of(sealed)}
+            except (RecursionError, ValueError):
+                tags = {}
+            self.tracker.log(self.run_id, tags=tags)
+        return self.read_run
+
+    def report(self, draw: random.Random) -> Callable[[], Any]:
+        path = self.file(
+            "audit.json", json.dumps(spoilt_value(draw.choice(self.reports), draw)).encode("utf-8", "surrogatepass")
+        )
+        return lambda: load_report(path)
+
+    def tensors(self, draw: random.Random) -> Callable[[], Any]:
+        path = self.file("a.safetensors", spoilt_bytes(self.whole[self.path(schema.FINAL)][:4096], draw))
+        whole = self.whole[self.path(schema.FINAL)]
+        header = 8 + int.from_bytes(whole[:8], "little")
+        path.write_bytes(
+            spoilt_bytes(whole[:header], draw) + whole[header:] if draw.randrange(2) else path.read_bytes()
+        )
+        return lambda: content_digest(load_tensors(path))
+
+    def foreign(self, draw: random.Random) -> Callable[[], Any]:
+        path = self.file(f"a{draw.choice(['.safetensors', '.pt'])}", b"")
+        path.write_bytes(spoilt_bytes(self.whole[self.path(schema.FINAL)], draw))
+
+        def read() -> Any:
+            try:
+                return named_tensors(read_foreign(path))
+            except ValueError as error:  # how it tells its caller, who names the field
+                raise RegistryError(str(error)) from error
+
+        return read
+
+    def toml(self, draw: random.Random) -> Callable[[], Any]:
+        from tests.workflows.test_malformed import KINDS, replaced  # the good files, and values of TOML
+
+        kind = draw.choice(sorted(KINDS))
+        text, read = KINDS[kind]
+        value = draw.choice(
+            ["9" * 5000, "-inf", "nan", "[" * 2000 + "]" * 2000, '"x"', "true", "[]", "{}", "0x" + "f" * 99]
+        )
+        data = draw.choice(list(replaced(text, value))).encode() if draw.randrange(2) else text.encode()
+        (self.folder / kind).mkdir(exist_ok=True)
+        path = self.folder / kind / ("study.toml" if kind == "study" else f"{kind}.toml")
+        path.write_bytes(data if draw.randrange(2) else spoilt_bytes(data, draw))
+        return lambda: read(path)
+
+    def names(self, draw: random.Random) -> Callable[[], Any]:
+        name = draw.choice(NAMES) + draw.choice(["", ".toml", "/study.toml", ".json", ".safetensors"])
+        today = datetime.date(2026, 11, 22)
+        read = draw.choice(
+            [
+                lambda: load_study(name),
+                lambda: load_edition(name),
+                lambda: load_waivers(Path(name), today),
+                lambda: load_reference(Path(name)),
+                lambda: load_report(Path(name)),
+                lambda: self.tracker.artifact(self.run_id, name),
+                lambda: load_tensors(Path(name)),
+            ]
+        )
+        return read
+
+
+def torture(folder: Path, inputs: int, seed: int) -> dict[str, Tally]:
+    """So many inputs, spread over all readers."""
+    draw, torn = random.Random(seed), Torture(folder)
+    readers = torn.readers()
+    tallies = {name: Tally() for name in readers}
+    for place in range(inputs):
+        name = list(readers)[place % len(readers)]
+        tally = tallies[name]
+        read = readers[name](draw)
+        tally.tried += 1
+        try:
+            read()
+        except RegistryError:
+            tally.refused += 1
+        except Exception as error:  # every other kind is a fault, and the next input is tried
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            tally.uncaught.append(
+                f"{Path(where.filename).name}:{where.lineno} {type(error).__name__}: {str(error)[:200]}"
+            )
+    return tallies
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    asked.add_argument("--inputs", type=int, default=100_000)
+    asked.add_argument("--seed", type=int, default=random.randrange(2**32))
+    options = asked.parse_args()
+    logging.disable()
+    print(f"seed {options.seed}")
+    with tempfile.TemporaryDirectory() as folder:
+        tallies = torture(Path(folder), options.inputs, options.seed)
+    for name, tally in tallies.items():
+        print(f"{name}: tried {tally.tried}, refused {tally.refused}, uncaught {len(tally.uncaught)}")
+        for line in sorted(set(tally.uncaught)):
+            print(f"  {line}")
+    raise SystemExit(any(tally.uncaught for tally in tallies.values()))
+
+
+if __name__ == "__main__":
+    main()
