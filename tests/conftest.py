@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from types import FrameType
 
@@ -60,8 +61,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """SIGTERM (`timeout`, a stopped job of CI) ends the suite as Ctrl-C does: fixtures take down what they started.
 
     What tests start has one thread as they have: beside another worker, threads that wait for each other take four times as long.
+    Compiled tests are kept, wherever Python is told to keep nothing: rewriting their asserts is half of a worker's collection.
     """
     os.environ["OMP_NUM_THREADS"] = "1"
+    sys.dont_write_bytecode = False
 
     def end(number: int, frame: FrameType | None) -> None:
         session.shouldstop = "SIGTERM"  # click makes an exit code of the interrupt, and the next test would begin
