@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
 
+import fa_registry
 from fa_registry.cli.auditing import audited
 from fa_registry.cli.tables import NO_BREAK, table
 from fa_registry.workflows.audit import AuditResult
 from tests.reporting.runs import SEEDS, make_record
 from tests.reporting.scenes import make_report
 
+PACKAGE = Path(fa_registry.__file__).parent
 HEADER = ["method", "verdict", "seeds"]
 ROWS = [["dfa+pen λ=0.01", f"WARN(D3{NO_BREAK}undecided)", "3"], ["[/] \\", "PASS", "3"]]
 
@@ -113,3 +116,19 @@ def test_seeds_are_told_apart_only_where_their_verdicts_differ(printed):
     text = printed(80, lambda: audited(AuditResult(report, (Path("index.html"),), "", 1), as_json=False))
     (line,) = [line for line in text.splitlines() if line.startswith("by seed: ")]
     assert "sigma=0.5" in line and f"s{SEEDS[0]} " in line and "FAIL(D3)" in line
+
+
+def test_nothing_is_printed_but_by_the_one_who_looks_at_the_signs_of_names():
+    own = {
+        "cli/tables.py",
+        "reference/__main__.py",
+        "testing/__main__.py",
+        "reporting/files/schemas.py",
+    }  # names of ours
+    calls = re.compile(r"\b(click\.s?echo|print|Console|sys\.std(out|err)\.write)\(")
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if calls.search(path.read_text(encoding="utf-8"))
+    }
+    assert found - own == {"workflows/progress.py"}, "a name reaches the terminal past fa_registry.visible"
