@@ -28,11 +28,8 @@ LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 TRACEBACKS = "mlflow.store.db.utils"  # MLflow's logger that prints one of every refusal, which is told by our own words
 NEWS = (TRACEBACKS, "alembic", "alembic.runtime.migration")  # who tells of every table of a new database
-SILENT, PATIENCE, PAUSE = (
-    3.0,
-    120.0,
-    0.1,
-)  # seconds of waiting until it is said, until it is given up, between two looks
+# Seconds of waiting for another process until it is said, until it is given up, and between two looks.
+SILENT, PATIENCE, PAUSE = 3.0, 120.0, 0.1
 ADVISORY = 0x66615F7265676973  # "fa_regis": PostgreSQL's locks have numbers
 MAKING = ".making"
 
@@ -160,9 +157,7 @@ def _advisory_lock(uri: str) -> Iterator[None]:
 
 def _make(path: Path) -> None:
     """In a file of another name, which is moved into place once it is whole and on the disk."""
-    from mlflow.store.tracking.sqlalchemy_store import (
-        SqlAlchemyStore,
-    )  # a second of imports that a server's client saves
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # a second, which a server's client saves
 
     beginning = f".{path.name}{MAKING}"
     temporary = path.with_name(f"{beginning}.{os.getpid()}")
@@ -170,14 +165,20 @@ def _make(path: Path) -> None:
     try:
         store = SqlAlchemyStore(f"sqlite:///{temporary}", DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)
         store.engine.dispose()  # no connection may know it by this name later on
-        for place, flags in ((temporary, os.O_RDWR), (path.parent, os.O_RDONLY)):
-            descriptor = os.open(place, flags)
-            os.fsync(descriptor)
-            os.close(descriptor)
+        _to_disk(temporary)
         if revision(path) is None:  # a program that knows no lock of ours may have been quicker
             os.replace(temporary, path)
+            _to_disk(path.parent)
     finally:
         _clear(path.parent, beginning)
+
+
+def _to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _clear(folder: Path, beginning: str) -> None:
