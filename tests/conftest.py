@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import signal
@@ -14,15 +13,11 @@ import hypothesis
 import pytest
 import torch
 from jinja2.bccache import Bucket, BytecodeCache
-from matplotlib.figure import Figure
-from PIL import Image
 
-from fa_registry.reporting.figures import accuracy_dots, gamma_null, heat_maps, page
-from fa_registry.reporting.figures.style import Drawn
-from fa_registry.reporting.pages import analyses
 from fa_registry.reporting.text import environment
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows import evidence
+from tests.helpers.pictures import blank_pictures
 from tests.helpers.stores import Figures, remembering
 
 # By the seconds that they take, the longest first.
@@ -36,15 +31,6 @@ LONG = (
     "tests/methods/test_published",
     "tests/reporting/test_analyses",
     "tests/reporting/test_render",
-)
-
-# Where a page's pictures are made.
-PICTURES = (
-    (accuracy_dots, "draw"),
-    (gamma_null, "draw"),
-    (heat_maps, "draw"),
-    (page, "trajectory_png"),
-    (analyses, "analysis_png"),
 )
 
 # How fast an example is drawn or tried says how busy the machine is, nothing of the code.
@@ -140,26 +126,10 @@ def empty_store(tmp_path_factory):
     return folder / "mlflow.db"
 
 
-class Blank(Drawn):
-    """A picture that nobody made: one white pixel, and no bytes for paper."""
-
-    def vector(self, kind: str) -> bytes:
-        return b""
-
-
-@pytest.fixture(scope="session")
-def blank() -> Blank:
-    pixel = io.BytesIO()
-    Image.new("1", (1, 1), 1).save(pixel, "png")
-    return Blank(pixel.getvalue(), Figure())
-
-
 @pytest.fixture
-def undrawn(blank: Blank) -> Iterator[pytest.MonkeyPatch]:
+def undrawn() -> Iterator[pytest.MonkeyPatch]:
     """Every picture of a page stays blank: making them is half of an audit, and the concern of tests/reporting."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module, name in PICTURES:
-            patch.setattr(module, name, lambda *arguments: blank)
+    with blank_pictures() as patch:
         yield patch
 
 

@@ -58,7 +58,7 @@ def folder(tmp_path_factory) -> Path:
     """full/ and small/: the audits of tests/reporting/scenes.py."""
     made = tmp_path_factory.mktemp("pages")
     for name, report in (("full", full_report()), ("small", small_report())):
-        written(report, made / name)
+        written(report, made / name, drawn=True)
     return made
 
 

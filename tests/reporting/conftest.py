@@ -50,12 +50,12 @@ def group_of() -> Callable[[Sources, str], Group]:
 @pytest.fixture(scope="session")
 def pages(report: AuditReport, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The written pages of `report` by name; tests only read them."""
-    return written(report, tmp_path_factory.mktemp("pages"))
+    return written(report, tmp_path_factory.mktemp("pages"), drawn=True)
 
 
 @pytest.fixture(scope="session")
 def rich_pages(rich: AuditReport, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return written(rich, tmp_path_factory.mktemp("rich"))
+    return written(rich, tmp_path_factory.mktemp("rich"), drawn=True)
 
 
 @pytest.fixture(params=["pages", "rich_pages"])

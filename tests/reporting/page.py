@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from html.parser import HTMLParser
 from pathlib import Path
 
 from fa_registry.records import AuditReport
 from fa_registry.reporting.render import render_report
+from tests.helpers.pictures import blank_pictures
 
 REFERENCES = {"src", "href", "srcset", "action", "data", "poster", "xlink:href", "formaction"}
 VOID = {"meta", "img", "br", "link", "input", "hr"}
@@ -41,11 +43,14 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
-def written(audit: AuditReport, folder: Path) -> dict[str, str]:
-    """Every page of an audit by its name, in the order they were written; what is no text, as a PDF, as far as it is."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_text("utf-8", "replace") for path in render_report(audit, folder)
-    }
+def written(audit: AuditReport, folder: Path, drawn: bool = False) -> dict[str, str]:
+    """Every page of an audit by its name, in the order they were written; what is no text, as a PDF, as far as it is.
+
+    drawn: with its pictures; else they stay blank.
+    """
+    with nullcontext() if drawn else blank_pictures():
+        paths = render_report(audit, folder)
+    return {path.relative_to(folder).as_posix(): path.read_text("utf-8", "replace") for path in paths}
 
 
 def words_of(text: str) -> str:

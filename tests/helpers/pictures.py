@@ -1,0 +1,48 @@
+"""Pages without their pictures: making those is most of the time that a page takes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from fa_registry.reporting.figures import accuracy_dots, gamma_null, heat_maps, page
+from fa_registry.reporting.figures.style import Drawn
+from fa_registry.reporting.pages import analyses
+
+# Where a page's pictures are made.
+PICTURES = (
+    (accuracy_dots, "draw"),
+    (gamma_null, "draw"),
+    (heat_maps, "draw"),
+    (page, "trajectory_png"),
+    (analyses, "analysis_png"),
+)
+
+
+class Blank(Drawn):
+    """A picture that nobody made: one white pixel, and no bytes for paper."""
+
+    def vector(self, kind: str) -> bytes:
+        return b""
+
+
+@cache
+def blank() -> Blank:
+    pixel = io.BytesIO()
+    Image.new("1", (1, 1), 1).save(pixel, "png")
+    return Blank(pixel.getvalue(), Figure())
+
+
+@contextmanager
+def blank_pictures() -> Iterator[pytest.MonkeyPatch]:
+    """Inside, every picture of a page stays blank, until the patch that is handed out is undone."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in PICTURES:
+            patch.setattr(module, name, lambda *arguments: blank())
+        yield patch
