@@ -225,7 +225,7 @@ class Torture:
     def names(self, draw: random.Random) -> Callable[[], Any]:
         name = draw.choice(NAMES) + draw.choice(["", ".toml", "/study.toml", ".json", ".safetensors"])
         today = datetime.date(2026, 11, 22)
-        read = draw.choice(
+        return draw.choice(
             [
                 lambda: load_study(name),
                 lambda: load_edition(name),
@@ -236,7 +236,6 @@ class Torture:
                 lambda: load_tensors(Path(name)),
             ]
         )
-        return read
 
 
 def torture(folder: Path, inputs: int, seed: int) -> dict[str, Tally]:
