@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import datasets, jsonio
-from fa_registry.errors import IntegrityError, InvalidFields, UsageError
-from fa_registry.jsonio import found
+from fa_registry.errors import IntegrityError, InvalidFields, UsageError, shortened
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -157,7 +156,7 @@ def _fraction(text: str) -> float | None:
     except ValueError:
         value = math.nan
     if not 0 <= value <= 1:
-        raise ValueError(f"expected a fraction of the test set in 0..1, found {found(text)}")
+        raise ValueError(f"expected a fraction of the test set in 0..1, found {shortened(text)}")
     return value
 
 
