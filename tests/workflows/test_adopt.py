@@ -367,7 +367,7 @@ def test_a_registry_feedback_file_must_be_the_one_its_card_tells_of(registry, el
 def test_controls_and_endless_epochs_are_refused(registry, elsewhere):
     message = refused(registry, elsewhere.weights, *SPEC, "--method", "bp", "--set", "control=frozen")
     assert "control: a control is trained here, not adopted; found 'frozen': see --frozen-accuracy" in message
-    assert "epochs: expected at most 100,000, found 1,000,000" in refused(
+    assert "epochs: expected at most 100,000, found 1000000" in refused(
         registry, elsewhere.weights, *SPEC, "--epochs", "1000000"
     )
 
