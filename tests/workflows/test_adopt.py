@@ -186,7 +186,7 @@ def test_verify_recomputes_it_and_sees_a_changed_file(registry, adopt, elsewhere
     run_id, _ = adopt(elsewhere.weights, "--feedback", elsewhere.feedback)
     assert registry("verify", "--run", run_id).exit_code == 0
     save_tensors(artifact(run_id, schema.FINAL), {name: value + 1 for name, value in elsewhere.state.items()})
-    result = registry("verify", "--run", run_id)
+    result = registry("verify", "--run", run_id, "--json")
     assert result.exit_code == 3 and "expected SHA-256" in result.stdout
 
 
