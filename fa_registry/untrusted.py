@@ -98,7 +98,7 @@ def _opened(path: Path, limit: int) -> int:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
-        linked = isinstance(error, OSError) and path.is_symlink()
+        linked = os.path.islink(path)
         raise UnreadableFile(path, "is a link" if linked else f"cannot be read: {_why(error)}") from error
     status = os.fstat(descriptor)
     reason = ""
