@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NewType
 
 from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_name_text
-from fa_registry.untrusted import RECORD, UnreadableFile, named, regular_bytes
+from fa_registry.untrusted import RECORD, UnreadableFile, named, open_regular, regular_bytes
 
 LISTED = 100  # problems of one value; a file of another kind has thousands
 DEEPEST = 50  # tables and lists within each other; ours are no deeper than 12
@@ -320,6 +320,6 @@ def digest_of(value: Any) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes."""
-    with path.open("rb") as stream:
+    """SHA-256 (hex) of a file's bytes; UnreadableFile where there is no regular file."""
+    with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from fa_registry import owners
 from fa_registry.errors import IntegrityError
@@ -32,11 +33,16 @@ def regular_bytes(path: Path, limit: int = RECORD) -> bytes:
 
     Raises UnreadableFile, also where there is no file: FileNotFoundError is its cause then.
     """
-    with open(_opened(path, limit), "rb") as stream:
+    with open_regular(path, limit) as stream:
         data = stream.read(limit + 1)  # files of /proc say that they are empty, and others grow while they are read
     if len(data) > limit:
         raise UnreadableFile(path, f"has more than {limit:,} bytes")
     return data
+
+
+def open_regular(path: Path, limit: int = TENSORS) -> BinaryIO:
+    """The stream of a regular file, for one that is too large to be held at once. Raises as `regular_bytes`."""
+    return open(_opened(path, limit), "rb")
 
 
 def check_regular(path: Path, limit: int = TENSORS) -> Path:

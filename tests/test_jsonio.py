@@ -15,6 +15,7 @@ import pytest
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.records import Reading, Series
+from fa_registry.untrusted import UnreadableFile
 
 
 @dataclass(frozen=True)
@@ -165,3 +166,10 @@ def test_what_json_holds_beside_records_can_be_written_again():
     ):
         with pytest.raises(InvalidFields, match=f"more.x: {words}"):
             jsonio.decode(Mapping[str, Mapping[str, Any]], {"more": {"x": value}})
+
+
+def test_the_digest_of_a_link_is_nobodys(tmp_path):
+    (tmp_path / "real").write_bytes(b"1")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(UnreadableFile, match="is a link"):
+        jsonio.file_digest(tmp_path / "link")

@@ -107,6 +107,11 @@ def check_files(
     return sizes
 
 
+def read_spec(path: Path) -> RunSpec:
+    """The specification of a spec.json; IntegrityError where it holds none."""
+    return _read(path, RunSpec)[1]
+
+
 def read_provenance(path: Path) -> Mapping[str, Any]:
     """What provenance.json says, its seal not looked at; UnreadableFile where it is not what a run wrote."""
     return _checked(path, "provenance", sealed_fields.PROVENANCE, needed="digests")

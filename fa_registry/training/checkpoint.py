@@ -21,6 +21,10 @@ from fa_registry.untrusted import check_regular
 OF_SYSTEM = re.compile(r"\(os error (\d+)\)")
 
 
+# What a damaged header leads to, a type that torch does not have included.
+READING_FAILS = (SafetensorError, OSError, ValueError, KeyError, MemoryError, RuntimeError)
+
+
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
     """Write `tensors` (and text metadata) to `path`: temporary file, fsync, rename. Returns the file's SHA-256 (hex).
 
@@ -54,7 +58,7 @@ def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Te
         )
     try:
         return load_file(path)
-    except SafetensorError as error:
+    except READING_FAILS as error:
         raise IntegrityError(f"{path.name} is not a readable safetensors file: {error}") from error
 
 

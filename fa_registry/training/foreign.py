@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from fa_registry.errors import InvalidFields
+from fa_registry.training.checkpoint import READING_FAILS
 from fa_registry.training.measuring import NOT_GIVEN
 from fa_registry.training.task import Task
 from fa_registry.untrusted import UnreadableFile, check_regular, named
@@ -42,7 +42,7 @@ def read_foreign(path: Path) -> Any:
         return _read_torch(path)
     try:
         return load_file(path)
-    except (SafetensorError, OSError) as error:
+    except READING_FAILS as error:
         raise ValueError(f"{path.name}: not a readable safetensors file: {error}") from error
 
 

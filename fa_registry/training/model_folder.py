@@ -97,7 +97,7 @@ def fill_folder(folder: Path, files: Mapping[str, Path]) -> dict[str, str]:
     """Copy `files` (name in the folder → where it is) into it; returns name → SHA-256 of what now lies there."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, path in files.items():
-        shutil.copyfile(path, folder / name)
+        shutil.copyfile(check_regular(path), folder / name)
     return {name: jsonio.file_digest(folder / name) for name in files}
 
 
@@ -109,7 +109,10 @@ def read_folder(folder: Path, card_digest: str = "") -> LoadedModel:
     card = _card(folder, card_digest)
     for name in (SPEC, *({CARD_TEXT} & card.digests.keys())):  # older cards do not seal the one for people
         _check(folder, name, card.digests.get(name, "none recorded"))
-    spec = jsonio.decode(RunSpec, _json(folder / SPEC), SPEC)
+    try:
+        spec = jsonio.decode(RunSpec, _json(folder / SPEC), SPEC)
+    except InvalidFields as error:
+        raise IntegrityError(f"{folder} holds no promoted model: {error}") from error
     if spec.identity != card.identity:
         raise IntegrityError(
             f"{folder}: {SPEC} has the identity {spec.identity}, {CARD} tells of {card.identity or 'none'}"

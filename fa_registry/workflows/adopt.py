@@ -67,8 +67,8 @@ def run_adopt(
     frozen = _read("frozen_accuracy: ", lambda: _fraction(frozen_accuracy), problems)
     if problems:
         raise InvalidFields("adopt", problems)
-    spec = dataclasses.replace(spec, weights=jsonio.file_digest(Path(weights)))
-    feedback_digest = jsonio.file_digest(Path(feedback)) if feedback else ""
+    spec = dataclasses.replace(spec, weights=jsonio.file_digest(Path(weights).resolve()))
+    feedback_digest = jsonio.file_digest(Path(feedback).resolve()) if feedback else ""
     tracker = open_tracker(place.store, place.experiment)
     present = None if force else finished_run(tracker, spec)
     if present and not code_changes(tracker, present, spec):
@@ -135,7 +135,7 @@ def _read_feedback(path: Path, method: str, seed: str) -> Any:
     stated = jsonio.read_json(card)
     if not isinstance(stated, Mapping) or "sha256" not in stated:
         return held  # somebody else's card.json
-    digest = jsonio.file_digest(path)
+    digest = jsonio.file_digest(path.resolve())
     if stated["sha256"] != digest:
         raise IntegrityError(
             f"{path.name}: {card.name} beside it tells of a file with SHA-256 {stated['sha256']}, found {digest}; "
@@ -169,6 +169,6 @@ def _check_same(tracker: Tracker, present: StoredRun, feedback_digest: str, froz
     if before != (feedback_digest, frozen_accuracy):
         raise UsageError(
             f"adopt: these weights are already adopted as run {present.run_id}, with other evidence: "
-            f"feedback {record.provenance['origin']['feedback file']}, frozen accuracy "
+            f"feedback {origin.get('feedback file', 'none')}, frozen accuracy "
             f"{'none given' if before[1] is None else before[1]}; --force adopts them again with what is given now"
         )

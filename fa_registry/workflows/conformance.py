@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import architectures, jsonio, methods, provenance
-from fa_registry.errors import InvalidFields, PluginError, RegistryError, UnknownName
+from fa_registry.errors import IntegrityError, InvalidFields, PluginError, RegistryError, UnknownName
 from fa_registry.records import Check, Conformance, RunRecord, RunSpec
 from fa_registry.studies.workers import apart
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_provenance
 from fa_registry.training.code import Code, changes, code_of, described
-from fa_registry.untrusted import UnreadableFile
 from fa_registry.workflows.stores import registry_folder
 
 LOG = logging.getLogger(__name__)
@@ -142,11 +141,11 @@ def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, 
         return changes(None, today)
     if tag == jsonio.digest_of(today):
         return ()
-    path = tracker.artifact(run.run_id, schema.PROVENANCE)
     try:
+        path = tracker.artifact(run.run_id, schema.PROVENANCE)
         return changes(sealed_code(read_provenance(path)) if path else None, today)
-    except UnreadableFile as error:
-        return (str(error),)
+    except IntegrityError as error:
+        return (f"which code trained it cannot be read: {error}",)
 
 
 def sealed_code(provenance: Mapping[str, Any]) -> Code | None:

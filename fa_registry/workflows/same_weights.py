@@ -16,7 +16,7 @@ from fa_registry.protocol.integrity import with_checks
 from fa_registry.records import Check, Recipe, RunRecord, RunSpec, Scalar
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
-from fa_registry.tracking.reader import read_provenance, runs_by_tag
+from fa_registry.tracking.reader import read_provenance, read_spec, runs_by_tag
 from fa_registry.training.checkpoint import content_digest, load_tensors
 from fa_registry.training.controls import rung
 
@@ -163,11 +163,13 @@ def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -
 
 def _sealed_with(tracker: Tracker, run_id: str, digest: str, like: RunRecord) -> RunRecord | None:
     """A run of which no more is known than its specification, if it sealed these weights."""
-    files = [tracker.artifact(run_id, name) for name in (schema.SPEC, schema.PROVENANCE)]
-    if None in files or read_provenance(files[1]).get("final_weights") != digest:
+    try:
+        spec, provenance = (tracker.artifact(run_id, name) for name in (schema.SPEC, schema.PROVENANCE))
+        if spec is None or provenance is None or read_provenance(provenance).get("final_weights") != digest:
+            return None
+        return dataclasses.replace(like, run_id=run_id, spec=read_spec(spec))
+    except IntegrityError:  # what is wrong with its files is told where that run is judged
         return None
-    spec = jsonio.decode(RunSpec, jsonio.read_json(files[0]), schema.SPEC)
-    return dataclasses.replace(like, run_id=run_id, spec=spec)
 
 
 def _with_finding(record: RunRecord, same: Iterable[RunRecord]) -> RunRecord:

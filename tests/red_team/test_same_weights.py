@@ -143,3 +143,14 @@ def test_what_is_equal_by_construction_is_no_finding(one, other):
 @pytest.mark.parametrize(("one", "other"), FINDINGS)
 def test_what_has_no_reason_to_be_equal_is_one(one, other):
     assert not may_share_weights(spec(**one), spec(**other)) and not may_share_weights(spec(**other), spec(**one))
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"final_weights": []}', "[" * 100_000])
+def test_a_damaged_file_of_a_run_that_is_not_audited_ends_no_audit(store, audit, text):
+    copied = store.artifacts(store.run_id(method="dfa", seed=2, control="none"))
+    judged_id = store.run_id(method="dfa", seed=1, control="none")
+    weights = store.json(judged_id, schema.PROVENANCE)["final_weights"]
+    store.set_tag(copied.parent.name, schema.TAG_WEIGHTS, weights)
+    (copied / schema.PROVENANCE).write_text(text, encoding="utf-8")
+    _, report = audit("--run", judged_id, "--trust-logged")
+    assert [run.record.run_id for run in report.runs] == [judged_id]

@@ -313,3 +313,12 @@ def test_a_write_is_due_after_a_while_only(tmp_path, monkeypatch):
     assert not file.due()
     monkeypatch.setattr("fa_registry.training.resume.SECONDS_BETWEEN", -1.0)
     assert file.due()
+
+
+def test_what_is_no_regular_file_is_not_opened_by_its_name(tmp_path):
+    save_tensors(tmp_path / "real.safetensors", TENSORS)
+    (tmp_path / "link.safetensors").symlink_to(tmp_path / "real.safetensors")
+    (tmp_path / "folder.safetensors").mkdir()
+    for name in ("link", "folder"):
+        with pytest.raises(IntegrityError, match=r"is a link|is no regular file"):
+            load_tensors(tmp_path / f"{name}.safetensors")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -267,3 +268,13 @@ def test_a_feedback_state_that_is_no_row_of_matrices_is_taken_by_name_alone():
     with pytest.raises(ValueError, match=r"expected tensors by name \(net\.0\.weight, net\.0\.bias\), found a list"):
         feedback_tensors([FIRST, SECOND], names)
     assert feedback_tensors({"B.0": FIRST, "B.1": SECOND}, names).keys() == {"B.0", "B.1"}
+
+
+@pytest.mark.parametrize("name", ["pipe.safetensors", "pipe.pt"])
+def test_a_pipe_is_refused_and_a_link_is_followed(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ValueError, match="is no regular file"):
+        read_foreign(tmp_path / name)
+    save_file(STATE, tmp_path / "real.safetensors")
+    (tmp_path / "link.safetensors").symlink_to(tmp_path / "real.safetensors")
+    assert same(read_foreign(tmp_path / "link.safetensors"))

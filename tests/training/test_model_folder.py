@@ -123,7 +123,7 @@ def test_a_card_must_be_the_registered_one_and_tell_of_this_specification(tmp_pa
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "is not readable JSON"),
+        ("{", "cannot be read as JSON"),
         ("[]", "record: expected a table, found"),
         ('{"schema": 9}', "schema: expected 1, found 9"),
         ('{"schema": 1}', "digests: missing"),
