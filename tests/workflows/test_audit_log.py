@@ -306,7 +306,7 @@ def test_first_fires_of_another_edition_do_not_stay_behind(trained):
         (("--threshold", "D2.gian=1", "--edition", "2026-11"), ["unknown limit of D2 'gian' (did you mean 'gain'?)"]),
         (
             ("--waivers", "none.toml", "--study", "tinny"),
-            ["waivers none.toml: file: No such file", "unknown study 'tinny'"],
+            ["waivers none.toml: file: cannot be read: No such file", "unknown study 'tinny'"],
         ),
     ],
 )
