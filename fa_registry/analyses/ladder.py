@@ -71,6 +71,9 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
     return Answer(tables, (remark,) if bare else ())
 
 
+LONGEST = 20  # characters of a rung's name
+
+
 def _controls(report: AuditReport) -> Mapping[tuple[str, str], tuple[str, Runs]]:
     """(what the rung is of, its control's name) → how it is called, and its runs. Without blocks to train λ means nothing."""
     found: dict[tuple[str, str], tuple[str, Runs]] = {}
@@ -91,7 +94,10 @@ def _rungs(method: Method, controls: Mapping[tuple[str, str], tuple[str, Runs]])
     """k → how the rung is called, and its runs."""
     spec, blocks = method.runs[0].record.spec, _blocks(method)
     found = {blocks: (method.label, method.runs)}
-    for count in range(blocks):
+    trained = {int(name.rpartition("_")[2]) for _, name in controls if name != "frozen" and len(name) < LONGEST}
+    for count in sorted({0, *trained}):
+        if count >= blocks:  # as many as a specification says, which may be any number, are not looked through
+            break
         rung = controls.get((_key(spec, bare=not count), f"ladder_{count}"))
         if rung is None and not count:
             rung = controls.get((spec.setting.identity, "frozen"))
