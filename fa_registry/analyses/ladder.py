@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from fa_registry import jsonio
 from fa_registry.analyses._methods import (
     METHOD,
     RUNS,
@@ -30,7 +31,7 @@ from fa_registry.records import AuditReport, Reading, RunAudit, RunSpec
 from fa_registry.statistics import paired_difference
 
 SHOWN = 5  # methods that a remark names
-RUNG = re.compile(r"ladder_(\d+)")
+RUNG = re.compile(r"ladder_(\d{1,9})")
 ACCURACY = quantity_column("accuracy", "accuracy")
 COLUMNS = (
     METHOD,
@@ -71,9 +72,6 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
     return Answer(tables, (remark,) if bare else ())
 
 
-LONGEST = 20  # characters of a rung's name
-
-
 def _controls(report: AuditReport) -> Mapping[tuple[str, str], tuple[str, Runs]]:
     """(what the rung is of, its control's name) → how it is called, and its runs. Without blocks to train λ means nothing."""
     found: dict[tuple[str, str], tuple[str, Runs]] = {}
@@ -94,9 +92,9 @@ def _rungs(method: Method, controls: Mapping[tuple[str, str], tuple[str, Runs]])
     """k → how the rung is called, and its runs."""
     spec, blocks = method.runs[0].record.spec, _blocks(method)
     found = {blocks: (method.label, method.runs)}
-    trained = {int(name.rpartition("_")[2]) for _, name in controls if name != "frozen" and len(name) < LONGEST}
-    for count in sorted({0, *trained}):
-        if count >= blocks:  # as many as a specification says, which may be any number, are not looked through
+    trained = {int(rung[1]) for _, name in controls if (rung := RUNG.fullmatch(name))}
+    for count in sorted({0, *trained}):  # not all below the blocks: a specification of others may say any number of them
+        if count >= blocks:
             break
         rung = controls.get((_key(spec, bare=not count), f"ladder_{count}"))
         if rung is None and not count:
@@ -109,7 +107,7 @@ def _blocks(method: Method) -> int:
     """L, by the network's option or by the sites that were measured."""
     said = method.runs[0].record.spec.architecture_options.get("num_blocks")
     rows = [len(row) for run in method.runs for row in run.record.measurements.sites.values()]
-    return int(said) if said is not None else max(rows, default=1) - 1
+    return int(said) if jsonio.is_finite(said) else max(rows, default=1) - 1
 
 
 def _row(method: Method, count: int, rungs: Mapping[int, tuple[str, Runs]]) -> dict[str, Cell]:

@@ -181,6 +181,14 @@ def test_the_frozen_control_is_the_foot_where_no_rung_0_was_run():
     assert values(row(both.tables[0], trained=0.0), "accuracy") == [0.3]
 
 
+@pytest.mark.parametrize(("blocks", "said"), [(10**15, 1e15), ("many", 2.0)])
+def test_a_number_of_blocks_that_nobody_has_is_not_counted_up_to(blocks, said):
+    """Of a report that somebody sent. Looking for 10^15 rungs would not end, and neither would the suite."""
+    options = {"architecture_options": {"num_blocks": blocks}}
+    analysis = of(rung(0, 0.3, **options), run("dfa", spec=options, sites={"gamma": (0.1, 0.2)}))
+    assert [row["blocks"].reading.value for row in analysis.rows if row["of"].text == "dfa"] == [said]
+
+
 def test_the_foot_of_a_penalised_ladder_has_no_penalty():
     analysis = of(
         rung(0, 0.3), rung(1, 0.4, penalty=0.1), rung(1, 0.9), run("dfa", accuracy=0.6, spec={"penalty": 0.1})
