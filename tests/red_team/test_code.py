@@ -17,7 +17,7 @@ from fa_registry.tracking import schema
 from tests.helpers.plugins import NAME, Plugin, installed
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.red_team.attacks import Store
-from tests.red_team.conftest import call, judged
+from tests.red_team.conftest import call, judged, written_report
 
 STUDY = f"""
 name = "mine"
@@ -278,9 +278,13 @@ def test_a_method_that_is_not_installed_at_the_audit_is_at_most_a_statement(worl
     assert run.verdict.outcome in ("warn", "fail")
     world.forge(conformance={"state": "failed", "failures": ["not_secretly_bp: cosine 1"], "architecture": "resmlp"})
     assert world.audit(*chosen, "--trust-logged")[1].verdict.outcome == "fail"
-    for nonsense in ("nonsense", {"state": "own"}, {"state": 3}):
+    for nonsense in ({"state": "own"}, {"state": 3}):
         world.forge(conformance=nonsense)
         assert world.audit(*chosen, "--trust-logged")[1].record.conformance.state == "unchecked"
+    world.forge(conformance="nonsense")  # what no release wrote is a file of nobody's
+    assert call("audit", *chosen, "--out", "pages", "--trust-logged").exit_code == 3
+    (excluded,) = written_report(world.store.folder).excluded
+    assert "conformance" in excluded.reason
 
 
 def test_a_member_of_ours_of_another_version_is_other_code(world, monkeypatch):

@@ -11,6 +11,7 @@ from fa_registry.jsonio import file_digest
 from fa_registry.protocol.rules import load_edition
 from fa_registry.tracking import models, schema
 from fa_registry.tracking.models import ModelRegistry
+from fa_registry.tracking.pages import SEAL
 from tests.red_team.conftest import call, judged
 
 LOOSE = (  # nothing fails by these limits
@@ -59,9 +60,12 @@ def audit_run(store):
 
 
 def forge(store, change):
-    """Let `change` edit the recorded report, and record its digest as an audit does."""
+    """Let `change` edit the recorded report, and record its digests as an audit does."""
     run_id = audit_run(store)
     store.change_json(run_id, "audit.json", change)
+    digest = jsonio.file_digest(store.artifacts(run_id) / "audit.json")
+    store.change_json(run_id, SEAL, lambda pages: pages.update({"audit.json": digest}))
+    store.set_tag(run_id, schema.TAG_PAGES, jsonio.file_digest(store.artifacts(run_id) / SEAL))
     store.set_tag(run_id, schema.TAG_AUDIT, jsonio.digest_of(store.json(run_id, "audit.json")))
 
 

@@ -108,7 +108,8 @@ def test_promote_refuses_it(store, attacked):
 def test_verify_tells_the_figures(attacked):
     run_id, _ = attacked
     result = call("verify", "--run", run_id, "--json")
-    (found,) = json.loads(result.stdout)
+    found, *audits = json.loads(result.stdout)
+    assert {audit["integrity"]["state"] for audit in audits} == {"verified"}, "the pages of its audits are as they were"
     assert result.exit_code == 3 and found["integrity"]["state"] == "mismatch"
     assert any(line.startswith("accuracy: logged") for line in found["integrity"]["details"])
 
