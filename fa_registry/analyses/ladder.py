@@ -93,7 +93,9 @@ def _rungs(method: Method, controls: Mapping[tuple[str, str], tuple[str, Runs]])
     spec, blocks = method.runs[0].record.spec, _blocks(method)
     found = {blocks: (method.label, method.runs)}
     trained = {int(rung[1]) for _, name in controls if (rung := RUNG.fullmatch(name))}
-    for count in sorted({0, *trained}):  # not all below the blocks: a specification of others may say any number of them
+    for count in sorted(
+        {0, *trained}
+    ):  # not all below the blocks: a specification of others may say any number of them
         if count >= blocks:
             break
         rung = controls.get((_key(spec, bare=not count), f"ladder_{count}"))

@@ -93,7 +93,7 @@ def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
         ]
         table(["run", "name", "outcome", "details"], rows, "")
         for result in results:
-            click.echo(_files(result))
+            say(_files(result))
     sys.exit(0 if all(result.integrity.state == "verified" for result in results) else IntegrityError.exit_code)
 
 

@@ -18,6 +18,7 @@ import pickle
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections import deque
@@ -38,6 +39,7 @@ NO_ROOM = "no further process can be started (%s): jobs go on, %d at a time"
 
 Task = Callable[[Any, Stop, Callable[[Any], None]], Any]
 
+LOGGED = "logged"  # what a worker tells that is no event of its job: a message of its log
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 10.0  # for a worker that is interrupted to write down that it was, and to leave
 # What jobs import only when they get there, at 1 to 2 s of a core → by which sign they will.
@@ -252,9 +254,13 @@ class Worker:
         """What it has told since."""
         try:
             while not self._hung_up and self.connection.poll():
-                index, kind, value = self.connection.recv()
+                index, kind, value, refused = self.connection.recv()
                 self._last = time.monotonic()
-                event = _read(index, kind, value)
+                if kind == LOGGED:
+                    name, level, text = pickle.loads(value)
+                    logging.getLogger(name).log(level, "%s", text)
+                    continue
+                event = _read(index, kind, value, refused)
                 if event.kind != "progress":
                     self.job = None
                 if kind == "progress" != event.kind:  # it goes on with a job that has failed here
@@ -289,10 +295,10 @@ class Worker:
             os.kill(self.process.pid, number)
 
 
-def _read(index: int, kind: str, value: bytes) -> JobEvent:
+def _read(index: int, kind: str, value: bytes, refused: int) -> JobEvent:
     """A job may tell what its own process alone can make: that fails the job, and ends nobody else."""
     try:
-        return JobEvent(index, kind, pickle.loads(value))
+        return JobEvent(index, kind, pickle.loads(value), refused=refused)
     except Exception:
         return JobEvent(index, "failed", traceback.format_exc())
 
@@ -369,15 +375,35 @@ def _work(connection: Connection, environment: Mapping[str, str], folder: str) -
     os.environ.clear()  # the server's is that of its first day
     os.environ.update({**environment, "TMPDIR": folder})
     tempfile.tempdir = folder
+    alone = threading.Lock()  # of those who send
+    log = logging.getLogger("fa_registry")
+    log.addHandler(_ToParent(connection, alone))
+    log.setLevel(logging.INFO)
+    log.propagate = False
     with suppress(EOFError, KeyboardInterrupt):
         while (given := connection.recv()) is not None:
-            _do(connection, *given)
+            _do(connection, alone, *given)
 
 
-def _do(connection: Connection, index: int, message: bytes) -> None:
+class _ToParent(logging.Handler):
+    """What is logged here is told there, where names of others are made fit for a terminal."""
+
+    def __init__(self, connection: Connection, alone: threading.Lock):
+        super().__init__()
+        self._connection, self._alone = connection, alone
+
+    def emit(self, record: logging.LogRecord) -> None:
+        told = pickle.dumps((record.name, record.levelno, record.getMessage()))
+        with suppress(OSError), self._alone:
+            self._connection.send((0, LOGGED, told, 0))
+
+
+def _do(connection: Connection, alone: threading.Lock, index: int, message: bytes) -> None:
     def send(event: JobEvent) -> None:
         """The value apart: the parent may fail to read it, and knows whose it is."""
-        connection.send((event.index, event.kind, pickle.dumps(event.value)))
+        told = (event.index, event.kind, pickle.dumps(event.value), event.refused)
+        with alone:
+            connection.send(told)
 
     def attempt() -> Any:
         task, job = pickle.loads(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-from fa_registry.errors import Interrupted
+from fa_registry.errors import Interrupted, StoreError
 
 
 def three_steps(job, stop, report):
@@ -128,3 +129,9 @@ def leaves_a_thread(job, stop, report):
 
     threading.Thread(target=write_late).start()
     return job
+
+
+def says_and_is_refused(job, stop, report):
+    """A job that warns, and that a store refuses."""
+    logging.getLogger("fa_registry.store").warning("the store of %s", job)
+    raise StoreError("is full")

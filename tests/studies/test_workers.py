@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from fa_registry import owners
+from fa_registry.errors import StoreError
 from fa_registry.studies import workers
 from fa_registry.studies.executors.base import ENDS, JobEvent
 from fa_registry.studies.workers import Worker, apart, supervise
@@ -26,6 +27,7 @@ from tests.studies.jobs import (
     may_end_its_process,
     not_read,
     not_sent,
+    says_and_is_refused,
     says_how_it_ends,
     sleep_in_foreign_code,
     until_stopped,
@@ -324,3 +326,10 @@ def _works(process: int) -> bool:
     """One that has ended may wait for somebody to read its exit code."""
     state = subprocess.run(["ps", "-o", "state=", "-p", str(process)], capture_output=True, text=True).stdout.strip()
     return state not in ("", "Z")
+
+
+def test_what_a_job_logs_is_told_here_and_a_refusal_keeps_its_exit_code(caplog):
+    """There, nobody would make names fit for a terminal; a traceback would be no sentence."""
+    (event,) = supervised(["two"], says_and_is_refused)
+    assert [record.getMessage() for record in caplog.records] == ["the store of two"]
+    assert (event.kind, event.value, event.refused) == ("failed", "is full", StoreError.exit_code)
