@@ -30,6 +30,10 @@ def is_list_of(kind: Is) -> Is:
     return lambda value: isinstance(value, (list, tuple)) and all(map(kind, value))
 
 
+def is_nothing_or(kind: Is) -> Is:
+    return lambda value: value is None or kind(value)
+
+
 def is_table_of(kind: Is) -> Is:
     return lambda value: is_table(value) and all(map(kind, value.values()))
 
@@ -46,7 +50,7 @@ PROVENANCE: Mapping[str, Is] = {
     "conformance": is_table,
     "digests": is_table_of(is_text),
     "dirty": is_answer,
-    "eval_indices": is_list_of(is_whole),
+    "eval_indices": is_nothing_or(is_list_of(is_whole)),  # of what has no evaluation batch
     "hardware": is_table,
     "origin": is_table_of(is_text),
     "versions": is_table_of(is_text),
