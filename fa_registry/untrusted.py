@@ -94,7 +94,8 @@ def put_inside(folder: Path, source: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         temporary = place.with_name(f".{place.name}{owners.mark()}")
         try:
-            shutil.copyfile(path, temporary)
+            with path.open("rb") as read, temporary.open("xb") as written:  # x: no link that waits there by that name
+                shutil.copyfileobj(read, written)
             os.replace(temporary, place)
         finally:
             temporary.unlink(missing_ok=True)

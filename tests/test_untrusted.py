@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fa_registry import jsonio
-from fa_registry.untrusted import UnreadableFile, check_regular, inside, regular_bytes
+from fa_registry import jsonio, owners
+from fa_registry.untrusted import UnreadableFile, check_regular, inside, put_inside, regular_bytes
 
 
 @pytest.fixture
@@ -62,3 +62,18 @@ def test_json_that_cannot_be_written_again_is_refused(tmp_path, text):
     (tmp_path / "file.json").write_text(text, encoding="utf-8")
     with pytest.raises(UnreadableFile, match="cannot be read as JSON"):
         jsonio.read_json(tmp_path / "file.json")
+
+
+def test_what_is_put_inside_writes_through_no_link(hostile, monkeypatch):
+    """Neither one in the place of the file nor one that waits by the name that it has until it is whole."""
+    source = hostile / "source"
+    source.mkdir()
+    (source / "page").write_text("new")
+    (hostile / "folder" / "page").symlink_to(hostile / "secret")
+    put_inside(hostile / "folder", source)
+    assert not (hostile / "folder" / "page").is_symlink() and (hostile / "folder" / "page").read_text() == "new"
+    monkeypatch.setattr(owners, "mark", lambda: ".known")
+    (hostile / "folder" / ".page.known").symlink_to(hostile / "secret")
+    with pytest.raises(FileExistsError):
+        put_inside(hostile / "folder", source)
+    assert (hostile / "secret").read_text() == "private"

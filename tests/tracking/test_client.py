@@ -257,7 +257,7 @@ def test_files_that_the_disk_does_not_take(database, tmp_path, monkeypatch):
     tracker = MlflowTracker(f"sqlite:///{database}")
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "spec.json").touch()
-    monkeypatch.setattr(shutil, "copyfile", full)
+    monkeypatch.setattr(shutil, "copyfileobj", full)
     with pytest.raises(StoreError, match="No space left on device; what was written before is kept. Make room"):
         tracker.upload(tracker.create("run", {}, {}), tmp_path / "files")
 
