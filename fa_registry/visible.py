@@ -15,13 +15,15 @@ from collections.abc import Callable
 CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
 NO_CHARACTERS = "\ufffe\uffff"  # which XML has no way to write
 NOT_PLAIN = re.compile(r"[^\n\t -~]")  # of which some are hidden
+PASSWORD = re.compile(r"(://[^\s/:@]+):[^\s/@]+@")  # of a store's address
 INDENT = "  "
 LONGEST = 200  # characters of a name; MLflow takes 250 of a run's and 500 of an experiment's
 
 
 def visible(text: str) -> str:
-    """The text with its control and direction-changing characters shown as ⟨U+202E⟩, tabs and line ends kept."""
-    return _replaced(text, lambda char: f"⟨U+{ord(char):04X}⟩")
+    """The text with its control and direction-changing characters shown as ⟨U+202E⟩, tabs and line ends kept, no password."""
+    shown = _replaced(text, lambda char: f"⟨U+{ord(char):04X}⟩")
+    return PASSWORD.sub(r"\1:…@", shown) if "://" in shown else shown
 
 
 def one_line(text: str) -> str:

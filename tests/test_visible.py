@@ -25,6 +25,13 @@ def test_hidden_characters_are_shown():
     assert visible("\x7f\x9b31m\udc80\U000e0041\ufffe") == "⟨U+007F⟩⟨U+009B⟩31m⟨U+DC80⟩⟨U+E0041⟩⟨U+FFFE⟩"
 
 
+def test_the_password_of_a_store_is_not_shown():
+    """An error, a log of CI and a screenshot hold its address."""
+    assert visible("store postgresql://me:pa55@host:5432/db: full") == "store postgresql://me:…@host:5432/db: full"
+    for address in ("http://127.0.0.1:5000/#/a:b@c", "sqlite:////tmp/a:b@c/mlflow.db", "postgresql://me@host:5432/db"):
+        assert message(address) == address
+
+
 def test_what_python_calls_printable_hides_nothing():
     """`visible` lets a printable text pass without looking at its characters."""
     assert not any(char.isprintable() for char in map(chr, range(0x110000)) if unicodedata.category(char) in CATEGORIES)
