@@ -10,10 +10,15 @@ import copy
 import datetime
 import json
 import logging
+import multiprocessing
+import os
 import random
 import tempfile
+import time
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +41,7 @@ from fa_registry.workflows.same_weights import final_weights
 from tests.reporting.scenes import full_report, small_report
 from tests.tracking.conftest import write_run
 
+PATIENCE = 5.0  # CPU seconds of one input, after which it counts as a hang
 JSON = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.FEEDBACK_CARD)
 NAMES = ["x" * 5000, "x\0y", "../" * 500, "\ud800", "", ".", "/", "a.toml/b", "é" * 200]
 DEEP = json.loads("[" * 300 + "]" * 300)
@@ -47,11 +53,18 @@ VALUES = [
 
 @dataclass
 class Tally:
-    """Of one reader: inputs, those refused in a sentence, those that ended in anything else."""
+    """Of one reader: inputs, those refused in a sentence, those that ended in anything else, those that took PATIENCE."""
 
     tried: int = 0
     refused: int = 0
     uncaught: list[str] = field(default_factory=list)
+    slow: int = 0
+
+    def add(self, other: Tally) -> None:
+        self.tried += other.tried
+        self.refused += other.refused
+        self.uncaught += other.uncaught
+        self.slow += other.slow
 
 
 Inputs = Callable[[random.Random], Callable[[], Any]]  # one malformed input, and what reads it
@@ -248,6 +261,7 @@ def torture(folder: Path, inputs: int, seed: int) -> dict[str, Tally]:
         tally = tallies[name]
         read = readers[name](draw)
         tally.tried += 1
+        begun = time.process_time()
         try:
             read()
         except RegistryError:
@@ -257,7 +271,15 @@ def torture(folder: Path, inputs: int, seed: int) -> dict[str, Tally]:
             tally.uncaught.append(
                 f"{Path(where.filename).name}:{where.lineno} {type(error).__name__}: {str(error)[:200]}"
             )
+        tally.slow += time.process_time() - begun > PATIENCE
     return tallies
+
+
+def tortured(inputs: int, seed: int) -> dict[str, Tally]:
+    """As `torture`, in a folder and a process of its own."""
+    logging.disable()
+    with tempfile.TemporaryDirectory() as folder:
+        return torture(Path(folder), inputs, seed)
 
 
 def main() -> None:
@@ -265,15 +287,19 @@ def main() -> None:
     asked.add_argument("--inputs", type=int, default=100_000)
     asked.add_argument("--seed", type=int, default=random.randrange(2**32))
     options = asked.parse_args()
-    logging.disable()
-    print(f"seed {options.seed}")
-    with tempfile.TemporaryDirectory() as folder:
-        tallies = torture(Path(folder), options.inputs, options.seed)
+    print(f"seed {options.seed}", flush=True)
+    tallies: dict[str, Tally] = defaultdict(Tally)
+    cores = len(os.sched_getaffinity(0))
+    with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
+        parts = pool.map(tortured, [-(-options.inputs // cores)] * cores, range(options.seed, options.seed + cores))
+        for name, tally in (entry for part in parts for entry in part.items()):
+            tallies[name].add(tally)
     for name, tally in tallies.items():
-        print(f"{name}: tried {tally.tried}, refused {tally.refused}, uncaught {len(tally.uncaught)}")
+        counts = f"tried {tally.tried}, refused {tally.refused}, uncaught {len(tally.uncaught)}, slow {tally.slow}"
+        print(f"malformed {name}: {counts}")
         for line in sorted(set(tally.uncaught)):
             print(f"  {line}")
-    raise SystemExit(any(tally.uncaught for tally in tallies.values()))
+    raise SystemExit(any(tally.uncaught or tally.slow for tally in tallies.values()))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,11 @@
-"""A few malformed inputs for every reader; `make torture` tries a hundred thousand."""
+"""A few malformed inputs for every reader, the same each time; `make torture` tries a hundred thousand others."""
 
 from __future__ import annotations
-
-import random
 
 from tests.torture.malformed import torture
 
 
 def test_what_is_malformed_is_read_or_refused_in_a_sentence(tmp_path):
-    seed = random.randrange(2**32)
-    tallies = torture(tmp_path, 400, seed)
+    tallies = torture(tmp_path, 400, seed=1)
     assert all(tally.refused for tally in tallies.values())
-    uncaught = {name: tally.uncaught for name, tally in tallies.items() if tally.uncaught}
-    assert not uncaught, f"seed {seed}"
+    assert {name: tally.uncaught for name, tally in tallies.items() if tally.uncaught} == {}
