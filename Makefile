@@ -3,8 +3,6 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# One more than cores: tests wait for browsers, servers and disks a quarter of their time.
-WORKERS ?= $(shell $(PYTHON) -c "import os; print(len(os.sched_getaffinity(0)) + 1 if hasattr(os, 'sched_getaffinity') else os.cpu_count() + 1)")
 
 .PHONY: demo test test-long torture check ui bench bench-gpu clean help
 
@@ -28,7 +26,7 @@ demo: $(READY)
 	$(BIN)/fa-registry run digits
 
 test: $(READY)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-long: $(READY)
 	$(BIN)/python -m pytest -m long
@@ -38,7 +36,7 @@ torture: $(READY)
 
 check: $(READY)
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not browser and not long" --ignore tests/end_to_end
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not browser and not long" --ignore tests/end_to_end
 
 ui: $(READY)
 	-$(BIN)/fa-registry doctor  # what it finds amiss closes no page
