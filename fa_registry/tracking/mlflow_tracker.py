@@ -6,13 +6,13 @@ import atexit
 import copy
 import gc
 import getpass
+import io
 import json
 import logging
 import os
 import re
 import shlex
 import shutil
-import sys
 import time
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -185,8 +185,11 @@ class MlflowTracker(Tracker):
                 put_inside(local, folder)
 
     def finish(self, run_id: str, state: str) -> None:
-        with redirect_stdout(sys.stderr):  # MLflow prints a run's address there, before what --json prints for machines
+        # MLflow prints a run's name and address there: neither before what --json prints for machines, nor past the log's filter.
+        with redirect_stdout(io.StringIO()) as printed:
             self._writer.set_terminated(run_id, state)
+        for line in printed.getvalue().splitlines():
+            LOG.info("%s", line)
 
     def discard(self, run_id: str) -> None:
         self._writer.delete_run(run_id)

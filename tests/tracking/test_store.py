@@ -348,7 +348,10 @@ def test_a_run_tells_its_params_and_every_point_of_the_metrics_asked_for(tracker
     assert set(found) == {Point("h_L", 2.0, 1), Point("h_L", 1.0, 0), Point("g_L", 3.0, 0)} and len(found) == 3
 
 
-def test_what_mlflow_prints_when_a_run_ends_does_not_stand_before_what_machines_read(tracker, monkeypatch, capsys):
+def test_what_mlflow_prints_when_a_run_ends_does_not_stand_before_what_machines_read(
+    tracker, monkeypatch, capsys, caplog
+):
+    caplog.set_level("INFO", "fa_registry")
     run_id = tracker.create("run", {}, {})
     if tracker.uri == "memory":
         return
@@ -356,4 +359,5 @@ def test_what_mlflow_prints_when_a_run_ends_does_not_stand_before_what_machines_
     monkeypatch.setattr(tracker._client, "set_terminated", lambda *ended: (print("View run at"), genuine(*ended)))
     tracker.finish(run_id, "FINISHED")
     printed = capsys.readouterr()
-    assert printed.out == "" and "View run at" in printed.err and tracker.get(run_id).state == "FINISHED"
+    assert printed.out == printed.err == "" and tracker.get(run_id).state == "FINISHED"
+    assert "View run at" in caplog.messages, "the log has a filter for the names in it"
