@@ -105,7 +105,9 @@ def _training_steps(
     task = prepare(job.spec, device_of(job.spec.device_class), root)
     trainer = Trainer(task)
     rows = resume.read_into(trainer)
-    writer = RunWriter(tracker, task, job.study, job.study_run, job.adopt, job.checkpoint_every, None, job.conformance)
+    with refused(FILES):
+        own = (job.study, job.study_run, job.adopt, job.checkpoint_every, None, job.conformance)
+        writer = RunWriter(tracker, task, *own)
     try:
         with refused(FILES):
             writer.start(prepare(job.spec, task.device, root).network if rows else task.network)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
+from fa_registry import owners
 from fa_registry.errors import Interrupted, StoreError
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.tracking import schema
@@ -281,6 +282,16 @@ def test_a_disk_that_takes_nothing_more_is_said_in_a_sentence(registry, workplac
     assert result.exit_code == 2 and "Traceback" not in result.stderr
     assert "No space left on device" in result.stderr and "Nothing of this run was trained yet" in result.stderr
     assert [run.state for run in runs()] == ["FAILED"]
+
+
+def test_a_disk_without_room_for_the_first_folder_too(registry, workplace, monkeypatch):
+    def full(*given, **named):
+        raise OSError(errno.ENOSPC, "No space left on device", "a folder")
+
+    monkeypatch.setattr(owners, "new_folder", full)
+    result = registry(*TRAIN)
+    assert result.exit_code == 2 and "Traceback" not in result.stderr
+    assert "No space left on device" in result.stderr and runs() == []
 
 
 def test_provenance_names_the_eval_samples_and_the_conventions_their_size(workplace):
