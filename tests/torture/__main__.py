@@ -1,8 +1,8 @@
-"""Everything that breaks a registry, in at most ten minutes; one line a kind: tried, lost, crashed. `make torture` calls it.
+"""Everything that breaks a registry; one line a kind: tried, lost, crashed. `make torture` calls it: some twenty minutes.
 
     python -m tests.torture [--seed 1] [--share 0.1]
 
-Each kind is a module here and can be called by itself; --share takes a part of the usual numbers, for a quick look.
+Each kind is a module here and can be called by itself; --share takes a part of the usual numbers: --share 0.3 is a quick look.
 """
 
 from __future__ import annotations
