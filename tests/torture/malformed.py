@@ -286,10 +286,11 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     asked.add_argument("--inputs", type=int, default=100_000)
     asked.add_argument("--seed", type=int, default=random.randrange(2**32))
+    asked.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     options = asked.parse_args()
     print(f"seed {options.seed}", flush=True)
     tallies: dict[str, Tally] = defaultdict(Tally)
-    cores = len(os.sched_getaffinity(0))
+    cores = options.processes
     with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
         parts = pool.map(tortured, [-(-options.inputs // cores)] * cores, range(options.seed, options.seed + cores))
         for name, tally in (entry for part in parts for entry in part.items()):
