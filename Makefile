@@ -10,7 +10,7 @@ help:
 	@echo "make demo   environment, then train, audit and report the digits study (reports/index.html)"
 	@echo "make test   environment, then the whole suite"
 	@echo "make test-long  the paper's pipeline on embedded data, which takes minutes"
-	@echo "make torture  kills, races, flipped bits, failing disks and malformed files, some twenty minutes"
+	@echo "make torture  kills, races, flipped bits, failing disks and malformed files; one line a kind"
 	@echo "make check  the linter and the fast tests"
 	@echo "make ui     MLflow's pages on http://127.0.0.1:5000"
 	@echo "make bench  measured comparisons, as ratios, in some minutes"

@@ -1,4 +1,4 @@
-"""Everything that breaks a registry; one line a kind: tried, lost, crashed. `make torture` calls it: some twenty minutes.
+"""Everything that breaks a registry; one line a kind: tried, lost, crashed. `make torture` calls it.
 
     python -m tests.torture [--seed 1] [--share 0.1]
 
