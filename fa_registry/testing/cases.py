@@ -25,7 +25,7 @@ from fa_registry.training.task import network_shape
 
 IMAGE_SHAPE = (3, 8, 8)
 CLASSES = 5
-SAMPLES = 16
+SAMPLES = 64
 DEPTHS = (1,)  # beside the base of three: at one hidden block FA and DFA must agree
 # Wide second weights: at the default 0.01 every branch is nearly zero, all sites look alike and an index error hides.
 SMALL: Mapping[str, Scalar] = {"d_hidden": 16, "width": 8, "num_blocks": 3, "w2_std": 0.5, "learn": True}
