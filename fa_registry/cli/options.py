@@ -11,6 +11,7 @@ import click
 from fa_registry.cli import completing
 from fa_registry.errors import InvalidFields
 from fa_registry.studies import twins
+from fa_registry.studies.executors.base import SILENCE
 
 MOST_THREADS = 1024
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
@@ -52,6 +53,13 @@ EVERY = click.option(
     default=0,
     metavar="N",
     help="Also keep the weights of every Nth epoch [0: only first and last].",
+)
+HUNG = click.option(
+    "--silence",
+    default=str(SILENCE),
+    show_default=True,
+    metavar="SECONDS",
+    help="Time without an epoch after which a run in a process of its own counts as hung and is ended; 0: never.",
 )
 EPOCHS = click.option("--epochs", default="", help="Epochs instead of the study's.")
 SEEDS = click.option("--seeds", default="", metavar="S,S,…", help="Seeds instead of the study's.")
@@ -143,7 +151,7 @@ def together(*options: Callable) -> Callable:
 
 
 REPLACING = together(EPOCHS, SEEDS, DATA, SCALE, DEVICE)
-TRAINING = together(EDITION, STOP_ON, EXPERIMENT, EVERY, DATA_ROOT, STORE, FORCE, KEEP_TRAINED)
+TRAINING = together(EDITION, STOP_ON, EXPERIMENT, EVERY, HUNG, DATA_ROOT, STORE, FORCE, KEEP_TRAINED)
 
 
 def of_many_runs(*own: Callable) -> Callable:

@@ -100,14 +100,14 @@ def plan_study(
     probing: bool = True,
 ) -> Plan:
     """The plan of what run_study is asked, whose InvalidFields it raises; no file of a data set is touched."""
-    study, processes, watch = checked_study(chosen, jobs, edition, stop_on, executor)
+    study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor)
     there, remarks = (set(), []) if force else _complete(study, place.store, watch, keep_trained)
     with on_device(chosen.device):
         probed = probe(study.specs) if probing else Probe()
     settings = tuple(
         _setting(specs, study.labels.get(identity, ()), there, probed) for identity, specs in study.settings.items()
     )
-    processes = processes or default_processes(study.specs)
+    processes = resources.at_once or default_processes(study.specs)
     sharing = 1 if on_gpu(study.specs) else processes  # what runs side by side gain on one card is not known beforehand
     seconds, left = _sum(plan.seconds for plan in settings), _sum(plan.seconds_left for plan in settings)
     return Plan(

@@ -14,7 +14,7 @@ from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, RunSpec
 from fa_registry.reporting.text.filters import markdown_text
 from fa_registry.studies import executors
-from fa_registry.studies.executors.base import ENDS, JobEvent, Resources
+from fa_registry.studies.executors.base import ENDS, SILENCE, JobEvent, Resources
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.studies.study import Study
 from fa_registry.terminal_loss import is_regression
@@ -33,6 +33,7 @@ from fa_registry.workflows.requests import Chosen, Place
 from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker
 from fa_registry.workflows.training import (
     TrainingJob,
+    asked_silence,
     executor_problems,
     newest_finished,
     on_gpu,
@@ -84,14 +85,16 @@ def run_study(
     force: bool = False,
     keep_trained: bool = False,
     executor: str = "",
+    silence: str | int = SILENCE,
 ) -> StudyResult:
     """Train every run of the study that the store does not hold yet.
 
     chosen: a study. jobs: how many runs at a time, 0: one a core, several side by side on a GPU. edition: the rules that watch
     the runs instead of the study's. stop_on: which of them end a run, `D1,D2`. keep_trained: runs that other code has trained
-    stay; else they are trained again. executor: a name of studies.executors.CATALOG; empty: the usual_executor.
+    stay; else they are trained again. executor: a name of studies.executors.CATALOG; empty: the usual_executor. silence: see
+    Resources.
     """
-    study, processes, watch = checked_study(chosen, jobs, edition, stop_on, executor)
+    study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, silence)
     tracker, adopted = open_tracker(place.store, place.experiment), launched_run()
     result, todo = _already_there(study, tracker, watch, force, keep_trained)
     make_ready({spec.dataset for spec in todo}, place.root)
@@ -119,7 +122,7 @@ def run_study(
         with on_device(
             chosen.device
         ):  # of several jobs in turns, none may give the card back before the last has ended
-            _train_all(training, study, result, processes, executor)
+            _train_all(training, study, result, resources, executor)
     finally:
         _close(tracker, parent, study, result)
     return _compared(tracker, result)
@@ -179,15 +182,19 @@ def _marks(study: Study) -> dict[str, str]:
 
 
 def checked_study(
-    chosen: Chosen, jobs: str | int, edition: str, stop_on: str, executor: str
-) -> tuple[Study, int, Watch]:
-    """The study, the number of processes and what to look out for; everything that is wrong is named at once."""
+    chosen: Chosen, jobs: str | int, edition: str, stop_on: str, executor: str, silence: str | int = SILENCE
+) -> tuple[Study, Resources, Watch]:
+    """The study, what it may take (at_once 0: what suits the machine) and what to look out for.
+
+    Raises InvalidFields that names at once all that is wrong.
+    """
     problems: list[str] = []
     processes, study, watch = 0, None, UNWATCHED
     try:
         processes = whole_number(jobs, least=0, most=MOST_PROCESSES)
     except ValueError as error:
         problems.append(f"jobs: {error}")
+    quiet = asked_silence(silence, problems)
     problems += executor_problems(executor)
     try:
         study = chosen.as_asked
@@ -202,7 +209,7 @@ def checked_study(
         problems.append(f"study {chosen.study}: {error}")
     if problems or study is None:
         raise InvalidFields(f"study {chosen.study}", problems)
-    return study, processes, watch
+    return study, Resources(processes, silence=quiet), watch
 
 
 def _too_large(study: Study) -> list[str]:
@@ -210,12 +217,12 @@ def _too_large(study: Study) -> list[str]:
     return list(dict.fromkeys(words for spec in firsts for words in too_large(spec, datasets.get(spec.dataset).card)))
 
 
-def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, processes: int, name: str) -> None:
+def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, asked: Resources, name: str) -> None:
     """Have the executor of this name (empty: the usual one) train all, and sort the runs into `result` as they end."""
     specs = [job.spec for job in jobs]
-    processes = processes or default_processes(specs)
+    processes = asked.at_once or default_processes(specs)
     name = name or usual_executor(specs, several=True)
-    resources = Resources(processes, "cuda" if on_gpu(specs) else "cpu", jobs[0].threads)
+    resources = Resources(processes, "cuda" if on_gpu(specs) else "cpu", jobs[0].threads, asked.silence)
     open_jobs = set(range(len(jobs)))
     names = [run_name(job.spec) for job in jobs]
     title = f"study {study.name}: {len(jobs)} of {len(study.specs)} runs to train, {processes} at a time"

@@ -12,7 +12,7 @@ from fa_registry import datasets, jsonio
 from fa_registry.errors import Interrupted, InvalidFields, RegistryError, StoreError, UnknownName
 from fa_registry.records import RunSpec
 from fa_registry.studies import executors
-from fa_registry.studies.executors.base import ENDS, JobEvent, Resources
+from fa_registry.studies.executors.base import ENDS, SILENCE, JobEvent, Resources
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -23,7 +23,7 @@ from fa_registry.training.code import FIRST, code_of, runs_others_code
 from fa_registry.training.devices import device_of, on_device
 from fa_registry.training.loop import EpochRow, Outcome, training
 from fa_registry.training.resume import ResumeFile
-from fa_registry.training.specs import parse_spec, run_name
+from fa_registry.training.specs import parse_spec, run_name, whole_number
 from fa_registry.training.task import prepare, too_large
 from fa_registry.training.trainer import Trainer
 from fa_registry.visible import unfit
@@ -242,15 +242,16 @@ def run_train(
     force: bool = False,
     keep_trained: bool = False,
     executor: str = "",
+    silence: str | int = SILENCE,
 ) -> Trained:
     """Train one spec, unless the store already holds a finished run of it, trained by today's code or kept all the same.
 
     fields: of a run specification, as typed. study: of which it is tagged as a part. edition: the rules it is watched by instead
     of the study's; stop_on: which of them end it, `D1,D2`. keep_trained: a run that other code has trained stays; else it is
-    trained again. executor: a name of studies.executors.CATALOG; empty: the usual_executor.
+    trained again. executor: a name of studies.executors.CATALOG; empty: the usual_executor. silence: see Resources.
     Raises InvalidFields before anything is written, RegistryError with the traceback when training breaks.
     """
-    spec, watch = _checked(fields, edition, stop_on, study, executor)
+    spec, watch, resources = _checked(fields, edition, stop_on, study, executor, silence, threads)
     tracker = open_tracker(place.store, place.experiment)
     present = None if force else finished_run(tracker, spec, watch)
     changed = code_changes(tracker, present, spec) if present else ()
@@ -273,7 +274,7 @@ def run_train(
         conformance=stated_conformance(spec, tracker.uri),
         device=str(fields.get("device", "")),
     )
-    end = _run_by(executor or usual_executor([spec]), job, run_name(spec))
+    end = _run_by(executor or usual_executor([spec]), job, resources, run_name(spec))
     if end.kind == "stopped":
         raise Interrupted(end.value or "stopped before it began")
     if end.kind == "failed":
@@ -286,9 +287,12 @@ def run_train(
     return Trained(end.value.run_id, end.value.status, end.value.ended_by, end.value, changed, page)
 
 
-def _checked(fields: Mapping[str, Any], edition: str, stop_on: str, study: str, executor: str) -> tuple[RunSpec, Watch]:
-    """What to train and what to look out for; everything that is wrong in either is named at once."""
+def _checked(
+    fields: Mapping[str, Any], edition: str, stop_on: str, study: str, executor: str, silence: str | int, threads: int
+) -> tuple[RunSpec, Watch, Resources]:
+    """What to train, what to look out for and what it may take; everything that is wrong is named at once."""
     problems = executor_problems(executor) + ([f"study: {unfit(study)}"] if study and unfit(study) else [])
+    quiet = asked_silence(silence, problems)
     spec = None
     try:
         spec = parse_spec(fields)
@@ -300,7 +304,16 @@ def _checked(fields: Mapping[str, Any], edition: str, stop_on: str, study: str, 
         problems.append(f"stop_on: the {spec.control} control is never judged, so no rule ends it; found {stop_on}")
     if problems or spec is None:
         raise InvalidFields("run specification", problems)
-    return spec, watch
+    return spec, watch, Resources(1, spec.device_class, threads, quiet)
+
+
+def asked_silence(typed: str | int, problems: list[str]) -> int:
+    """The seconds; what is wrong with them is added to `problems`."""
+    try:
+        return whole_number(typed, least=0)
+    except ValueError as error:
+        problems.append(f"silence: {error} (seconds)")
+        return SILENCE
 
 
 def executor_problems(name: str) -> list[str]:
@@ -327,7 +340,7 @@ def on_gpu(specs: Iterable[RunSpec]) -> bool:
     return any(spec.device_class == "cuda" for spec in specs)
 
 
-def _run_by(executor: str, job: TrainingJob, name: str) -> JobEvent:
+def _run_by(executor: str, job: TrainingJob, resources: Resources, name: str) -> JobEvent:
     """Run the job under a progress bar; returns how it ended."""
     ends: list[JobEvent] = []
     title = f"training {job.spec.epochs} epochs on {job.spec.device_class}"
@@ -338,6 +351,5 @@ def _run_by(executor: str, job: TrainingJob, name: str) -> JobEvent:
             if event.kind in ENDS:
                 ends.append(event)
 
-        resources = Resources(1, job.spec.device_class, job.threads)
         executors.CATALOG.get(executor).run([job], training_steps, resources, stop, hear)
     return ends[0]

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fa_registry.studies.executors.base import SILENCE
 from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, listed, overrides, spec_fields
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def train(
     force: bool = False,
     keep_trained: bool = False,
     executor: str = "",
+    silence: int | str = SILENCE,
 ) -> Trained:
     """Train one configuration and log it as one run, unless the store holds a finished run of it.
 
@@ -63,7 +65,8 @@ def train(
     is tagged as a part. control: none, frozen, shallow or ladder_K. stop_on: rules of `edition` that end the run where they fire.
     experiment: for the run. checkpoint_every: epochs between kept weights [0: first and last alone]. force: train again.
     keep_trained: a run that other code has trained stays. executor: who runs it, "side_by_side" for this process, where a debugger
-    can look into a rule [a process of its own where other packages' code is run, else this one].
+    can look into a rule [a process of its own where other packages' code is run, else this one]. silence: seconds without an
+    epoch after which a run in a process of its own counts as hung and is ended, 0: never.
 
     Returns the run's id, its status and, where it was trained now, its headline figures.
     Raises InvalidFields that names all that is wrong, before anything is written; RegistryError where training breaks.
@@ -86,6 +89,7 @@ def train(
         force=force,
         keep_trained=keep_trained,
         executor=executor,
+        silence=silence,
     )
 
 
@@ -109,12 +113,13 @@ def study(
     dry_run: bool = False,
     no_probe: bool = False,
     executor: str = "",
+    silence: int | str = SILENCE,
 ) -> StudyResult | Plan:
     """Train every run of a study that the store does not hold yet.
 
-    name: of the study. stop_on, experiment, checkpoint_every, force, keep_trained: as for `train`. executor: who runs the jobs,
-    a name in the group `fa_registry.executors` [local, a process a run; on a GPU side_by_side where all code is ours]. dry_run:
-    train nothing and return the Plan; no_probe: which then times no step.
+    name: of the study. stop_on, experiment, checkpoint_every, force, keep_trained, silence: as for `train`. executor: who runs
+    the jobs, a name in the group `fa_registry.executors` [local, a process a run; on a GPU side_by_side where all code is ours].
+    dry_run: train nothing and return the Plan; no_probe: which then times no step.
 
     Returns the run ids by what became of them, and the errors of those that failed, which is not raised.
     Raises InvalidFields that names all that is wrong, before anything is written.
@@ -132,7 +137,7 @@ def study(
         return plan_study(chosen, place, **asked, probing=not no_probe)
     from fa_registry.workflows.study import run_study
 
-    return run_study(chosen, place, **asked, checkpoint_every=checkpoint_every)
+    return run_study(chosen, place, **asked, checkpoint_every=checkpoint_every, silence=silence)
 
 
 def audit(

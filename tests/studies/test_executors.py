@@ -16,7 +16,8 @@ import torch
 import fa_registry
 from fa_registry.errors import Interrupted, InvalidFields, RegistryError
 from fa_registry.studies import executors
-from fa_registry.studies.executors.base import ENDS, Resources
+from fa_registry.studies.executors import local
+from fa_registry.studies.executors.base import ENDS, SILENCE, Executor, JobEvent, Resources
 from fa_registry.studies.executors.local import run_jobs, stop_on_signal
 from fa_registry.studies.executors.side_by_side import run_side_by_side
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
@@ -147,6 +148,23 @@ def test_who_trains_what(monkeypatch):
     assert [usual_executor([ours] * 2, True), usual_executor([on_card] * 2, True)] == ["local", "side_by_side"]
     monkeypatch.setattr(workflow, "runs_others_code", lambda spec: spec is on_card)
     assert [usual_executor([on_card]), usual_executor([ours, on_card], True)] == ["local"] * 2
+
+
+def test_how_long_a_run_may_be_silent_is_what_was_asked(workplace, monkeypatch):
+    class Asked(Executor):
+        def run(self, jobs, work, resources, stop, tell):
+            seconds.append(resources.silence)
+            for index in range(len(jobs)):
+                tell(JobEvent(index, "stopped"))
+
+    seconds = []
+    monkeypatch.setattr(local, "PLUGIN", Asked())
+    (workplace / "study.toml").write_text(STUDY)
+    for asked in ({}, {"silence": "60"}):
+        fa_registry.study("study.toml", device="cpu", executor="local", **asked)
+        with pytest.raises(Interrupted):
+            fa_registry.train(method="dfa", seed=1, device="cpu", executor="local", **asked)
+    assert seconds == [SILENCE, SILENCE, 60, 60]
 
 
 def test_an_unknown_executor_is_refused_before_anything_is_written(workplace):

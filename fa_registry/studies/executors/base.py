@@ -18,6 +18,7 @@ Stop = Callable[[], bool]
 Work = Callable[[Any, Stop, Callable[[Any], None]], Generator[None, None, Any]]
 
 ENDS = ("done", "failed", "stopped")
+SILENCE = 86_400  # seconds: a day, far more than an epoch of a shipped study takes
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Resources:
     at_once: int = 1
     device: str = "cpu"
     threads: int = 1
-    silence: float = 86_400.0
+    silence: float = SILENCE
 
 
 class Executor(ABC):
