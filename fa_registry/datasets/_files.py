@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +57,7 @@ def verified(root: Path, card: DatasetCard) -> dict[SourceFile, Path]:
     """Every source of the card with the file that has its MD5; one IntegrityError names all that are missing or altered."""
     files, problems = inspected(root, card)
     if problems:
-        mend = f"`fa-registry data fetch {card.name} --data-root {root}` downloads them, or says what to put where"
+        mend = f"`fa-registry data fetch {card.name} --data-root {shlex.quote(str(root))}` downloads them, or says what to put where"
         raise IntegrityError(refusal(card, problems, mend))
     return files
 

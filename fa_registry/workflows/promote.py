@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import getpass
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -96,8 +97,9 @@ def opinions(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple
 def _audit(run: StoredRun, edition: str) -> str:
     """The command that judges the run, with its frozen control and its other seeds where it is of a study."""
     study = run.tags.get(schema.TAG_STUDY, "")
-    chosen = f"--study {study}" if study else f"--run {run.run_id}"
-    return f"`fa-registry audit {chosen}" + (f" --edition {edition}`" if edition else "`")
+    chosen = ["--study", study] if study else ["--run", run.run_id]
+    words = ["fa-registry", "audit", *chosen, *(["--edition", edition] if edition else [])]
+    return f"`{shlex.join(words)}`"
 
 
 def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, place: int) -> None:

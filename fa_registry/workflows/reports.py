@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -48,11 +49,10 @@ def _newest(store: str, study: str) -> AuditReport:
 def newest_report(tracker: Tracker, study: str) -> AuditReport:
     """What the newest complete audit of a study recorded."""
     audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STUDY: study, schema.TAG_STATUS: "complete"})
+    again = f"`fa-registry audit --study {shlex.quote(study)}`"
     if not audits:
-        raise UsageError(
-            f"study {study}: no audit of it in {tracker.uri}; `fa-registry audit --study {study}` makes one"
-        )
-    return recorded_report(tracker, audits[0].run_id, f"`fa-registry audit --study {study}`")
+        raise UsageError(f"study {study}: no audit of it in {tracker.uri}; {again} makes one")
+    return recorded_report(tracker, audits[0].run_id, again)
 
 
 def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditReport:

@@ -195,6 +195,11 @@ def test_a_run_of_no_study_is_audited_by_its_id():
     assert promote._audit(alone, "mine.toml") == f"`fa-registry audit --run {'a' * 32} --edition mine.toml`"
 
 
+def test_the_name_of_a_study_is_one_word_of_the_command_that_is_advised():
+    of_study = dataclasses.replace(RUN, tags={schema.TAG_STUDY: "x; reboot"})
+    assert promote._audit(of_study, "") == "`fa-registry audit --study 'x; reboot'`"
+
+
 FAILED = Opinion(load_edition("2026-11").reference, Verdict("fail", "FAIL(D1)"), ())
 
 
