@@ -347,9 +347,10 @@ def _run_by(executor: str, job: TrainingJob, resources: Resources, name: str) ->
     with on_device(job.device), Progress(title, [name], training_words) as progress, stop_on_signal() as stop:
 
         def hear(event: JobEvent) -> None:
-            progress.show(event)
             if event.kind in ENDS:
                 ends.append(event)
+            if event.kind not in ("failed", "stopped"):  # what is raised of it says so, and once will do
+                progress.show(event)
 
         executors.CATALOG.get(executor).run([job], training_steps, resources, stop, hear)
     return ends[0]

@@ -11,7 +11,7 @@ import pytest
 from safetensors import SafetensorError
 
 from fa_registry import owners
-from fa_registry.errors import Interrupted, StoreError
+from fa_registry.errors import Interrupted, PluginError, StoreError
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
@@ -19,6 +19,7 @@ from fa_registry.tracking.writer import RunWriter
 from fa_registry.training import checkpoint, loop
 from fa_registry.training.loop import in_one_go
 from fa_registry.training.specs import parse_spec
+from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import progress
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.training import TrainingJob, TrainingResult, training_steps, training_words
@@ -150,6 +151,15 @@ def test_a_launched_run_that_is_not_there_changes_nothing(registry, monkeypatch)
     monkeypatch.setenv("MLFLOW_RUN_ID", "0" * 32)
     answer = registry("doctor")
     assert answer.exit_code == 0 and "the run that MLflow began stays as it is" in answer.stderr
+
+
+def test_why_it_failed_is_said_once(registry, monkeypatch):
+    def refuse(trainer):
+        raise PluginError("no credit today")
+
+    monkeypatch.setattr(Trainer, "begin_epoch", refuse)
+    result = registry(*TRAIN)
+    assert result.exit_code == 2 and result.stderr.count("no credit today") == 1, result.stderr
 
 
 def test_a_zombie_of_the_same_spec_is_closed(registry):
