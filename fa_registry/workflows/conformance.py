@@ -14,7 +14,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from fa_registry import architectures, jsonio, methods, provenance
+from fa_registry import architectures, jsonio, methods
+from fa_registry.catalog import source_digest
 from fa_registry.errors import IntegrityError, InvalidFields, PluginError, RegistryError, UnknownName
 from fa_registry.records import Check, Conformance, RunRecord, RunSpec
 from fa_registry.studies.workers import apart
@@ -39,7 +40,7 @@ def stated_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
     path = registry_folder(store) / "conformance" / f"{jsonio.digest_of(key)}.json"
     conformance = _read(path)
     if conformance is None:
-        conformance = _measured(jsonio.canonical(key))
+        conformance = _tested(jsonio.canonical(key))
         if conformance.state != "unchecked":  # an accident of today is nothing to keep
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(jsonio.pretty(conformance), encoding="utf-8")
@@ -63,7 +64,7 @@ def _conformance(record: RunRecord) -> Conformance:
         if own and "digest" not in entry:
             return Conformance("own")
         if not own and _key(spec)["method"] == entry.get("digest"):
-            return _measured(jsonio.canonical(_key(spec)))
+            return _tested(jsonio.canonical(_key(spec)))
     except UnknownName:
         return _stated(record, "its package is not installed here")
     except PluginError as error:
@@ -83,7 +84,10 @@ def _stated(record: RunRecord, why: str) -> Conformance:
 
 
 def _key(spec: RunSpec) -> dict[str, Any]:
-    """All that a check's outcome depends on: the method's source and options, the architecture's code, the suite's release."""
+    """All that a check's outcome depends on: the method's source and options, the architecture's code, and our source.
+
+    All of ours: what the suite calls is spread over the house, and a release's number stays while it is worked on.
+    """
     architecture = architectures.CATALOG.get(spec.architecture)
     return {
         "name": spec.method,
@@ -91,12 +95,12 @@ def _key(spec: RunSpec) -> dict[str, Any]:
         "options": dict(spec.method_options),
         "architecture": spec.architecture,
         "architecture_code": architectures.CATALOG.code(spec.architecture, architecture.card),
-        "suite": provenance.versions().get("fa_registry"),
+        "suite": source_digest("fa_registry"),
     }
 
 
 @cache  # in memory: an audit of a hundred runs measures each source once
-def _measured(key: str) -> Conformance:
+def _tested(key: str) -> Conformance:
     """Every property of the method, on the run's own architecture alone: on all of them it takes minutes."""
     from fa_registry.testing.cases import cannot_build  # the suite is loaded for a method of another package alone
     from fa_registry.testing.suite import check_method

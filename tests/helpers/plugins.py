@@ -55,7 +55,7 @@ class Plugin:
         shutil.rmtree(self.folder / PACKAGE / "__pycache__", ignore_errors=True)
         importlib.invalidate_caches()
         catalog.source_digest.cache_clear()
-        conformance._measured.cache_clear()
+        conformance._tested.cache_clear()
         vars(methods.CATALOG).pop("_locations", None)
 
 

@@ -1,6 +1,6 @@
 """Every sentence of every claim: a record that earns it, and the smallest change of the record that must take it away.
 
-Nothing can be left out of the table: its keys are those of `claims_words.KEYS`, and every piece of text that stands in the
+Nothing can be left out of the table: its keys are those of `claims_measured.KEYS`, and every piece of text that stands in the
 modules of claims is in what some row earns and not in what the same row leaves when it is spoiled.
 """
 

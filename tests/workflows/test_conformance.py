@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from fa_registry import catalog
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.workflows import conformance
 from fa_registry.workflows.stores import registry_folder
@@ -17,7 +20,7 @@ def stated(tmp_path, tmp_path_factory, monkeypatch):
     store = f"sqlite:///{tmp_path / 'mlflow.db'}"
 
     def call(end):
-        conformance._measured.cache_clear()
+        conformance._tested.cache_clear()
         monkeypatch.setattr(conformance, "apart", lambda suite, seconds: end)
         sealed = conformance.stated_conformance(spec(method=NAME), store)
         return sealed, list((registry_folder(store) / "conformance").glob("*.json"))
@@ -32,6 +35,17 @@ def test_a_suite_whose_process_was_killed_has_measured_nothing(stated):
     assert sealed["state"] == "unchecked" and list(sealed["failures"]) == [why] and kept == []
     sealed, kept = stated(JobEvent(0, "done", ()))
     assert sealed["state"] == "passed" and len(kept) == 1  # measured as soon as it can be
+
+
+def test_another_suite_measures_again(stated, monkeypatch):
+    """By its source: a release's number stays the same while it is worked on."""
+    stated(JobEvent(0, "done", ()))
+    genuine = catalog._source_files
+    edited = {"fa_registry": [("testing/edited.py", Path(__file__))]}
+    monkeypatch.setattr(catalog, "_source_files", lambda module: edited.get(module) or genuine(module))
+    catalog.source_digest.cache_clear()
+    assert len(stated(JobEvent(0, "done", ()))[1]) == 2
+    catalog.source_digest.cache_clear()
 
 
 def test_a_method_that_ends_the_suite_fails(stated):
