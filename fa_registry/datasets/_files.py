@@ -57,8 +57,8 @@ def verified(root: Path, card: DatasetCard) -> dict[SourceFile, Path]:
     """Every source of the card with the file that has its MD5; one IntegrityError names all that are missing or altered."""
     files, problems = inspected(root, card)
     if problems:
-        mend = f"`fa-registry data fetch {card.name} --data-root {shlex.quote(str(root))}` downloads them, or says what to put where"
-        raise IntegrityError(refusal(card, problems, mend))
+        fetch = shlex.join(["fa-registry", "data", "fetch", card.name, "--data-root", str(root)])
+        raise IntegrityError(refusal(card, problems, f"`{fetch}` downloads them, or says what to put where"))
     return files
 
 
