@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import subprocess
+import sys
 import tempfile
 from contextlib import closing
 
@@ -85,6 +87,24 @@ def test_a_run_killed_in_its_last_moment_is_what_it_says_it_is(registry, tempora
     run_id = begun(status)
     registry("doctor", "--repair")
     assert of_run(run_id) == (state, status)
+
+
+def test_a_run_that_mlflow_ended_for_its_killed_process_no_longer_says_running(workplace, temporary):
+    """`mlflow run` ends the run that it began, whatever that one says of itself."""
+    tracker, run_id = MlflowTracker(), begun()
+    tracker.finish(run_id, "FAILED")
+    leftovers.clear(tracker, workplace)
+    assert of_run(run_id) == ("KILLED", "failed")
+
+
+def test_a_worker_without_a_parent_is_named_and_ended(workplace, temporary, monkeypatch):
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        monkeypatch.setattr(owners, "abandoned_processes", lambda: [child.pid])
+        (left,) = leftovers.leftovers(None, workplace)
+        assert (left.kind, left.what, child.poll()) == (leftovers.PROCESSES, str(child.pid), None)
+        left.mend()
+        assert child.wait(300) == -leftovers.KILL
+        left.mend()  # it is gone by now
 
 
 def test_the_next_verb_that_writes_takes_it_away_and_leaves_what_a_person_should_see(half_done, workplace, temporary):
