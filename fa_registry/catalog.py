@@ -2,7 +2,7 @@
 
 A built-in member is one file in the family's folder that binds `PLUGIN`; its name is the file's. A third-party member
 is an entry point in the group `fa_registry.<family>`. Nothing is imported until it is asked for. One that is broken stands in
-nobody's way who does not ask for it.
+nobody's way who does not ask for it, and none is waited for without an end.
 
 What a member *is* goes with every run: of one of ours its card's version, which a change of its numbers must raise
 (tests/golden.json holds that); of another package's the digest of its source, which needs nobody's care.
@@ -18,18 +18,25 @@ import importlib.metadata
 import importlib.util
 import logging
 import os
+import shlex
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from fa_registry.errors import PluginError, RegistryError, UnknownName
 
 LOG = logging.getLogger(__name__)
-SLOW_SECONDS = 15.0  # of importing another package, after which whoever waits is told for what
+# Seconds of importing another package, after which whoever waits is told for what, and after which it is given up.
+SLOW_SECONDS, MOST_SECONDS = 15.0, 120.0
 NOT_MEMBERS = ("__init__", "base")
+
+
+class ImportHangs(PluginError):
+    """A member of another package's whose import was given up."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +106,16 @@ class Catalog:
             raise
 
     def members(self) -> dict[str, Any]:
-        """name → member, sorted, of all that can be used. What another package brings and cannot be is told once, and left out."""
+        """name → member, sorted, of all that can be used. What another package brings and cannot be is told once, and left out.
+
+        Raises ImportHangs, for what waits today may be there tomorrow: which diagnostics a run has would be chance.
+        """
         found = {}
         for name in self.names():
             try:
                 found[name] = self.get(name)
             except RegistryError as error:
-                if self.location(name).own:
+                if self.location(name).own or isinstance(error, ImportHangs):
                     raise
                 if name not in self._told:
                     LOG.warning("left out: %s", error)
@@ -136,8 +146,8 @@ class Catalog:
     def _member(self, name: str, location: Location) -> Any:
         what = f"{self.singular} {name!r}"
         try:
-            with contextlib.nullcontext() if location.own else _foreign(f"{what}: importing {location.file}"):
-                member = getattr(importlib.import_module(location.module), location.attribute, None)
+            module = importlib.import_module(location.module) if location.own else _foreign(what, location)
+            member = getattr(module, location.attribute, None)
         except (RegistryError, KeyboardInterrupt):
             raise
         except BaseException as error:  # whatever its code raises on import, as a card that lacks a field, or sys.exit
@@ -219,22 +229,41 @@ def _specification(module: str) -> importlib.machinery.ModuleSpec | None:
     return specification or None
 
 
-@contextlib.contextmanager
-def _foreign(importing: str) -> Iterator[None]:
-    """Around an import of another package's code. One that takes long is named, and none ends this process as if all were well."""
+def _foreign(what: str, location: Location) -> ModuleType:
+    """Another package's module, imported in a thread of its own: one that takes long is named, one that hangs is given up, and none
+    ends this process as if all were well.
+
+    Raises whatever its code raises, and ImportHangs; the thread then goes on, and ends with the process.
+    """
 
     def leave(code: int = 0) -> None:
         raise SystemExit(code)
 
-    slow = threading.Timer(SLOW_SECONDS, LOG.warning, ("%s takes long; Ctrl-C ends it", importing))
-    slow.daemon = True
-    slow.start()
+    def load() -> None:
+        try:
+            outcome.append(importlib.import_module(location.module))
+        except BaseException as error:
+            outcome.append(error)
+
+    outcome: list[ModuleType | BaseException] = []
+    loading = threading.Thread(target=load, daemon=True)
     genuine, os._exit = os._exit, leave
     try:
-        yield
+        loading.start()
+        loading.join(SLOW_SECONDS)
+        if not outcome:
+            LOG.warning("%s: importing %s takes long; Ctrl-C ends it", what, location.file)
+            loading.join(MOST_SECONDS - SLOW_SECONDS)
     finally:
         os._exit = genuine
-        slow.cancel()
+    if not outcome:
+        without = f"`pip uninstall {shlex.quote(location.package)}` goes on without it"
+        raise ImportHangs(
+            f"{what}: importing {location.file} took {MOST_SECONDS:.0f} seconds and was given up; {without}"
+        )
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
 
 
 @cache  # the code that is imported does not change while a process runs; its files may

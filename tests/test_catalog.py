@@ -190,6 +190,25 @@ def test_what_takes_long_is_named_while_it_does(entry_points, monkeypatch, tmp_p
     assert any("method 'mine': importing" in record.getMessage() for record in caplog.records)
 
 
+def test_what_hangs_is_given_up_and_nobody_goes_on_as_if_it_were_not_there(entry_points, monkeypatch, tmp_path, caplog):
+    leave = threading.Event()
+    monkeypatch.setitem(sys.modules, "waiting_room", types.SimpleNamespace(leave=leave))
+    monkeypatch.setattr(catalog, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(catalog, "MOST_SECONDS", 0.0)
+    (tmp_path / "stuck.py").write_text("import waiting_room\nwaiting_room.leave.wait(300)")
+    monkeypatch.syspath_prepend(tmp_path)
+    known = entry_points(mine="stuck:PLUGIN")
+    try:
+        for ask in (lambda: known.get("mine"), known.members):
+            with pytest.raises(
+                PluginError, match=r"stuck.py took 0 seconds and was given up; `pip uninstall \w+` goes on"
+            ):
+                ask()
+    finally:
+        leave.set()
+    assert "takes long" in caplog.text and "left out" not in caplog.text
+
+
 def test_a_ctrl_c_while_a_package_is_imported_is_one(entry_points, monkeypatch, tmp_path):
     (tmp_path / "interrupted.py").write_text("raise KeyboardInterrupt")
     monkeypatch.syspath_prepend(tmp_path)
