@@ -200,6 +200,26 @@ def test_what_interrupts_this_process_ends_all_who_work_for_it(tmp_path, monkeyp
     assert [job for job, _ in waited[:2]] == jobs[:2] and 0 < waited[0][1] <= workers.GRACE_SECONDS
 
 
+def test_who_is_interrupted_while_it_ends_them_ends_them_all_the_same(tmp_path, monkeypatch):
+    """The third Ctrl-C, while one that is deep in foreign code is waited for."""
+    end, ended = Worker.end, []
+
+    def interrupted_once(worker, seconds=None):
+        ended.append(seconds)
+        if len(ended) == 1:
+            raise KeyboardInterrupt
+        end(worker, seconds)
+
+    monkeypatch.setattr(Worker, "end", interrupted_once)
+
+    def interrupt(event):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        supervise([str(tmp_path / "deaf")], says_how_it_ends, 1, lambda: False, interrupt)
+    assert ended[1:] == [0.0]
+
+
 def test_a_worker_lives_where_this_process_does_now(tmp_path, monkeypatch):
     """Not where the server was started."""
     monkeypatch.setenv("FA_REGISTRY_TEST", "today")
