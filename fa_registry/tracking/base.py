@@ -136,3 +136,7 @@ class Tracker(abc.ABC):
     @abc.abstractmethod
     def artifact(self, run_id: str, path: str) -> Path | None:
         """A local copy of one artifact, or None where the run has none of that path."""
+
+    @abc.abstractmethod
+    def place(self, run_id: str) -> str:
+        """Where a run's files are looked for, and what to do where they are not there: words for a sentence."""

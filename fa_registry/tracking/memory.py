@@ -100,6 +100,9 @@ class MemoryTracker(Tracker):
     def show(self, views: Sequence[View]) -> str:
         return ""
 
+    def place(self, run_id: str) -> str:
+        return str(self.folder / run_id)
+
     def artifact(self, run_id: str, path: str) -> Path | None:
         self.get(run_id)
         return regular_inside(self.folder / run_id, path)

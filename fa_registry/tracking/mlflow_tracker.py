@@ -47,9 +47,10 @@ from fa_registry import owners
 from fa_registry.errors import StoreError
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
 from fa_registry.tracking.client import Client, answering
+from fa_registry.tracking.places import local_folder, looked_for
 from fa_registry.tracking.refusals import Refusal
 from fa_registry.tracking.schema import EXPERIMENT, TAG_NOTE
-from fa_registry.tracking.store import ARTIFACTS, check_writable, local_folder, resolve_uri, sqlite_path
+from fa_registry.tracking.store import ARTIFACTS, check_writable, resolve_uri, sqlite_path
 from fa_registry.tracking.views import (
     RELEASE,
     TAG,
@@ -283,7 +284,8 @@ class MlflowTracker(Tracker):
         Raises StoreError where the store does not answer, UnreadableFile for what is no regular file of the run's own folder.
         """
         local = self._local_root(run_id)
-        if local is not None and os.path.isdir(local):  # the store's artifacts are on this machine: no copy, no request
+        # On this machine: no copy, no request. MLflow would look where the database says that they are, in another store's folder.
+        if local is not None and (sqlite_path(self.uri) or os.path.isdir(local)):
             return regular_inside(local, path)
         try:  # a missing artifact is an answer; a store that does not answer must not look like one
             siblings = self._client.list_artifacts(run_id, str(Path(path).parent) if "/" in path else None)
@@ -295,6 +297,10 @@ class MlflowTracker(Tracker):
             return Path(self._client.download_artifacts(run_id, path, str(folder)))
         except (StoreError, OSError) as error:
             raise StoreError(f"artifact {path} of run {run_id} in {self.uri}: {error}") from error
+
+    def place(self, run_id: str) -> str:
+        recorded, local = self._place(run_id).artifact_uri, self._local_root(run_id)
+        return looked_for(local, recorded) if local else f"{recorded} of {self.uri}"
 
     def _place(self, run_id: str) -> RunInfo:
         """Where a run's experiment and artifacts are, which never changes: asked for once."""

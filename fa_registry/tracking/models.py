@@ -16,10 +16,11 @@ from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 from mlflow.protos.databricks_pb2 import RESOURCE_ALREADY_EXISTS, ErrorCode
 
 from fa_registry import owners
-from fa_registry.errors import UnknownName, UsageError
+from fa_registry.errors import StoreError, UnknownName, UsageError
 from fa_registry.tracking.client import Client, answering
+from fa_registry.tracking.places import local_folder, looked_for
 from fa_registry.tracking.refusals import Refusal
-from fa_registry.tracking.store import local_folder, resolve_uri
+from fa_registry.tracking.store import resolve_uri, sqlite_path
 
 SCHEME = "models:/"
 REFERENCE = re.compile(r"models:/(?P<name>[^/@:]+)(?:@(?P<alias>[\w-]+)|/(?P<version>\d+))")
@@ -129,6 +130,8 @@ class ModelRegistry:
             local = local_folder(source, self.uri, version.run_id)
             if local is not None and os.path.isdir(local):
                 return local
+            if local is not None and sqlite_path(self.uri):  # where else the database says they are is not looked
+                raise StoreError(f"{version.reference}: its files are not in {looked_for(local, source)}")
             folder = owners.new_folder("fa_registry-model-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             return Path(download_artifacts(artifact_uri=source, dst_path=folder, tracking_uri=self.uri))

@@ -26,6 +26,10 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     """
     files = {name: tracker.artifact(run.run_id, name) for name in NEEDED}
     missing = [name for name, path in files.items() if path is None]
+    if len(missing) == len(NEEDED):
+        raise IntegrityError(
+            f"run {run.run_id}: none of its files is where they are looked for, {tracker.place(run.run_id)}"
+        )
     if missing:
         raise IntegrityError(f"run {run.run_id}: {', '.join(missing)} missing")
     provenance = read_provenance(files[schema.PROVENANCE])

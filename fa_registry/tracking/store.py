@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from fa_registry.errors import StoreError
 from fa_registry.tracking.refusals import Refusal
-from fa_registry.untrusted import UnreadableFile, check_regular, inside
+from fa_registry.untrusted import UnreadableFile, check_regular
 
 DEFAULT = "sqlite:///mlflow.db"
 SQLITE = "sqlite:///"
@@ -23,10 +22,6 @@ VERSION, FIRST, RUNS = (
     "runs",
 )  # tables of MLflow's: its schema's release, its first, its runs
 NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # how such a journal ends, by sqlite's file format
-BUCKETS = ("s3", "gs", "wasbs", "abfss")
-SERVICES = (*BUCKETS, "mlflow-artifacts", "http", "https")  # a file that somebody sent makes this machine ask no host
-RUN_ID = re.compile("[0-9a-f]{32}")
-KERNELS = ("proc", "dev", "sys")  # folders of no files, and of links to other processes' files
 LOOK_SECONDS = 1.0  # for another process to end its write; who opens the store asks again
 
 
@@ -114,7 +109,7 @@ def revision(path: Path) -> str | None:
     """The schema revision a database says it has; empty for tables without one, None where there are no tables, or no file."""
     if not path.exists():
         return None
-    with _looked_at(path) as connection:
+    with looked_at(path) as connection:
         tables = _tables(connection)
         if tables and FIRST not in tables:
             raise StoreError(f"store {path}: a database of something else than MLflow; choose another with --store")
@@ -124,7 +119,7 @@ def revision(path: Path) -> str | None:
 
 def check_begun(path: Path) -> None:
     """StoreError for a database of another schema than this MLflow's that holds no run: it was never whole."""
-    with _looked_at(path) as connection:
+    with looked_at(path) as connection:
         if RUNS not in _tables(connection) or not connection.execute("SELECT count(*) FROM runs").fetchone()[0]:
             raise StoreError(
                 f"store {path}: half of its tables are missing, and it holds no run: its making was cut off, or another program "
@@ -137,7 +132,7 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 
 @contextlib.contextmanager
-def _looked_at(path: Path) -> Iterator[sqlite3.Connection]:
+def looked_at(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that writes nothing, but where a kill has cut off a write: sqlite then undoes that half before it reads.
 
     It can do so only where it may write, and until it has, every other access fails.
@@ -186,35 +181,3 @@ def _check_journal(path: Path) -> None:
 
 def _journal(path: Path) -> Path:
     return path.with_name(f"{path.name}-journal")
-
-
-def local_folder(uri: str, store: str, run_id: str) -> Path | None:
-    """The folder of an artifact address of one of the store's runs; None where it is no file's, but of a service that MLflow asks.
-
-    It may be another machine's, or not exist yet. A database holds the addresses as they were where it was made. In a copy of its
-    folder they lead to the artifacts of the original, or nowhere: what lies beside the database is meant.
-    Raises UnreadableFile for an address that leads out of the run's own folder (docs/decisions/0042): others wrote it.
-    """
-    if not uri.startswith(("file:///", "/")):
-        if uri.partition(":")[0] in (BUCKETS if sqlite_path(store) else SERVICES):
-            return None
-        raise UnreadableFile(
-            Path(uri), f"is no address of artifacts that is asked; known: a folder, {', '.join(BUCKETS)}"
-        )
-    recorded, database = Path(unquote(uri.removeprefix("file://"))), sqlite_path(store)
-    _check_own(recorded, run_id)
-    _, artifacts, rest = str(recorded).rpartition(f"/{ARTIFACTS}/")
-    if database is not None and artifacts and os.path.isdir(database.parent / ARTIFACTS / Path(rest).parts[0]):
-        inside(database.parent / ARTIFACTS, rest)  # which may itself be a link, to a larger disk
-        recorded = database.parent / ARTIFACTS / rest
-    _check_own(Path(os.path.realpath(recorded)), run_id)
-    return recorded
-
-
-def _check_own(folder: Path, run_id: str) -> None:
-    """The id is 122 random bits: no folder of anything else has that name, and no other can be given for it."""
-    own = RUN_ID.fullmatch(run_id) and f"/{run_id}/artifacts/" in f"{folder}/"
-    if not own or ".." in folder.parts or folder.parts[1] in KERNELS or "\0" in str(folder):
-        raise UnreadableFile(
-            folder, f"is not the folder of artifacts of run {run_id}, which ends with {run_id}/artifacts"
-        )

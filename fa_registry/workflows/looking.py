@@ -25,6 +25,7 @@ from fa_registry.studies.executors.base import JobEvent
 from fa_registry.studies.workers import supervise
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.places import placed, put_right
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.store import check_writable, resolve_uri, sqlite_path
 from fa_registry.training.devices import usable_cores
@@ -52,10 +53,11 @@ def examine(store: str = "", repair: bool = False, pages: str = "reports") -> li
     A row of what killed processes left is ok too: whatever writes next takes it away.
     repair: what killed processes left behind is taken away, its state is `repaired`. pages: a folder of pages to look into.
     """
-    looks: dict[str, Callable[[], str]] = {
+    looks: dict[str, Callable[[], str | dict[str, Any]]] = {
         **{f"version of {name}": partial(str, version) for name, version in provenance.versions().items()},
         "device": _device,
         "store": partial(_finished_runs, store),
+        "artifacts": partial(_files, store, repair),
         "MLflow's pages": partial(_page, store),
         "templates": lambda: f"{len(list(resources.templates().glob('*.j2')))} in {resources.templates()}",
         "studies": lambda: ", ".join(study.names()),
@@ -83,6 +85,30 @@ def _left_behind(store: str, repair: bool, pages: Path) -> Iterator[dict[str, An
         state = "ok" if not names else "repaired" if repair else "left behind"
         advice = "; `fa-registry doctor --repair` takes them away" if state == "left behind" else ""
         yield {"check": kind, "ok": True, "state": state, "found": f"{', '.join(names) or 'none left behind'}{advice}"}
+
+
+def _files(store: str, repair: bool) -> dict[str, Any]:
+    """Where the files of the store's runs lie. repair: a database that names another place is put right."""
+    try:
+        database = sqlite_path(resolve_uri(store))
+        if database is None or _is_missing(store):
+            return {"found": "none yet" if database else f"where {resolve_uri(store)} says"}
+        files, state = placed(database), "ok"
+    except StoreError:
+        return {"found": "none: the store cannot be used"}
+    words = [f"of {files.count - len(files.lacking)} runs, beside {database}"]
+    if files.moved:
+        words += [
+            f"they lie in {new}, the database names {old}, where MLflow's pages look"
+            for old, new in files.moved.items()
+        ]
+        state = "repaired" if repair else "moved"
+        done = f"put right; as it was: {put_right(database, files.moved)}" if repair else ""
+        words.append(done or "`fa-registry doctor --repair` puts the addresses right")
+    for run_id, where in list(files.lacking.items())[:1]:
+        state = "NOT OK"
+        words.append(f"{len(files.lacking)} of {files.count} runs have no files, as {run_id}: there is no {where}")
+    return {"ok": not files.lacking, "state": state, "found": "; ".join(words)}
 
 
 def _device() -> str:
@@ -145,9 +171,11 @@ def _load(name: str) -> str:
     return f"{len(splits.train_labels)} train, {len(splits.test_labels)} test, digest {splits.digest[:12]}"
 
 
-def _check(what: str, look: Callable[[], str]) -> dict[str, Any]:
+def _check(what: str, look: Callable[[], str | dict[str, Any]]) -> dict[str, Any]:
+    """The row of what `look` found: words, or fields of the row."""
     try:
-        return {"check": what, "ok": True, "state": "ok", "found": look()}
+        found = look()
+        return {"check": what, "ok": True, "state": "ok", **(found if isinstance(found, dict) else {"found": found})}
     except (RegistryError, OSError) as error:
         return {"check": what, "ok": False, "state": "NOT OK", "found": str(error)}
 

@@ -90,5 +90,5 @@ def test_what_the_store_refuses_is_a_store_error(store):
 def test_files_that_are_gone_are_a_store_error(store):
     registry, run_id = store
     version = registry.register("a", run_id, "lost", {}, "")
-    with pytest.raises(StoreError, match="refuses: .*lost"):
+    with pytest.raises(StoreError, match=r"models:/a/1: its files are not in .*lost \(recorded: "):
         registry.files(version)

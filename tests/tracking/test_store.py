@@ -23,9 +23,8 @@ from fa_registry.tracking.base import Point
 from fa_registry.tracking.client import known_revisions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import FEW, runs_by_spec
-from fa_registry.tracking.store import check_store, local_folder, resolve_uri
+from fa_registry.tracking.store import check_store, resolve_uri
 from fa_registry.tracking.views import View
-from fa_registry.untrusted import UnreadableFile
 
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
@@ -78,54 +77,6 @@ def test_an_artifact_folder_that_is_no_folder(tmp_path):
     with pytest.raises(StoreError, match="mlartifacts is no folder that can be written"):
         MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     assert not (tmp_path / "mlflow.db").exists()
-
-
-RUN = "0123456789abcdef" * 2
-
-
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [
-        ("file:///home/author/mlartifacts/mine/{run}/artifacts", "{here}/mlartifacts/mine/{run}/artifacts"),  # a copy's
-        ("file://{here}/mlartifacts/mine/{run}/artifacts", "{here}/mlartifacts/mine/{run}/artifacts"),
-        ("file:///data/mlartifacts/theirs/{run}/artifacts", "/data/mlartifacts/theirs/{run}/artifacts"),  # of elsewhere
-        ("file:///data/a%20b/{run}/artifacts", "/data/a b/{run}/artifacts"),
-        ("file:///data/{run}/artifacts/promoted/1", "/data/{run}/artifacts/promoted/1"),
-        ("s3://bucket/1/2/artifacts", None),
-    ],
-)
-def test_artifacts_are_beside_the_database_where_their_experiment_is_and_else_where_they_were(
-    tmp_path, address, expected
-):
-    (tmp_path / "mlartifacts" / "mine").mkdir(parents=True)
-    folder = local_folder(address.format(here=tmp_path, run=RUN), f"sqlite:///{tmp_path / 'mlflow.db'}", RUN)
-    assert folder == (Path(expected.format(here=tmp_path, run=RUN)) if expected else None)
-    assert local_folder("mlflow-artifacts:/1/2/artifacts", "http://127.0.0.1:5000", RUN) is None
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "file:///home/reviewer",
-        "file:///home/{run}/artifactsx",
-        "file:///home/{run}/artifacts/../../secret",
-        "file:///proc/self/cwd/{run}/artifacts",
-        "file:///a/mlartifacts/../{run}/artifacts",
-        "file://{here}/mlartifacts/linked/{run}/artifacts",
-        "file://{here}/link",
-        "file://another-host/{run}/artifacts",
-        "file:///data/%00/{run}/artifacts",
-        "ftp://host/{run}/artifacts",
-        "http://host/{run}/artifacts",
-        "mlartifacts/{run}/artifacts",
-    ],
-)
-def test_an_address_that_leads_out_of_the_runs_own_folder_is_refused(tmp_path, address):
-    (tmp_path / "private" / RUN / "artifacts").mkdir(parents=True)
-    (tmp_path / "mlartifacts").mkdir()
-    (tmp_path / "mlartifacts" / "linked").symlink_to(tmp_path / "private")
-    with pytest.raises(UnreadableFile):
-        local_folder(address.format(here=tmp_path, run=RUN), f"sqlite:///{tmp_path / 'mlflow.db'}", RUN)
 
 
 @pytest.mark.parametrize("count", [2, FEW, FEW + 1, 3 * FEW])

@@ -14,7 +14,7 @@ from fa_registry.api.loading import load_model
 from fa_registry.errors import StoreError
 from fa_registry.workflows.stores import open_tracker, put_launched_away
 from tests.helpers.powerless import make_read_only, powerless
-from tests.helpers.stores import LEADING, cut_off_a_write, made_once, working_in
+from tests.helpers.stores import LEADING, copy_store, cut_off_a_write, made_once, working_in
 from tests.workflows.conftest import TRAIN, call, write_study
 from tests.workflows.test_audit import AUDIT
 
@@ -121,3 +121,55 @@ def test_a_reviewers_copy_that_cannot_be_written_is_read_by_every_verb_that_read
     again = workplace / "again" / "index.html"
     assert again.read_bytes() == (audited / "reports" / "index.html").read_bytes()
     assert {path: jsonio.file_digest(path) for path in copy.rglob("*") if path.is_file()} == before
+
+
+@pytest.fixture
+def original(tiny_store, tmp_path) -> Path:
+    """The folder of the tiny study, whose database names its own files; the working folder is beside it."""
+    copy_store(tiny_store, folder := tmp_path / "original")
+    return folder
+
+
+def contents(folder: Path) -> dict[str, str]:
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    return {name: jsonio.file_digest(path) for name, path in files.items() if not name.endswith(".lock")}
+
+
+def artifacts_row(folder: Path, *options: str) -> dict[str, str]:
+    result = call("doctor", "--json", *options, "--store", f"sqlite:///{folder}/mlflow.db")
+    return next(row for row in json.loads(result.stdout) if row["check"] == "artifacts")
+
+
+def test_a_copy_without_its_artifacts_neither_reads_nor_writes_those_of_the_original(original, workplace):
+    (copy := workplace / "copy").mkdir()
+    shutil.copy(original / "mlflow.db", copy)
+    before, run, store = contents(original), runs(copy)["dfa"], ("--store", f"sqlite:///{copy}/mlflow.db")
+    shown = call("show", run, *store)
+    expected = f"none of its files is where they are looked for, {copy}/mlartifacts/fa_registry/{run}/artifacts"
+    assert shown.exit_code == 3 and expected in shown.stderr and str(original) in shown.stderr, shown.output
+    row = artifacts_row(copy)
+    assert not row["ok"] and "4 of 4 runs have no files" in row["found"] and str(original) in row["found"]
+    trained = call(*TRAIN, "--json", *store)
+    assert trained.exit_code == 0, trained.output
+    new = json.loads(trained.stdout)["run_id"]
+    assert call("show", new, *store).exit_code == 0 and contents(original) == before
+    assert (copy / "mlartifacts" / "fa_registry" / new / "artifacts" / "spec.json").is_file()
+
+
+def test_a_moved_store_is_named_and_doctor_gives_its_database_the_addresses_of_today(original, workplace):
+    original.rename(moved := workplace / "moved")
+    before = contents(moved)
+    row = artifacts_row(moved)
+    assert row["ok"] and f"{moved}/mlartifacts" in row["found"] and str(original) in row["found"]
+    assert "doctor --repair" in row["found"] and contents(moved) == before
+    assert artifacts_row(moved, "--repair")["state"] == "repaired"
+    row = artifacts_row(moved)
+    assert row["ok"] and "--repair" not in row["found"] and str(original) not in row["found"]
+    tracker = open_tracker(f"sqlite:///{moved}/mlflow.db", create=False)
+    run = tracker._client.get_run(runs(moved)["dfa"])
+    assert run.info.artifact_uri == f"{moved.as_uri()}/mlartifacts/fa_registry/{run.info.run_id}/artifacts"
+    assert tracker._client.get_experiment(run.info.experiment_id).artifact_location.startswith(f"{moved.as_uri()}/")
+    (backup,) = moved.glob("mlflow.db.before-*")
+    with sqlite3.connect(backup) as database:
+        assert all(str(original) in uri for (uri,) in database.execute("SELECT artifact_uri FROM runs"))
+    database.close()

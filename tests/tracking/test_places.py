@@ -1,0 +1,64 @@
+"""Where a run's files are looked for: beside the database, whatever that says, and never in a folder of anything else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fa_registry.tracking.places import local_folder
+from fa_registry.untrusted import UnreadableFile
+
+RUN = "0123456789abcdef" * 2
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("file:///home/author/mlartifacts/mine/{run}/artifacts", "{here}/mlartifacts/mine/{run}/artifacts"),  # a copy's
+        ("file://{here}/mlartifacts/mine/{run}/artifacts", "{here}/mlartifacts/mine/{run}/artifacts"),
+        (
+            "file:///home/author/mlartifacts/theirs/{run}/artifacts",
+            "{here}/mlartifacts/theirs/{run}/artifacts",
+        ),  # lacking
+        ("/a/mlartifacts/b/mlartifacts/{run}/artifacts", "{here}/mlartifacts/b/mlartifacts/{run}/artifacts"),
+        ("/a/mlartifacts/group/mine/{run}/artifacts/x", "{here}/mlartifacts/group/mine/{run}/artifacts/x"),
+        ("{here}/other/mlruns/1/{run}/artifacts", "{here}/mlruns/1/{run}/artifacts"),  # of a copy's original
+        ("/data/mlruns/1/{run}/artifacts", "/data/mlruns/1/{run}/artifacts"),
+        ("file:///data/a%20b/{run}/artifacts", "/data/a b/{run}/artifacts"),
+        ("file:///data/{run}/artifacts/promoted/1", "/data/{run}/artifacts/promoted/1"),
+        ("s3://bucket/1/2/artifacts", None),
+    ],
+)
+def test_what_a_database_names_beside_any_database_is_looked_for_beside_it(tmp_path, address, expected):
+    (tmp_path / "mlartifacts" / "mine").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mlflow.db").touch()
+    folder = local_folder(address.format(here=tmp_path, run=RUN), f"sqlite:///{tmp_path / 'mlflow.db'}", RUN)
+    assert folder == (Path(expected.format(here=tmp_path, run=RUN)) if expected else None)
+    assert local_folder("mlflow-artifacts:/1/2/artifacts", "http://127.0.0.1:5000", RUN) is None
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "file:///home/reviewer",
+        "file:///home/{run}/artifactsx",
+        "file:///home/{run}/artifacts/../../secret",
+        "file:///proc/self/cwd/{run}/artifacts",
+        "file:///a/mlartifacts/../{run}/artifacts",
+        "file://{here}/mlartifacts/linked/{run}/artifacts",
+        "file://{here}/link",
+        "file://another-host/{run}/artifacts",
+        "file:///data/%00/{run}/artifacts",
+        "ftp://host/{run}/artifacts",
+        "http://host/{run}/artifacts",
+        "mlartifacts/{run}/artifacts",
+    ],
+)
+def test_an_address_that_leads_out_of_the_runs_own_folder_is_refused(tmp_path, address):
+    (tmp_path / "private" / RUN / "artifacts").mkdir(parents=True)
+    (tmp_path / "mlartifacts").mkdir()
+    (tmp_path / "mlartifacts" / "linked").symlink_to(tmp_path / "private")
+    with pytest.raises(UnreadableFile):
+        local_folder(address.format(here=tmp_path, run=RUN), f"sqlite:///{tmp_path / 'mlflow.db'}", RUN)
