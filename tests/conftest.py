@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import pytest
 import torch
 from jinja2.bccache import Bucket, BytecodeCache
 
+from fa_registry.cli import NEW_OBJECTS_BETWEEN_COLLECTIONS
 from fa_registry.reporting.text import environment
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows import evidence
@@ -51,6 +53,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """
     os.environ["OMP_NUM_THREADS"] = "1"
     sys.dont_write_bytecode = False
+    gc.set_threshold(NEW_OBJECTS_BETWEEN_COLLECTIONS)
 
     def end(number: int, frame: FrameType | None) -> None:
         session.shouldstop = "SIGTERM"  # click makes an exit code of the interrupt, and the next test would begin
@@ -60,12 +63,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes minutes comes first: begun last by one worker, it would leave the others idle."""
+    """What takes minutes comes first: begun last by one worker, it would leave the others idle.
+
+    What is there by now stays: no search for cycles need go through all modules and tests again, at each test's end.
+    """
 
     def place(item: pytest.Item) -> int:
         return next((place for place, start in enumerate(LONG) if item.nodeid.startswith(start)), len(LONG))
 
     items.sort(key=place)
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -28,11 +28,13 @@ def test_it_compiles(block):
 
 
 @pytest.mark.parametrize("block", RUNNABLE, ids=labelled)
-def test_it_runs(block, tmp_path):
-    ended = subprocess.run(
-        [sys.executable, "-c", block.text], cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
-    assert ended.returncode == 0, ended.stderr
+def test_it_runs(block, workplace, undrawn):
+    """In this process, which has imported all that it takes seconds to import; but what changes torch for good in its own."""
+    if "torchvision" in block.text:
+        ended = subprocess.run([sys.executable, "-c", block.text], capture_output=True, text=True, timeout=300)
+        assert ended.returncode == 0, ended.stderr
+    else:
+        exec(compile(block.text, block.page, "exec"), {"__name__": "page"})
 
 
 @pytest.mark.parametrize("block", FILES, ids=lambda block: block.mark)

@@ -46,19 +46,6 @@ def seeing(command, site: Path):
     return command
 
 
-@pytest.fixture
-def changed(command, site, tmp_path):
-    """changed(file, old, new) → the command in a world where the installed package has other text in one file."""
-
-    def change(pattern: str, old: str, new: str):
-        other = Path(shutil.copytree(site, tmp_path / "site"))
-        (path,) = other.glob(pattern)
-        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
-        return seeing(command, other)
-
-    return change
-
-
 def test_it_is_no_part_of_this_environment():
     assert NAME not in methods.CATALOG.names()
 
@@ -90,20 +77,3 @@ def test_it_is_trained_audited_and_reported(with_package, workplace):
     for words in (NAME, "Doe 2026", "@misc{doe2026orthogonal,", entry["verdict"]["label"]):
         assert words in page
     assert NAME in (workplace / "reports" / "index.html").read_text(encoding="utf-8")
-
-
-def test_a_name_that_is_taken_stays_ours_with_both_places(changed, tmp_path):
-    ended = changed("*.dist-info/entry_points.txt", f"{NAME} = ", "dfa = ")("fa-registry", "list", "methods", "--json")
-    ours = methods.CATALOG.location("dfa").file
-    theirs = tmp_path / "site" / "orthogonal_feedback" / "orthogonal_dfa.py"
-    assert ended.returncode == 0
-    assert ours in {row["file"] for row in json.loads(ended.stdout) if row["name"] == "dfa"}
-    said = f"method 'dfa': {theirs} (orthogonal_feedback.orthogonal_dfa:PLUGIN) is not used, for {ours} has that name"
-    assert said in ended.stderr
-
-
-def test_a_card_that_lacks_a_field_is_named(changed):
-    command = changed("orthogonal_feedback/orthogonal_dfa.py", 'citation="Doe 2026"', 'citation=""')
-    ended = command("fa-registry", "train", "--method", NAME, "--seed", "1", "--epochs", "2", "--device", "cpu")
-    assert ended.returncode == 2
-    assert f"the card of method '{NAME}' lacks: citation" in ended.stderr

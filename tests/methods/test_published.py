@@ -96,16 +96,19 @@ def assert_beats(better: BySeed, worse: BySeed) -> None:
     assert found.outcome == "a beats b", found.reason
 
 
+@pytest.mark.long
 def test_random_feedback_falls_short_of_bp(runs):
     """Bartunov et al. 2018; without this gap the tests below would say nothing."""
     assert_beats(accuracies(runs, "bp"), accuracies(runs, "weight_fa"))
 
 
+@pytest.mark.long
 def test_the_signs_of_the_weights_beat_random_feedback(runs):
     """Liao, Leibo & Poggio 2016."""
     assert_beats(accuracies(runs, "usf"), accuracies(runs, "weight_fa"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["kolen_pollack", "weight_mirror"])
 def test_feedback_that_learns_the_weights_closes_most_of_the_gap(runs, method):
     """Akrout et al. 2019: nearer to bp than to feedback alignment, seed by seed."""
@@ -113,12 +116,14 @@ def test_feedback_that_learns_the_weights_closes_most_of_the_gap(runs, method):
     assert_beats(accuracies(runs, method), {seed: (exact[seed] + random[seed]) / 2 for seed in SEEDS})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("look", range(1, len(LOOKS)))
 def test_the_angle_of_kolen_pollack_falls(runs, look):
     """From one look to the next; Akrout et al. 2019, figure of the angles between forward and backward weights."""
     assert_beats(angles(runs, "kolen_pollack", look - 1), angles(runs, "kolen_pollack", look))
 
 
+@pytest.mark.long
 def test_the_mirror_ends_closer_to_the_weights_than_random_feedback(runs):
     """Random feedback is drawn at a right angle, and the weights align with it: that alone is Lillicrap et al. 2016."""
     start, end = (angles(runs, "weight_fa", look) for look in (0, -1))
