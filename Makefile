@@ -29,7 +29,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-long: $(READY)
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -n auto --dist load -m long
 
 torture: $(READY)
 	$(BIN)/python -m tests.torture

@@ -6,15 +6,35 @@ import pytest
 
 from fa_registry import methods
 from fa_registry.testing import check_method
+from fa_registry.testing.cases import supported_by
 from fa_registry.testing.declared import DECLARED
 from fa_registry.testing.suite import UNIVERSAL
 
+QUICK = {"resmlp", "small_cnn"}  # vectors and maps; the others' minute is the long tests'
 
-@pytest.mark.parametrize("name", methods.CATALOG.names())
-def test_every_method_of_the_catalog_has_all_its_properties(name):
-    results = check_method(name)
+
+def supported(name: str) -> dict[bool, list[str]]:
+    """The architectures that a method's card supports: those of the suite (True), and the rest."""
+    known = [architecture.card.name for architecture in supported_by(methods.CATALOG.get(name), None)]
+    quick = [name for name in known if name in QUICK] or known
+    return {True: quick, False: [name for name in known if name not in quick]}
+
+
+def assert_conforms(name: str, architectures: list[str]) -> None:
+    results = check_method(name, architectures)
     assert [result.property for result in results] == [*(check.__name__ for check in UNIVERSAL), *DECLARED]
     assert not [result for result in results if result.outcome == "fail"]
     declared = methods.CATALOG.get(name).card.properties
     assert declared
     assert all(result.outcome == "pass" for result in results if result.property in declared)
+
+
+@pytest.mark.parametrize("name", methods.CATALOG.names())
+def test_every_method_of_the_catalog_has_all_its_properties(name):
+    assert_conforms(name, supported(name)[True])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in methods.CATALOG.names() if supported(name)[False]])
+def test_it_has_them_on_every_other_architecture_too(name):
+    assert_conforms(name, supported(name)[False])
