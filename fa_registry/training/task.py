@@ -25,7 +25,8 @@ from fa_registry.seeding import generator
 from fa_registry.terminal_loss import is_regression
 
 MOST_BLOCKS = 10_000  # a module each, whatever their width
-BYTES_A_WEIGHT = 16  # of float32: itself, its gradient, and the optimiser's two moments
+BYTES, BYTES_A_WEIGHT = 4, 16  # of a float32; of one that learns: itself, its gradient, and the optimiser's two moments
+WIDE = 1_000  # an option of a method beyond which its feedback is counted before it is drawn: torch takes a second to get ready
 EVAL_SAMPLES = 128  # protocol.md §1: the first 128 test samples, unshuffled
 
 
@@ -81,6 +82,8 @@ def assemble(spec: RunSpec, device: torch.device, card: DatasetCard, splits: Spl
     """`prepare` on splits that are there already."""
     network, method = build_network(spec, card), methods.CATALOG.get(spec.method)
     shape = network_shape(network, splits.test_images[:1].cpu(), card.classes)
+    if problems := _feedback_too_large(spec, method, shape):
+        raise InvalidFields(f"method {spec.method}", problems)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
     return Task(spec, device, card, splits, placed(network, device), method, feedback.to(device))
 
@@ -128,13 +131,45 @@ def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
     if blocks > MOST_BLOCKS:
         return [f"architecture_options: num_blocks: expected at most {MOST_BLOCKS:,}, found {blocks:,}"]
     count = architecture.parameters(options, card.image_shape, card.classes)
-    needed, there = count * BYTES_A_WEIGHT, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed <= there:
+    would = f"architecture_options: {spec.architecture} would have {count:,} weights, and to train them"
+    return _beyond(torch.device("cpu"), count * BYTES_A_WEIGHT, would)
+
+
+def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> list[str]:
+    """As `too_large`, of what a method of ours draws: built without numbers, which others' code may not know how to do."""
+    sizes = [value for value in spec.method_options.values() if isinstance(value, int) and value > WIDE]
+    if not sizes or not methods.CATALOG.location(spec.method).own:
         return []
-    weights = f"{count:,} weights, and to train them {needed / 2**30:,.0f} GiB"
-    return [
-        f"architecture_options: {spec.architecture} would have {weights}; this machine has {there / 2**30:,.0f} GiB"
-    ]
+    with torch.device("meta"):
+        state = method.feedback(shape, spec.method_options, torch.Generator())
+    learning = sum(parameter.numel() for parameter in state.parameters())
+    needed = learning * BYTES_A_WEIGHT + sum(buffer.numel() for buffer in state.buffers()) * BYTES
+    return _beyond(torch.device("cpu"), needed, "method_options: the feedback would have")
+
+
+def check_room(task: Task) -> None:
+    """Raise InvalidFields where a training step has no room.
+
+    Counted are h_0..h_L of its batch, each once: a step holds several times that, so that none is refused which could be taken.
+    """
+    batch = min(task.spec.recipe.batch_size, len(task.splits.train_labels))
+    with torch.no_grad(), evaluating(task.network):
+        numbers = sum(state.numel() for state in task.network.hidden(task.splits.test_images[:1]))
+    would = f"batch_size: the states of {batch:,} samples would have"
+    if problems := _beyond(task.device, batch * numbers * BYTES, would):
+        raise InvalidFields("run specification", problems)
+
+
+def memory(device: torch.device) -> int:
+    """Bytes of this machine, or of the card."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _beyond(device: torch.device, needed: int, would: str) -> list[str]:
+    there, where = memory(device), "card" if device.type == "cuda" else "machine"
+    return [f"{would} {needed / 2**30:,.1f} GiB; this {where} has {there / 2**30:,.1f} GiB"] if needed > there else []
 
 
 def network_shape(network: Network, sample: Tensor, classes: int) -> NetworkShape:

@@ -24,7 +24,7 @@ from fa_registry.training.controls import rung, train_mode
 from fa_registry.training.devices import device_of, on_device, pinned_threads
 from fa_registry.training.measuring import measure
 from fa_registry.training.specs import setting_label
-from fa_registry.training.task import EVAL_SAMPLES, Task, assemble
+from fa_registry.training.task import EVAL_SAMPLES, Task, assemble, check_room
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.conformance import code_changes
 from fa_registry.workflows.progress import Progress
@@ -318,7 +318,9 @@ def _probe_setting(kinds: list[RunSpec], data: _Data, probed: Probe) -> str:
 
 
 def _task(spec: RunSpec, card: DatasetCard, splits: Splits) -> Task:
-    return assemble(spec, device_of(spec.device_class), card, splits)
+    task = assemble(spec, device_of(spec.device_class), card, splits)
+    check_room(task)
+    return task
 
 
 def step_seconds(trainer: Trainer) -> float:

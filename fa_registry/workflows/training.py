@@ -24,7 +24,7 @@ from fa_registry.training.devices import device_of, on_device
 from fa_registry.training.loop import EpochRow, Outcome, training
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.specs import parse_spec, run_name, whole_number
-from fa_registry.training.task import prepare, too_large
+from fa_registry.training.task import check_room, prepare, too_large
 from fa_registry.training.trainer import Trainer
 from fa_registry.visible import unfit
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
@@ -103,6 +103,7 @@ def _training_steps(
     resume = ResumeFile(resume_folder(registry_folder(job.store)), _resume_name(job.spec, watch))
     root = Path(job.data_root) if job.data_root else None
     task = prepare(job.spec, device_of(job.spec.device_class), root)
+    check_room(task)
     trainer = Trainer(task)
     rows = resume.read_into(trainer)
     with refused(FILES):

@@ -14,7 +14,7 @@ from fa_registry.methods.base import NetworkShape
 from fa_registry.protocol.rules import load_edition
 from fa_registry.seeding import generator
 from fa_registry.training.measuring import measure
-from fa_registry.training.task import EVAL_SAMPLES, build_network, eval_digest, network_shape, prepare
+from fa_registry.training.task import EVAL_SAMPLES, build_network, check_room, eval_digest, network_shape, prepare
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import of
 from tests.helpers.small import CPU, SEED, tiny_spec, tiny_task, trained, weights_equal
@@ -44,11 +44,13 @@ def test_weights_and_feedback_come_from_two_streams_of_the_seed():
     assert not weights_equal(task.feedback, tiny_task(seed=SEED + 1).feedback)
 
 
+LAYERS = {f"blocks.{block}.{name}": (16, 16) for block in (0, 1) for name in ("w1", "w2")}
+SHAPE = NetworkShape((16, 16, 16), 10, (1, 12, 12), {**LAYERS, "out_head": (10, 16)})
+
+
 def test_shape_is_read_off_the_network():
     task = tiny_task()
-    layers = {f"blocks.{block}.{name}": (16, 16) for block in (0, 1) for name in ("w1", "w2")}
-    expected = NetworkShape((16, 16, 16), 10, (1, 12, 12), {**layers, "out_head": (10, 16)})
-    assert network_shape(task.network, task.splits.test_images[:1], 10) == expected
+    assert network_shape(task.network, task.splits.test_images[:1], 10) == SHAPE
 
 
 @pytest.mark.parametrize(
@@ -165,6 +167,31 @@ def test_labels_that_cannot_be_measured_on_are_refused_before_training(monkeypat
     with pytest.raises(InvalidFields) as refused:
         prepare(spec, torch.device("cpu"))
     assert list(refused.value.problems) == messages
+
+
+def test_a_feedback_that_no_memory_holds_is_refused_before_it_is_drawn(monkeypatch):
+    wide = {"method": "dtp", "method_options": {"hidden": 1001}}
+    feedback = tiny_task(**wide).feedback
+    drawn = sum(parameter.numel() for parameter in feedback.parameters()) * 16
+    drawn += sum(buffer.numel() for buffer in feedback.buffers()) * 4
+    monkeypatch.setattr("fa_registry.training.task.memory", lambda device: drawn)
+    tiny_task(**wide)
+    monkeypatch.setattr("fa_registry.training.task.memory", lambda device: drawn - 1)
+    with pytest.raises(
+        InvalidFields, match=r"method_options: the feedback would have 0.0 GiB; this machine has 0.0 GiB"
+    ):
+        tiny_task(**wide)
+
+
+def test_a_batch_whose_states_no_memory_holds_is_refused_before_a_step(monkeypatch):
+    """Three states of 16 numbers of 4 bytes."""
+    task = tiny_task()
+    count = min(task.spec.recipe.batch_size, len(task.splits.train_labels))
+    monkeypatch.setattr("fa_registry.training.task.memory", lambda device: count * 3 * 16 * 4)
+    check_room(task)
+    monkeypatch.setattr("fa_registry.training.task.memory", lambda device: count * 3 * 16 * 4 - 1)
+    with pytest.raises(InvalidFields, match=f"batch_size: the states of {count:,} samples would have 0.0 GiB"):
+        check_room(task)
 
 
 @pytest.mark.parametrize("method", methods.CATALOG.names())

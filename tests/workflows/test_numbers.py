@@ -55,6 +55,14 @@ def test_what_is_too_large_says_how_large_it_may_be(registry, option, value, wor
     assert words in result.stderr
 
 
+def test_a_batch_that_has_no_room_is_refused_before_a_run_is_written(registry, monkeypatch):
+    monkeypatch.setattr(task, "memory", lambda device: 100_000)  # enough for its weights
+    result = registry(*TRAIN, "--set", "batch_size=1437")
+    refused(result, TRAIN)
+    assert "batch_size: the states of 1,437 samples would have 0.0 GiB; this machine has 0.0 GiB" in result.stderr
+    assert not open_tracker().search({})
+
+
 def test_a_study_that_has_no_room_is_refused_before_it_begins(registry, monkeypatch):
     monkeypatch.setattr(task, "BYTES_A_WEIGHT", 2**40)
     for call in (("study", "tiny"), ("study", "tiny", "--dry-run")):
