@@ -40,6 +40,7 @@ UNLINKED = "<!-- fa:compare -->"
 LINKED = '<li><a href="compare.html">compare.html</a>: methods or runs side by side</li>'
 NOT_OURS = ("note.md.j2", "audit_note.md.j2")  # written to the store for every reader of it: always the shipped ones
 SHOWN = 10  # of the files of a folder without any template
+UNCALCULABLE = (ValueError, ArithmeticError, RuntimeError)
 PREFIX = ".rendering-"  # of the folder that pages are written in
 # What each template receives: the fields are its variables, no more and no less; every field has its help and unit.
 TEMPLATES: Mapping[str, type] = MappingProxyType(
@@ -62,17 +63,33 @@ def render_report(report: AuditReport, out: Path, templates: Path | None = None)
 
     out: the folder. templates: one whose files stand in for the shipped templates of the same name; they run in a sandbox.
     What people wrote into the blanks of forms that are already there is kept. Returns the paths written, in that order.
-    Raises UsageError for a template that fails or a form whose blanks cannot be kept; then no page has been written.
+    Raises UsageError for a template that fails, a form whose blanks cannot be kept, or values of which there is no page; then
+    no page has been written.
     """
     check_templates(templates)
     pages = Pages(templates)
     # One page at a time is in memory, and no reader meets a half of them.
-    with unfinished(out) as folder:
+    with unfinished(out) as folder, _as_values_allow(report):
         written = _render(report, folder, out, pages)
         for name in written:
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(folder / name, out / name)
     return [out / name for name in written]
+
+
+@contextmanager
+def _as_values_allow(report: AuditReport) -> Iterator[None]:
+    """Inside, what cannot be calculated is an InvalidFields: whoever wrote the values may have written p = 7, or 1e308 of each.
+
+    Nothing that was measured does that; nor does the reader of a report ask it of every value (tests/torture/malformed.py).
+    """
+    try:
+        yield
+    except UNCALCULABLE as error:
+        why = f"its values allow no page, which no measured ones do: {type(error).__name__}: {error}"
+        raise InvalidFields(
+            f"audit of {report.selection}", [f"{why}. Nothing was written; measure its runs again"]
+        ) from error
 
 
 def in_the_way(out: Path) -> list[str]:

@@ -52,6 +52,20 @@ def test_the_record_is_lossless(report, pages):
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_values_of_which_there_is_no_page_are_told_and_nothing_is_written(rich, tmp_path):
+    held = jsonio.encode(rich)
+    (sites, *_) = (
+        run["record"]["measurements"]["sites"]
+        for run in held["runs"]
+        if run["record"]["spec"]["method"] == "fa" and "gamma_null_p" in run["record"]["measurements"]["sites"]
+    )
+    sites["gamma_null_p"][2] = 7.0
+    with pytest.raises(InvalidFields, match=r"allow no page.*expected p-values from 0 to 1, found \[7.0\]"):
+        render_report(jsonio.decode(AuditReport, held), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_what_people_wrote_survives_and_reaches_the_page(report, tmp_path):
     form = next(path for path in render_report(report, tmp_path) if path.suffix == ".md")
     written = "We expected **0.9**.\n\n<b>bold</b> & {{ 7 * 7 }}"

@@ -6,6 +6,7 @@ python -m tests.torture.malformed --inputs 100000
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import datetime
 import json
@@ -16,6 +17,7 @@ import random
 import tempfile
 import time
 import traceback
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -36,19 +38,42 @@ from fa_registry.tracking.reader import read_record, table_history
 from fa_registry.tracking.series import by_site, points, read_rows, trajectory
 from fa_registry.training.checkpoint import content_digest, load_tensors
 from fa_registry.training.foreign import named_tensors, read_foreign
-from fa_registry.workflows.reports import load_report
+from fa_registry.visible import CATEGORIES
+from fa_registry.workflows.reports import load_report, run_report
+from fa_registry.workflows.requests import Pages
 from fa_registry.workflows.same_weights import final_weights
+from tests.helpers.pictures import blank_pictures
 from tests.reporting.scenes import full_report, small_report
+from tests.reporting.test_hostile import NAMES as HOSTILE
 from tests.tracking.conftest import write_run
 
 PATIENCE = 5.0  # CPU seconds of one input, after which it counts as a hang
+SELDOM = 10  # an audit is written as pages in one round of so many, and in one of so many of these with its pictures
 JSON = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.FEEDBACK_CARD)
+SEEN = (".html", ".md", ".tex", ".csv", ".xml", ".svg", ".json")  # of files that an audit writes, those of text
 NAMES = ["x" * 5000, "x\0y", "../" * 500, "\ud800", "", ".", "/", "a.toml/b", "é" * 200]
 DEEP = json.loads("[" * 300 + "]" * 300)
 VALUES = [
     *(None, True, -1, 0, 1e308, -1e-320, 2**63, 10**400, "", "x", "\ud800", "\0", "9" * 5000, "not finite (nan)"),
     *([], {}, [1, None], {"na": ""}, {"na": "x"}, {"x" * 10_000: 1}, [[]], DEEP),
 ]
+
+
+TEXTS = [
+    *HOSTILE,
+    "",
+    "x" * 10_000,
+    "e\u0301" * 2_000,
+    "\ud800",
+    "a\nb",
+    "$x^",
+    "9" * 400,
+    "-inf",
+    "2099-99-99",
+    "/",
+    "#",
+]
+NUMBERS = [0, -1, 1, 0.5, 1e308, -1e308, 5e-324, -5e-324, 2**31, 2**63, -(2**63), 10**17, 1e15]
 
 
 @dataclass
@@ -100,6 +125,37 @@ def spoilt_value(value: Any, draw: random.Random) -> Any:
     return changed
 
 
+def other_value(value: Any, draw: random.Random) -> Any:
+    """A copy with others of the same type in the place of one to eight of its values: what a reader has no reason to refuse."""
+    changed = copy.deepcopy(value)
+    for _ in range(draw.randrange(1, 9)):
+        owner = draw.choice(list(_owners(changed)))
+        key = draw.choice(list(owner) if isinstance(owner, dict) else range(len(owner)))
+        if isinstance(owner[key], bool):
+            owner[key] = not owner[key]
+        elif isinstance(owner[key], (int, float)):
+            owner[key] = draw.choice(NUMBERS)
+        elif isinstance(owner[key], str):
+            owner[key] = draw.choice(TEXTS)
+        elif isinstance(owner[key], list):
+            owner[key] = owner[key] * draw.randrange(3)
+        elif isinstance(owner[key], dict) and owner[key]:
+            owner[key][draw.choice(TEXTS)] = owner[key].pop(draw.choice(list(owner[key])))
+    return changed
+
+
+def check_page(path: Path) -> None:
+    """AssertionError where a page, or a file beside it, holds what a reader does not see, or what a browser runs."""
+    if path.suffix in SEEN:
+        text = path.read_text(encoding="utf-8")
+        hidden = {sign for sign in text if unicodedata.category(sign) in CATEGORIES} - set("\n\r\t")
+        assert not hidden, f"{path.name} holds {sorted(map(ascii, hidden))}"
+        if path.suffix == ".html":
+            assert "<script>alert" not in text and "<img src=x" not in text and 'href="javascript' not in text, (
+                path.name
+            )
+
+
 def _owners(value: Any) -> Iterator[Any]:
     """Everything inside that holds something, and not the innermost of what was put there."""
     waiting = [(value, 0)]
@@ -135,6 +191,7 @@ class Torture:
             "run, a damaged file": self.damaged,
             "run, sealed again": self.resealed,
             "audit.json": self.report,
+            "pages": self.pages,
             "tensors": self.tensors,
             "foreign tensors": self.foreign,
             "TOML": self.toml,
@@ -200,6 +257,18 @@ class Torture:
         )
         return lambda: load_report(path)
 
+    def pages(self, draw: random.Random) -> Callable[[], Any]:
+        changed = json.dumps(other_value(draw.choice(self.reports), draw))
+        path = self.file("audit.json", changed.encode("utf-8", "surrogatepass"))
+        pictures = blank_pictures if draw.randrange(SELDOM) else contextlib.nullcontext
+
+        def write() -> None:
+            with pictures(), tempfile.TemporaryDirectory(dir=self.folder) as out:
+                for page in run_report(str(path), "", Pages(out)):
+                    check_page(page)
+
+        return write
+
     def tensors(self, draw: random.Random) -> Callable[[], Any]:
         path = self.file("a.safetensors", spoilt_bytes(self.whole[self.path(schema.FINAL)][:4096], draw))
         whole = self.whole[self.path(schema.FINAL)]
@@ -257,7 +326,9 @@ def torture(folder: Path, inputs: int, seed: int) -> dict[str, Tally]:
     readers = torn.readers()
     tallies = {name: Tally() for name in readers}
     for place in range(inputs):
-        name = list(readers)[place % len(readers)]
+        turn, name = place // len(readers), list(readers)[place % len(readers)]
+        if name == "pages" and turn % SELDOM:
+            continue
         tally = tallies[name]
         read = readers[name](draw)
         tally.tried += 1
