@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 
+import pytest
 import yaml
+from mlflow import projects
+from mlflow.exceptions import ExecutionException
 
 from fa_registry.cli import main
 from fa_registry.reporting.labels import command as line
@@ -14,8 +18,20 @@ from fa_registry.training.specs import parse_spec
 from tests.end_to_end.conftest import ROOT
 
 
-def mlflow_run(command, *arguments):
-    return command("mlflow", "run", str(ROOT), "--env-manager", "local", *arguments, cwd=ROOT)
+@pytest.fixture
+def mlflow_run(command, monkeypatch, capfd):
+    """mlflow_run(entry point, parameters) → (whether it succeeded, what was printed): its process as `mlflow run` starts it."""
+    for name in ("MLFLOW_TRACKING_URI", "PATH"):
+        monkeypatch.setenv(name, command.environment[name])
+
+    def run(entry_point: str, parameters: Mapping[str, str], experiment: str | None = None) -> tuple[bool, str]:
+        try:
+            projects.run(str(ROOT), entry_point, parameters=parameters, experiment_name=experiment, env_manager="local")
+        except ExecutionException:
+            return False, "".join(capfd.readouterr())
+        return True, "".join(capfd.readouterr())
+
+    return run
 
 
 def all_runs(workplace):
@@ -52,29 +68,27 @@ def test_the_line_a_form_prints_trains_the_same_specification_once(command, work
         assert (run.state, run.tags[schema.TAG_STATUS]) == ("FINISHED", "complete")
 
 
-def test_an_experiment_that_somebody_names_gets_the_run_that_mlflow_started(command, workplace):
-    ended = mlflow_run(
-        command, "--experiment-name", "mine", "-e", "train", "-P", "method=dfa", "-P", "seed=7", "-P", "epochs=1"
-    )
-    assert ended.returncode == 0, ended.stderr
+def test_an_experiment_that_somebody_names_gets_the_run_that_mlflow_started(mlflow_run, workplace):
+    succeeded, printed = mlflow_run("train", {"method": "dfa", "seed": "7", "epochs": "1"}, "mine")
+    assert succeeded, printed
     (run,) = all_runs(workplace)
     assert run.name == "dfa · resmlp-256x4 · digits · 1 epochs · s7"
     assert run.experiment == "mine" and run.params["method"] == "dfa"  # MLflow's own record of what was typed
     assert (run.state, run.tags[schema.TAG_STATUS]) == ("FINISHED", "complete")
 
 
-def test_wrong_parameters_are_all_named_and_no_run_is_left(command, workplace):
-    ended = mlflow_run(command, "-e", "train", "-P", "method=dfaa", "-P", "epochs=notafloat", "-P", "penalty=-1")
-    assert ended.returncode != 0
+def test_wrong_parameters_are_all_named_and_no_run_is_left(mlflow_run, workplace):
+    succeeded, printed = mlflow_run("train", {"method": "dfaa", "epochs": "notafloat", "penalty": "-1"})
+    assert not succeeded
     for words in ("did you mean 'dfa'", "found 'notafloat'", "penalty: expected at least 0", "seed: missing"):
-        assert words in ended.stderr
+        assert words in printed
     assert all_runs(workplace) == []
 
 
-def test_main_trains_audits_and_reports(command, workplace):
+def test_main_trains_audits_and_reports(mlflow_run, workplace):
     study, out = workplace / "tiny", workplace / "out"
-    ended = mlflow_run(command, "-P", f"study={study}", "-P", f"out={out}", "-P", "jobs=1")
-    assert ended.returncode == 0, ended.stderr
+    succeeded, printed = mlflow_run("main", {"study": str(study), "out": str(out), "jobs": "1"})
+    assert succeeded, printed
     assert (out / "index.html").is_file() and (out / "audit.json").is_file()
     kinds = [run.tags[schema.TAG_KIND] for run in all_runs(workplace)]
     assert sorted(kinds) == ["audit", "run", "run", "run", "run", "study"]
