@@ -6,12 +6,15 @@ import gc
 import os
 import shutil
 import signal
+import sqlite3
 import sys
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 import hypothesis
 import pytest
+import sqlalchemy
 import torch
 from jinja2.bccache import Bucket, BytecodeCache
 
@@ -43,6 +46,13 @@ SLOW = (
 )
 hypothesis.settings.register_profile("any speed", deadline=None, suppress_health_check=SLOW)
 hypothesis.settings.load_profile("any speed")
+
+
+@sqlalchemy.event.listens_for(sqlalchemy.Engine, "connect")
+def not_waiting_for_the_disk(connection: Any, record: Any) -> None:
+    """A test's database need not outlive a power cut: each commit waits for the disk else. Other processes' databases do wait."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous = OFF")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
