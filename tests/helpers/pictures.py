@@ -26,10 +26,10 @@ PICTURES = (
 
 
 class Blank(Drawn):
-    """A picture that nobody made: one white pixel, and no bytes for paper."""
+    """A picture that nobody made: one white pixel, and a word for paper."""
 
     def vector(self, kind: str) -> bytes:
-        return b""
+        return b"blank"
 
 
 @cache
