@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fa_registry.errors import shortened
 from fa_registry.quantities import TRAJECTORY, TRAJECTORY_BY_SITE, at_last_site
 from fa_registry.records import Measurements, Reading, Series, SiteSeries
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.schema import SITE_METRICS, scalar_metrics, shown_sites, site_metric, spread
-from fa_registry.untrusted import UnreadableFile, regular_bytes
+from fa_registry.untrusted import RECORD, UnreadableFile, regular_bytes
 
 MOST_EPOCHS = 25  # of what a report shows of every site by epoch: all would make audit.json of a long run mostly these
 ABSENT = Reading(None, "not measured in this epoch")
@@ -30,6 +31,12 @@ SCHEMA = pa.schema(
         ("reason", pa.string()),
     ]
 )
+TEXTS = ("quantity", "reason")
+# As it is read: each text is held once, however often it stands there. A few kB can say a text of 60 MB in a million rows.
+HELD = pa.schema(
+    [field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in TEXTS else field for field in SCHEMA]
+)
+MOST_BYTES = 4 * RECORD  # unpacked: MOST_ROWS rows of numbers, and as much again of texts
 Row = tuple[int, str, int, float | None, str]  # as in SCHEMA
 
 
@@ -61,18 +68,27 @@ def read_rows(path: Path) -> list[Row]:
     """The file as it is, row by row. Raises UnreadableFile where `write_series` has not written it, whoever has."""
     data = regular_bytes(path)  # a damaged file that is mapped into memory may end this process
     try:
-        with pq.ParquetFile(pa.BufferReader(data)) as file:
-            if not file.schema_arrow.equals(SCHEMA) or file.metadata.num_rows > MOST_ROWS:
-                raise ValueError(f"{file.metadata.num_rows} rows of {file.schema_arrow.names}")
+        with pq.ParquetFile(pa.BufferReader(data), read_dictionary=TEXTS) as file:
+            metadata = file.metadata
+            unpacked = sum(metadata.row_group(place).total_byte_size for place in range(metadata.num_row_groups))
+            if not file.schema_arrow.equals(HELD) or metadata.num_rows > MOST_ROWS or unpacked > MOST_BYTES:
+                raise ValueError(f"{metadata.num_rows:,} rows of {file.schema_arrow.names}, {unpacked:,} bytes")
             table = file.read(use_threads=False)  # it is small: threads cost more than they read
         table.validate(full=True)
-        rows = list(zip(*(table[name].to_pylist() for name in SCHEMA.names), strict=True))
+        columns = (_texts(table[name]) if name in TEXTS else table[name].to_pylist() for name in SCHEMA.names)
+        rows = list(zip(*columns, strict=True))
     except (pa.ArrowException, ValueError, OSError, MemoryError) as error:  # UnicodeDecodeError is a ValueError
         raise UnreadableFile(path, f"is no series that a run wrote: {str(error).splitlines()[0]}") from error
     wrong = next((row for row in rows if not _is_row(row)), None)
     if wrong:
-        raise UnreadableFile(path, f"is no series that a run wrote: it has the row {wrong}")
+        raise UnreadableFile(path, f"is no series that a run wrote: it has the row {shortened(wrong)}")
     return rows
+
+
+def _texts(column: pa.ChunkedArray) -> Iterator[str | None]:
+    for chunk in column.chunks:
+        known = chunk.dictionary.to_pylist()
+        yield from (None if place is None else known[place] for place in chunk.indices.to_pylist())
 
 
 def _is_row(row: Sequence[Any]) -> bool:

@@ -14,17 +14,18 @@ from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, StoreError
 from fa_registry.quantities import at_last_site
 from fa_registry.records import Measurements, Reading, RunRecord, Series, SiteSeries
-from fa_registry.tracking import schema
+from fa_registry.tracking import schema, series
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.schema import spread
-from fa_registry.tracking.series import MOST_EPOCHS, read_series, write_series
+from fa_registry.tracking.series import MOST_EPOCHS, read_rows, read_series, write_series
 from fa_registry.tracking.writer import Origin, RunWriter
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.task import prepare
+from fa_registry.untrusted import UnreadableFile
 from tests.tracking.conftest import TINY, write_run
 
 ARTIFACTS = (
@@ -240,6 +241,21 @@ def test_an_epoch_that_was_skipped_says_so(tmp_path):
     path = tmp_path / "series.parquet"
     write_series(path, [(0, measured(0)), (2, measured(2))])
     assert read_series(path)[1]["growth"].sites[1][1].reason == "not measured in this epoch"
+
+
+def test_a_text_is_held_once_however_many_rows_say_it(tmp_path):
+    """A file of 2 kB said one of 40 MB in 300 rows, and 12 GB were read."""
+    rows = [(epoch, Measurements({}, {"gamma": Reading(None, "why " * 1000)})) for epoch in range(3)]
+    write_series(tmp_path / "series.parquet", rows)
+    reasons = [row[4] for row in read_rows(tmp_path / "series.parquet")]
+    assert reasons == ["why " * 1000] * 3 and len(set(map(id, reasons))) == 1
+
+
+def test_a_series_that_unpacks_to_more_than_any_has_is_refused_before_it_is(tmp_path, monkeypatch):
+    write_series(tmp_path / "series.parquet", [(0, Measurements({}, {"gamma": Reading(0.5)}))])
+    monkeypatch.setattr(series, "MOST_BYTES", 10)
+    with pytest.raises(UnreadableFile, match=r"is no series that a run wrote: 1 rows of .*, \d+ bytes"):
+        read_rows(tmp_path / "series.parquet")
 
 
 def test_nothing_by_site_is_nothing(tmp_path):
