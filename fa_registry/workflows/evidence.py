@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from fa_registry import diagnostics, methods
-from fa_registry.errors import IntegrityError, Interrupted
+from fa_registry import diagnostics
+from fa_registry.errors import IntegrityError, Interrupted, RegistryError
 from fa_registry.protocol.evidence import MEASURING
 from fa_registry.protocol.integrity import SAME_MACHINE, compare, merged, with_checks
 from fa_registry.records import Check, Exclusion, Integrity, Reading, RunRecord
@@ -22,7 +22,8 @@ from fa_registry.studies.executors.local import run_jobs, stop_on_signal
 from fa_registry.studies.workers import supervise
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.reader import check_files, read_record
+from fa_registry.tracking.reader import check_files, read_record, read_spec
+from fa_registry.training.code import runs_others_code
 from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve, usable_cores
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
 from fa_registry.training.redraw import OFF, Redrawn, Sealed, asked_steps, credit_in_training, redraw
@@ -102,7 +103,7 @@ def _each(tracker: Tracker, runs: Sequence[StoredRun], measuring: Measuring, dat
         return [gather_one(tracker, run, measuring, data_root) for run in runs]
     count = min(int(measuring.jobs) or _default_processes(len(runs)), len(runs))
     # Code of others may end its process, and the exit code of this one is an audit's answer.
-    run_all = supervise if any(map(_of_others, runs)) else run_jobs
+    run_all = supervise if any(_runs_others_code(tracker, run) for run in runs) else run_jobs
     if count > 1 or run_all is supervise:
         there = partial(_gather_there, tracker.uri, measuring, data_root)
         with stop_on_signal() as stop:  # the workers leave Ctrl-C to this process
@@ -114,10 +115,13 @@ def _each(tracker: Tracker, runs: Sequence[StoredRun], measuring: Measuring, dat
     return _run(tracker, runs, here, 1, lambda: False, run_all)
 
 
-def _of_others(run: StoredRun) -> bool:
-    """Whether the method it names is another package's, and installed: ours end no process."""
-    name = run.params.get(f"{schema.PARAM}method", "")
-    return name in methods.CATALOG.names() and not methods.CATALOG.location(name).own
+def _runs_others_code(tracker: Tracker, run: StoredRun) -> bool:
+    """Whether measuring it runs what another package brings, by the file that says what will be run: a table anybody could edit."""
+    try:
+        path = tracker.artifact(run.run_id, schema.SPEC)
+        return path is not None and runs_others_code(read_spec(path))
+    except RegistryError:  # it cannot be read, or names what is not installed: nothing of it is run
+        return False
 
 
 def gather_one(tracker: Tracker, run: StoredRun, measuring: Measuring, data_root: Path | None) -> Gathered:

@@ -296,9 +296,13 @@ def test_a_member_of_ours_of_another_version_is_other_code(world, monkeypatch):
 
 
 def test_a_rule_that_ends_its_process_does_not_answer_for_the_audit(untrained, monkeypatch):
-    """Exit code 0 would say that all pass; here it is 7, since a suite that a fault ends must not end well either."""
+    """Exit code 0 would say that all pass; here it is 7, since a suite that a fault ends must not end well either.
+
+    MLflow's table says that the method is ours, which ends no process: the run's own file is asked.
+    """
     untrained.plugin.edit(RULE, f'__import__("os").environ.get("ENDS") and __import__("os")._exit(7)\n        {RULE}')
     untrained.study()
+    untrained.store.sql("UPDATE params SET value = 'bp' WHERE key = 'cfg/method'")
     monkeypatch.setenv("ENDS", "yes")
     result = call("audit", "--study", "mine", "--device", "cpu", "--out", "pages")
     assert result.exit_code == 3

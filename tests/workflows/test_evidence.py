@@ -128,6 +128,9 @@ def test_stopped_midway_judges_nothing(stored, monkeypatch):
     class Store:
         uri = ""
 
+        def artifact(self, run_id, name):
+            return None
+
     monkeypatch.setattr(evidence, "run_jobs", lambda *_: None)
     with pytest.raises(Interrupted, match="nothing was judged"):
         gather_all(Store(), [stored("a")], Measuring(jobs=1))
