@@ -23,6 +23,7 @@ from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import progress
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.training import TrainingJob, TrainingResult, training_steps, training_words
+from tests.helpers.killed import killed_tag
 from tests.tracking.conftest import TINY
 from tests.workflows.conftest import TRAIN
 
@@ -183,6 +184,14 @@ def job(**changes) -> TrainingJob:
 
 def train(stop=lambda: False, **changes) -> str:
     return in_one_go(training_steps(job(**changes), stop, lambda news: None)).run_id
+
+
+def test_a_second_attempt_closes_the_first_whose_process_was_killed(workplace):
+    """A study's worker, in the very study that goes on."""
+    tags = {schema.TAG_SPEC: job().spec.identity, schema.TAG_STATUS: "running", schema.TAG_PROCESS: killed_tag()}
+    first = MlflowTracker().create("first", tags, {})
+    train()
+    assert MlflowTracker().get(first).state == "KILLED"
 
 
 def stop_after(epochs: int):
