@@ -51,6 +51,19 @@ def test_a_run_that_the_store_does_not_take_leaves_no_folder(tmp_path, monkeypat
     assert list(tmp_path.glob("fa_registry-run-*")) == []
 
 
+def test_a_run_says_that_it_is_complete_once_its_files_are_there(tmp_path, monkeypatch):
+    """Killed in between, it would be taken for one that needs no training, and have no file."""
+    said, upload = [], MemoryTracker.upload
+
+    def uploaded(tracker, run_id, folder):
+        said.append(tracker.get(run_id).tags[schema.TAG_STATUS])
+        upload(tracker, run_id, folder)
+
+    monkeypatch.setattr(MemoryTracker, "upload", uploaded)
+    write_run(MemoryTracker(tmp_path))
+    assert said == ["running"]
+
+
 def test_a_complete_run_holds_every_artifact_and_tag(tracker):
     writer, _, _ = write_run(tracker, study="tiny")
     run = tracker.get(writer.run_id)
