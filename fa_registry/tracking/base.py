@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Point:
-    """One metric value at one step (= epoch)."""
+    """One metric value at one step (= epoch). time: ms since 1970, when it was measured; 0: when it is logged."""
 
     key: str
     value: float
     step: int
+    time: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,10 @@ class Tracker(abc.ABC):
     @abc.abstractmethod
     def beside(self, experiment: str) -> Tracker:
         """This store, with new runs going to `experiment`."""
+
+    @abc.abstractmethod
+    def at_once(self) -> Tracker:
+        """This store, which refuses at once where its server is away, instead of waiting for it."""
 
     @abc.abstractmethod
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:

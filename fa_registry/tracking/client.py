@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import logging
 import os
 import platform
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import mlflow.store.db_migrations
+import requests
 import sqlalchemy
+import urllib3
 from filelock import FileLock, Timeout
 from mlflow import MlflowClient
+from mlflow.entities import Experiment
 from mlflow.exceptions import MlflowException
 from mlflow.store.tracking import DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH
 from sqlalchemy.exc import SQLAlchemyError
 
 from fa_registry.errors import StoreError
-from fa_registry.tracking.refusals import HELD, Refusal, refused
+from fa_registry.tracking.refusals import AWAY, HELD, Refusal, refused
 from fa_registry.tracking.store import check_begun, check_store, revision, sqlite_path
 
 LOG = logging.getLogger(__name__)
@@ -30,6 +35,10 @@ TRACEBACKS = "mlflow.store.db.utils"  # MLflow's logger that prints one of every
 NEWS = (TRACEBACKS, "alembic", "alembic.runtime.migration")  # who tells of every table of a new database
 # Seconds of waiting for another process until it is said, until it is given up, and between two looks.
 SILENT, PATIENCE, PAUSE = 3.0, 120.0, 0.1
+# The same for a server that is away, and until one that nobody has reached yet, or that others need not wait for, is given up.
+ABSENCE, LOOKS = 300.0, 2.0
+AT_ONCE = 5.0
+FRESH = 10.0  # that a verb asks for the experiments once, not at every turn
 ADVISORY = 0x66615F7265676973  # "fa_regis": PostgreSQL's locks have numbers
 MAKING = ".making"
 
@@ -38,16 +47,40 @@ class Client:
     """MLflow's client of a store, with its methods: each raises Refusal, and waits while others hold an sqlite database.
 
     address: by which MLflow opens the store `uri`, another one where it can only be read. make: see store.check_store.
+    waits: whether a server that is away is waited for here already; later it is, but by who is `at_once`.
     """
 
-    def __init__(self, uri: str, make: bool):
+    def __init__(self, uri: str, make: bool, waits: bool = False):
         logging.getLogger(TRACEBACKS).addFilter(_is_news)
         self.uri = uri
-        self.address, self._client = _patiently(uri, lambda: _opened(uri, make))
+        self._waits = waits
+        self.address, self._client, listed = self.ask(lambda: _opened(uri, make))
+        self._listed = [(time.monotonic(), listed)]  # one list, so that copies know it too
+        self._waits = True
+
+    def at_once(self) -> Client:
+        """This client, which does not wait for a server that is away."""
+        other = copy.copy(self)
+        other._waits = False
+        return other
+
+    def experiments(self, new: bool = False) -> list[Experiment]:
+        """Those that are not in the bin, as they were at most FRESH seconds ago; new: as they are."""
+        when, listed = self._listed[0]
+        if new or time.monotonic() - when > FRESH:
+            listed = self.ask(lambda: _all_experiments(self._client))
+            self._listed[0] = (time.monotonic(), listed)
+        return listed
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """What `question` answers, which asks this store; waited for and refused as for the methods."""
+        return _present(self.uri, lambda: _patiently(self.uri, question), self._waits)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)  # of a copy that is not whole yet
         method = getattr(self._client, name)
-        return functools.wraps(method)(lambda *given, **named: _patiently(self.uri, lambda: method(*given, **named)))
+        return functools.wraps(method)(lambda *given, **named: self.ask(lambda: method(*given, **named)))
 
 
 def answering(uri: str) -> contextlib.AbstractContextManager[None]:
@@ -61,19 +94,78 @@ def known_revisions() -> set[str]:
     return {path.name.split("_")[0] for path in folder.glob("*.py")}
 
 
-def _opened(uri: str, make: bool) -> tuple[str, MlflowClient]:
-    """The address that the store is opened by, and MLflow's client, which has touched the tables."""
+def _opened(uri: str, make: bool) -> tuple[str, MlflowClient, list[Experiment]]:
+    """The address that the store is opened by, MLflow's client, and its experiments: by asking for them it touches the tables."""
     address = check_store(uri, known_revisions(), make)
     with _quiet(), _made_once(uri, address):
         try:
             client = MlflowClient(address)
-            client.search_experiments(max_results=1)
+            listed = _all_experiments(client)
         except (MlflowException, SQLAlchemyError):
             path = sqlite_path(uri)
             if path and revision(path) != _newest_revision():
                 check_begun(path)
             raise
-    return address, client
+    return address, client, listed
+
+
+def _all_experiments(client: MlflowClient) -> list[Experiment]:
+    """All that are not in the bin."""
+    found, page = [], client.search_experiments()
+    while page.token:
+        found += page
+        page = client.search_experiments(page_token=page.token)
+    return [*found, *page]
+
+
+def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
+    """What `ask` answers. A server that is away is asked again; asking it twice for the same does no more than once."""
+    if not uri.startswith("http"):
+        return ask()
+    begun, told = time.monotonic(), False
+    while True:
+        try:
+            with _of_mlflow(waits):
+                if not waits:
+                    _check_reached(uri)
+                return ask()
+        except Refusal as refusal:
+            waited = time.monotonic() - begun
+            if refusal.kind != AWAY or not waits or waited > ABSENCE:
+                raise
+            if waited > SILENT and not told:
+                LOG.warning("store %s does not answer: waiting, at most %.0f seconds", uri, ABSENCE)
+                told = True
+        time.sleep(LOOKS)
+
+
+@contextlib.contextmanager
+def _of_mlflow(waits: bool) -> Iterator[None]:
+    """Inside, MLflow asks a server twice instead of eight times with minutes between, and prints no addresses; a user's wish stays.
+
+    It is told by the environment alone. Threads that are in here together may leave it so, which does no harm.
+    """
+    wanted = {
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # else a request more a run, and words before those for machines
+        **({} if waits else {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}),
+    }
+    ours = {name: value for name, value in wanted.items() if name not in os.environ}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name in ours:
+            os.environ.pop(name, None)
+
+
+def _check_reached(uri: str) -> None:
+    """Refusal where nobody listens: MLflow's own timeout, of minutes, is for answers."""
+    proxy = requests.utils.select_proxy(uri, requests.utils.get_environ_proxies(uri))
+    with answering(uri):
+        asked = urllib3.util.parse_url(proxy or uri)
+        port = asked.port or (443 if asked.scheme == "https" else 80)
+        socket.create_connection(((asked.host or "").strip("[]"), port), AT_ONCE).close()
 
 
 def _patiently(uri: str, ask: Callable[[], T]) -> T:

@@ -28,6 +28,9 @@ class MemoryTracker(Tracker):
     def beside(self, experiment: str) -> Tracker:
         return self  # there are no experiments in memory
 
+    def at_once(self) -> Tracker:
+        return self
+
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         run_id = f"{len(self.runs) + 1:032x}"
         self.runs[run_id] = StoredRun(

@@ -6,7 +6,6 @@ import atexit
 import copy
 import gc
 import getpass
-import io
 import json
 import logging
 import os
@@ -16,7 +15,7 @@ import shutil
 import time
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -42,6 +41,7 @@ from mlflow.protos.databricks_pb2 import (
     RESOURCE_DOES_NOT_EXIST,
     ErrorCode,
 )
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from fa_registry import owners
 from fa_registry.errors import StoreError
@@ -81,11 +81,19 @@ class MlflowTracker(Tracker):
     """uri: see store.resolve_uri. experiment: where new runs go, created with the first of them; or an existing one's id.
 
     make: whether a database that is not there is made. Without it one that cannot be written is opened to be read.
+    waits: whether a server that is away is waited for already when it is opened.
     """
 
-    def __init__(self, uri: str = "", experiment: str = EXPERIMENT, experiment_id: str = "", make: bool = True):
+    def __init__(
+        self,
+        uri: str = "",
+        experiment: str = EXPERIMENT,
+        experiment_id: str = "",
+        make: bool = True,
+        waits: bool = False,
+    ):
         self.uri = resolve_uri(uri)
-        self._client = Client(self.uri, make)
+        self._client = Client(self.uri, make, waits)
         self._experiment = experiment
         self._experiment_id = experiment_id
         self._experiment_names: dict[str, str] = {}
@@ -105,12 +113,19 @@ class MlflowTracker(Tracker):
         vars(other).pop("experiment_id", None)
         return other
 
+    def at_once(self) -> MlflowTracker:
+        other = copy.copy(self)
+        other._client = self._client.at_once()
+        return other
+
     @cached_property
     def experiment_id(self) -> str:
         """The id of the experiment that new runs go to; makes it when it is missing."""
         if self._experiment_id:
             return self._experiment_id
-        known = self._client.get_experiment_by_name(self._experiment)
+        known = next((listed for listed in self._client.experiments() if listed.name == self._experiment), None)
+        if known is None:  # it may be in the bin, or newer than the list
+            known = self._client.get_experiment_by_name(self._experiment)
         if known is None:
             if problem := unfit(self._experiment):
                 raise StoreError(f"experiment: {problem}")
@@ -140,6 +155,7 @@ class MlflowTracker(Tracker):
             run_name=name,
             tags={**tags, "mlflow.user": _user(), "mlflow.source.name": "fa_registry"},
         )
+        self._places[started.info.run_id] = started.info
         self._log_params(started.info.run_id, params)
         return started.info.run_id
 
@@ -152,7 +168,9 @@ class MlflowTracker(Tracker):
 
     def log(self, run_id: str, points: Iterable[Point] = (), tags: Mapping[str, str] | None = None) -> None:
         now = int(time.time() * 1000)
-        metrics = _batches((Metric(point.key, point.value, now, point.step) for point in points), BATCH_POINTS)
+        # equal points of an equal time are one: what a server took whose answer was lost may be sent again
+        timed = (Metric(point.key, point.value, point.time or now, point.step) for point in points)
+        metrics = _batches(timed, BATCH_POINTS)
         named = _batches((RunTag(name, value) for name, value in (tags or {}).items()), BATCH_NAMES)
         for some, few in zip_longest(metrics, named, fillvalue=()):  # a call costs the store as much as what it brings
             self._writer.log_batch(run_id, metrics=some, tags=few)
@@ -178,19 +196,16 @@ class MlflowTracker(Tracker):
     def upload(self, run_id: str, folder: Path) -> None:
         """As Tracker.upload; a database's files lie beside it."""
         local = self._local_root(run_id) if sqlite_path(self.uri) else None
-        if local is None:
-            self._writer.log_artifacts(run_id, str(folder))
+        if local is None:  # as MLflow's client does, which asks the server for the address once more
+            place = get_artifact_repository(self._place(run_id).artifact_uri, tracking_uri=self.uri)
+            self._writer.ask(lambda: place.log_artifacts(str(folder)))
         else:  # what the client would do, without asking the database where once more
             check_writable(self.uri)
             with answering(self.uri):
                 put_inside(local, folder)
 
     def finish(self, run_id: str, state: str) -> None:
-        # MLflow prints a run's name and address there: neither before what --json prints for machines, nor past the log's filter.
-        with redirect_stdout(io.StringIO()) as printed:
-            self._writer.set_terminated(run_id, state)
-        for line in printed.getvalue().splitlines():
-            LOG.info("%s", line)
+        self._writer.set_terminated(run_id, state)
 
     def discard(self, run_id: str) -> None:
         self._writer.delete_run(run_id)
@@ -314,17 +329,25 @@ class MlflowTracker(Tracker):
 
     def experiment_name(self, experiment_id: str) -> str:
         if experiment_id not in self._experiment_names:
+            self._experiment_names |= {listed.experiment_id: listed.name for listed in self._client.experiments()}
+        if experiment_id not in self._experiment_names:
             self._experiment_names[experiment_id] = self._client.get_experiment(experiment_id).name
         return self._experiment_names[experiment_id]
 
     def _experiment_ids(self, name: str) -> list[str]:
-        experiments = self._client.search_experiments(view_type=ViewType.ACTIVE_ONLY)
-        chosen = [experiment.experiment_id for experiment in experiments if name in ("", experiment.name)]
+        """Of the experiments with this name, of all where it is empty. A list without that of new runs may be too old."""
+        for new in (False, True):
+            experiments = self._client.experiments(new)
+            known = {listed.experiment_id: listed.name for listed in experiments}
+            chosen = [key for key, listed in known.items() if name in ("", listed)]
+            if chosen and (
+                self._experiment_id in known or (not self._experiment_id and self._experiment in known.values())
+            ):
+                break
         if not chosen:
             raise StoreError(
                 self.beside(name).in_the_bin()
-                or f"no experiment {name!r} in the store {self.uri}; "
-                f"known: {', '.join(experiment.name for experiment in experiments)}"
+                or f"no experiment {name!r} in the store {self.uri}; known: {', '.join(known.values())}"
             )
         return chosen
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
+import socket
 import sqlite3
 from collections.abc import Iterator
+
+import requests
+from mlflow.exceptions import MlflowException, RestException
+from mlflow.utils.credentials import read_mlflow_creds
 
 from fa_registry.errors import StoreError
 
 HELD, FULL, BARRED, FAILING, DAMAGED, LACKING = "held", "full", "barred", "failing", "damaged", "lacking"
+AWAY, UNKNOWN, FORBIDDEN = "away", "unknown", "forbidden"  # of servers
 OF_SYSTEM = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), BARRED),
@@ -23,6 +29,17 @@ OF_SQLITE = {
     sqlite3.SQLITE_FULL: FULL,
     sqlite3.SQLITE_IOERR: FAILING,
 }
+OF_HTTP = {401: UNKNOWN, 403: FORBIDDEN, **dict.fromkeys((502, 503, 504), AWAY)}
+OF_MLFLOW = {"UNAUTHENTICATED": UNKNOWN, "PERMISSION_DENIED": FORBIDDEN, "TEMPORARILY_UNAVAILABLE": AWAY}
+NOT_THERE = (
+    ConnectionError,
+    TimeoutError,
+    socket.gaierror,
+    requests.exceptions.ConnectionError,
+    requests.exceptions.Timeout,
+    requests.exceptions.RetryError,
+)
+ASKED = re.compile(r"/mlflow(?:-artifacts)?/([\w/.-]+)")  # in MLflow's words: which of its endpoints
 KEPT = "what was written before is kept"
 TO_DO = {
     HELD: f"another process is writing to it and does not end; {KEPT}. Wait for that process or end it, then repeat the command",
@@ -31,7 +48,11 @@ TO_DO = {
     FAILING: f"{KEPT}. See what is wrong with the disk (a limit on the size of files looks the same), then repeat the command",
     LACKING: f"{KEPT}. Install the library that it names, then repeat the command",
     DAMAGED: "the database is damaged. Put a copy of its folder aside; `sqlite3 mlflow.db .recover` saves what can be read",
+    AWAY: f"{KEPT}. See that it is up and that its address is right, then repeat the command",
+    UNKNOWN: f"{KEPT}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; who keeps the server makes users",
+    FORBIDDEN: f"{KEPT}. Who may MANAGE that experiment, or who keeps the server, can grant EDIT (docs/team-server.md)",
 }
+SAYS = {AWAY: "does not answer"}  # by kind; all others refuse
 ADDED = re.compile(r"\n\[SQL:|\n\(Background on this error")
 LONGEST = 400  # characters of what others say
 
@@ -42,7 +63,8 @@ class Refusal(StoreError):
     def __init__(self, subject: str, error: BaseException):
         root, self.kind = _root(error)
         self.code = str(getattr(error, "error_code", ""))
-        super().__init__("; ".join([f"{subject} refuses: {_said(root)}", *([TO_DO[self.kind]] if self.kind else [])]))
+        told = f"{subject} {SAYS.get(self.kind, 'refuses')}: {_said(root, self.kind)}"
+        super().__init__("; ".join([told, *([TO_DO[self.kind]] if self.kind else [])]))
 
 
 @contextlib.contextmanager
@@ -59,8 +81,9 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
     cause: BaseException | None = error
     while cause is not None:
         told = getattr(cause, "orig", None) or cause  # SQLAlchemy's errors hold the driver's
+        kind = _of_server(told)
         code = getattr(told, "sqlite_errorcode", 0) & 0xFF  # the lower byte; the rest tells its variants apart
-        kind = OF_SQLITE.get(code) or OF_SYSTEM.get(getattr(told, "errno", None) or 0)
+        kind = kind or OF_SQLITE.get(code) or OF_SYSTEM.get(getattr(told, "errno", None) or 0)
         kind = (
             LACKING if isinstance(told, ImportError) else kind
         )  # MLflow imports a bucket's library when it is asked for
@@ -70,8 +93,28 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
     return error, ""
 
 
-def _said(error: BaseException) -> str:
+def _of_server(error: BaseException) -> str:
+    """The kind of what a server answers, or of there being none."""
+    status = getattr(getattr(error, "response", None), "status_code", 0)
+    answers = isinstance(error, MlflowException) and str(error).startswith("API request")
+    if isinstance(error, RestException) or answers:  # of a database MLflow uses these codes too
+        return OF_MLFLOW.get(error.error_code, "")
+    if status in OF_HTTP:
+        return OF_HTTP[status]
+    untrusted = isinstance(error, requests.exceptions.SSLError)  # a certificate is no better in a minute
+    return AWAY if isinstance(error, NOT_THERE) and not untrusted else ""
+
+
+def _said(error: BaseException, kind: str = "") -> str:
     """On one line, without what SQLAlchemy adds: the statement with its parameters, and where one can read on."""
+    if kind in (UNKNOWN, FORBIDDEN):
+        user = read_mlflow_creds().username
+        asked = ASKED.search(str(error))
+        unknown = f"it knows no user {user!r} with this password" if user else "it wants a user and a password"
+        return unknown if kind == UNKNOWN else f"user {user!r} has no permission for {asked[1] if asked else 'this'}"
+    if kind == AWAY and isinstance(error, requests.exceptions.RequestException) and error.args:
+        reason = getattr(error.args[0], "reason", None)  # urllib3's, which begins with what failed of which object
+        return str(reason or error.args[0]).rpartition(": ")[2].rstrip("')\"")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
     text = " ".join(ADDED.split(str(error))[0].split()) or type(error).__name__

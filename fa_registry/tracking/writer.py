@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 import traceback
@@ -15,6 +16,7 @@ from torch import nn
 from fa_registry import diagnostics, jsonio, owners, provenance
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import DatasetReference, Point, Tracker
+from fa_registry.tracking.refusals import AWAY, Refusal
 from fa_registry.tracking.series import write_series
 from fa_registry.training.checkpoint import content_digest, save_tensors
 from fa_registry.training.code import code_of
@@ -23,6 +25,8 @@ from fa_registry.training.loop import EpochRow, Outcome
 from fa_registry.training.specs import run_name, setting_label
 from fa_registry.training.task import Task
 from fa_registry.training.trainer import Early, Trainer
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ class Origin:
 
 
 FLUSH_POINTS = 1000
-FLUSH_SECONDS = 2.0
+FLUSH_SECONDS = 10.0
+AWAY_SECONDS = 20.0  # until a server that was away is tried again while a run is at work
 
 
 class RunWriter:
@@ -88,6 +93,9 @@ class RunWriter:
         self._study = study
         self._stop_on = ""
         self._points: list[Point] = []
+        self._tags: dict[str, str] = {}
+        self._tried = -AWAY_SECONDS
+        self._away = False
         self._not_finite: dict[str, str] = {}
         self._flushed = time.monotonic()
         self._resumed_from = 0
@@ -138,7 +146,7 @@ class RunWriter:
         self.rows.append(row)
         for key, reading in schema.metrics(row.measurements, self._charts):
             if reading.value is not None:
-                self._points.append(Point(key, schema.shown(reading.value), row.epoch))
+                self._points.append(Point(key, schema.shown(reading.value), row.epoch, int(time.time() * 1000)))
             elif reading.not_finite:  # SQL stores clamp inf: such a value goes to the series and into a tag
                 self._not_finite.setdefault(key, f"epoch {row.epoch}")
         if len(self._points) >= FLUSH_POINTS or time.monotonic() - self._flushed > FLUSH_SECONDS:
@@ -147,17 +155,38 @@ class RunWriter:
     def tag(self, tags: Mapping[str, str]) -> None:
         """Set tags at once, while the run is still at work."""
         self._stop_on = tags.get(schema.TAG_STOP_ON, self._stop_on)
-        self._tracker.log(self.run_id, tags=tags)
+        self._tags |= tags
+        self.flush()
 
     def flush(self) -> None:
-        self._tracker.log(self.run_id, self._points)
-        self._points = []
+        """Send what is not in the store yet. A server that is away keeps nobody from training: it gets all of it when it is back.
+
+        Until then the points are here, and every epoch that they are of is in the run's resume file.
+        """
+        if self._away and time.monotonic() - self._tried < AWAY_SECONDS:
+            return
+        try:
+            self._send(self._tracker.at_once())
+        except Refusal as refusal:
+            if refusal.kind != AWAY:
+                raise
+            if not self._away:
+                LOG.warning("%s. Training goes on; what it measures is sent when the server is back", refusal)
+            self._away, self._tried = True, time.monotonic()
+            return
+        if self._away:
+            LOG.warning("store %s is back: all that was measured is in it", self._tracker.uri)
+        self._away = False
+
+    def _send(self, tracker: Tracker) -> None:
+        if self._points or self._tags:
+            tracker.log(self.run_id, self._points, self._tags)
+        self._points, self._tags = [], {}
         self._flushed = time.monotonic()
 
     def complete(self, outcome: Outcome) -> None:
         """Write the final weights, series, measurements and provenance; end the run with the outcome's status."""
         task, folder = self._task, self._folder
-        self.flush()
         save_tensors(folder / schema.FINAL, task.network.state_dict())
         if not task.method.end_to_end:
             self._write_feedback()  # a learned feedback state ends elsewhere than it began
@@ -177,7 +206,8 @@ class RunWriter:
                 :4000
             ]
         self._tracker.upload(self.run_id, folder)
-        self._tracker.log(self.run_id, tags=tags)
+        self._tags |= tags
+        self._send(self._tracker)
         self._tracker.finish(self.run_id, "FINISHED")
         shutil.rmtree(folder)
 
@@ -191,16 +221,21 @@ class RunWriter:
         self._end(reason, "KILLED")
 
     def _end(self, text: str, state: str) -> None:
+        """A server that is away is not waited for: the next command closes the run."""
+        tracker = self._tracker.at_once()
         try:
-            self._tracker.log(self.run_id, tags={schema.TAG_STATUS: "failed"})
+            self._tags |= {schema.TAG_STATUS: "failed"}
             (self._folder / schema.FAILURE).write_text(text, encoding="utf-8")
-            self.flush()
-            self._tracker.upload(self.run_id, self._folder)
-        finally:  # whatever cannot be written, the run must not say RUNNING
-            try:
-                self._tracker.finish(self.run_id, state)
-            finally:
-                shutil.rmtree(self._folder)
+            self._send(tracker)
+            tracker.upload(self.run_id, self._folder)
+            tracker.finish(self.run_id, state)
+        except BaseException as error:
+            if not isinstance(error, Refusal) or error.kind != AWAY:
+                tracker.finish(self.run_id, state)  # whatever cannot be written, the run must not say RUNNING
+                raise
+            LOG.warning("%s. Run %s says RUNNING until the next command closes it", error, self.run_id)
+        finally:
+            shutil.rmtree(self._folder)
 
     def _write_feedback(self) -> None:
         task = self._task

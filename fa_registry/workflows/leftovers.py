@@ -73,7 +73,12 @@ def clear(tracker: Tracker, registry: Path) -> None:
 
 def zombies(tracker: Tracker, tags: Mapping[str, str]) -> list[StoredRun]:
     """Runs with these tags that the store or they themselves say are at work, although their process is gone."""
-    running = tracker.search({**tags, schema.TAG_STATUS: "running"}) + tracker.search(tags, state="RUNNING")
+    if tags:  # few carry them: one question, and not one for each of the two
+        running = [
+            run for run in tracker.search(tags) if "running" in (run.tags.get(schema.TAG_STATUS), run.state.lower())
+        ]
+    else:
+        running = tracker.search({schema.TAG_STATUS: "running"}) + tracker.search({}, state="RUNNING")
     known = {run.run_id: run for run in running}.values()
     return [run for run in known if owners.is_dead(run.tags.get(schema.TAG_PROCESS, ""))]
 

@@ -97,7 +97,7 @@ def training_steps(
 def _training_steps(
     job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]
 ) -> Generator[None, None, TrainingResult]:
-    tracker = MlflowTracker(job.store, job.experiment, job.experiment_id)
+    tracker = MlflowTracker(job.store, job.experiment, job.experiment_id, waits=True)
     close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})  # of a worker that was killed in this very study
     watch = job.watch.of(job.spec.control)
     resume = ResumeFile(resume_folder(registry_folder(job.store)), _resume_name(job.spec, watch))

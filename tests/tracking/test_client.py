@@ -6,19 +6,24 @@ import errno
 import logging
 import os
 import shutil
+import socket
 import sqlite3
 import struct
+import time
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import requests
 from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.store.tracking import sqlalchemy_store
 from mlflow.store.tracking.dbmodels import initial_models
 from mlflow.store.tracking.dbmodels.models import SqlDataset
+from mlflow.utils.rest_utils import verify_rest_response
+from requests.exceptions import HTTPError
 from sqlalchemy import create_engine
 
 from fa_registry.errors import StoreError
@@ -26,7 +31,18 @@ from fa_registry.tracking import client
 from fa_registry.tracking.base import DatasetReference
 from fa_registry.tracking.client import Client
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.refusals import BARRED, DAMAGED, FAILING, FULL, HELD, LACKING, Refusal
+from fa_registry.tracking.refusals import (
+    AWAY,
+    BARRED,
+    DAMAGED,
+    FAILING,
+    FORBIDDEN,
+    FULL,
+    HELD,
+    LACKING,
+    UNKNOWN,
+    Refusal,
+)
 from tests.helpers.stores import cut_off_a_write
 
 
@@ -272,6 +288,15 @@ def test_mlflow_prints_no_traceback_of_what_is_refused(database, monkeypatch, ca
     assert "Traceback" not in capsys.readouterr().err
 
 
+def answered(status: int) -> MlflowException:
+    """As MLflow raises what a server answers."""
+    response = requests.Response()
+    response.status_code, response._content = status, b"no"
+    with pytest.raises(MlflowException) as raised:
+        verify_rest_response(response, "/api/2.0/mlflow/runs/create")
+    return raised.value
+
+
 def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
     error = sqlite3.OperationalError(text)
     error.sqlite_errorcode = code
@@ -293,9 +318,22 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
         (wrapped(sqlite_error(sqlite3.SQLITE_BUSY, "locked")), HELD, "Wait for that process"),
         (MlflowException("Names cannot\ncontain '/'"), "", "refuses: Names cannot contain '/'$"),
         (ModuleNotFoundError("No module named 'boto3'"), LACKING, "boto3'; .*Install the library"),
+        (answered(401), UNKNOWN, "it knows no user 'ann' with this password; .*who keeps the server makes users"),
+        (answered(403), FORBIDDEN, "user 'ann' has no permission for runs/create; .*can grant EDIT"),
+        (
+            HTTPError(
+                "403 for url: http://a/api/2.0/mlflow-artifacts/artifacts/1/x",
+                response=SimpleNamespace(status_code=403),
+            ),
+            FORBIDDEN,
+            "user 'ann' has no permission for artifacts/1/x; ",
+        ),
+        (answered(503), AWAY, "does not answer: .*See that it is up"),
+        (requests.exceptions.SSLError("certificate verify failed"), "", "certificate verify failed$"),
     ],
 )
-def test_what_a_store_refuses_is_said_in_a_sentence_with_what_is_safe_and_what_to_do(error, kind, words):
+def test_what_a_store_refuses_is_said_in_a_sentence_with_what_is_safe_and_what_to_do(error, kind, words, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ann")
     with pytest.raises(Refusal, match=words) as refused, client.answering("sqlite:///a.db"):
         raise error
     assert refused.value.kind == kind and "\n" not in str(refused.value) and "SQL:" not in str(refused.value)
@@ -306,3 +344,43 @@ def test_the_news_of_a_new_database_are_not_told(caplog):
     with client._quiet(), caplog.at_level(logging.INFO):
         logging.getLogger("alembic").info("table by table")
     assert caplog.text == ""
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An address of this machine at which nobody listens, for as long as the test holds it."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{held.getsockname()[1]}"
+
+
+def test_no_server_is_an_answer_and_not_minutes_of_silence(nobody, monkeypatch):
+    waits = []
+    monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=time.monotonic, sleep=waits.append))
+    with pytest.raises(StoreError, match=f"store {nobody} does not answer: Connection refused; .*See that it is up"):
+        MlflowTracker(nobody)
+    assert waits == []
+
+
+def test_a_server_that_is_away_for_a_while_is_waited_for_by_who_is_at_work(nobody, monkeypatch, caplog):
+    opened, clock = object.__new__(Client), iter(range(1000))
+    vars(opened).update(uri=nobody, _waits=True)
+    own = SimpleNamespace(monotonic=lambda: 20.0 * next(clock), sleep=lambda seconds: None)
+    monkeypatch.setattr(client, "time", own)
+    answers = [requests.exceptions.ConnectionError("refused")] * 3
+    asked = []
+
+    def ask() -> str:
+        asked.append(os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"])
+        if answers:
+            raise answers.pop()
+        return "run"
+
+    assert opened.ask(ask) == "run" and asked == ["1"] * 4 and caplog.text.count("waiting, at most 300 seconds") == 1
+    assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ
+    answers += [requests.exceptions.ConnectionError("refused")] * 99
+    with pytest.raises(Refusal, match="does not answer: refused"):
+        opened.ask(ask)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
+    answers.clear()
+    assert opened.ask(ask) == "run" and asked[-1] == "3", "a user's wish stays"

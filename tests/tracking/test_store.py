@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
@@ -18,7 +19,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from fa_registry.errors import StoreError
-from fa_registry.tracking import mlflow_tracker, schema
+from fa_registry.tracking import client, mlflow_tracker, schema
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.client import known_revisions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
@@ -299,16 +300,20 @@ def test_a_run_tells_its_params_and_every_point_of_the_metrics_asked_for(tracker
     assert set(found) == {Point("h_L", 2.0, 1), Point("h_L", 1.0, 0), Point("g_L", 3.0, 0)} and len(found) == 3
 
 
-def test_what_mlflow_prints_when_a_run_ends_does_not_stand_before_what_machines_read(
-    tracker, monkeypatch, capsys, caplog
-):
-    caplog.set_level("INFO", "fa_registry")
-    run_id = tracker.create("run", {}, {})
-    if tracker.uri == "memory":
-        return
-    genuine = tracker._client.set_terminated
-    monkeypatch.setattr(tracker._client, "set_terminated", lambda *ended: (print("View run at"), genuine(*ended)))
-    tracker.finish(run_id, "FINISHED")
-    printed = capsys.readouterr()
-    assert printed.out == printed.err == "" and tracker.get(run_id).state == "FINISHED"
-    assert "View run at" in caplog.messages, "the log has a filter for the names in it"
+def test_a_verb_asks_for_the_experiments_once(tmp_path, empty_store, monkeypatch):
+    store = f"sqlite:///{shutil.copy(empty_store, tmp_path / 'mlflow.db')}"
+    MlflowTracker(store).create("run", {}, {})
+    genuine, asked = MlflowClient.search_experiments, []
+    monkeypatch.setattr(
+        MlflowClient, "search_experiments", lambda *given, **named: (asked.append(named), genuine(*given, **named))[1]
+    )
+    monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    tracker = MlflowTracker(store)
+    assert (
+        tracker.search({}) and tracker.beside("fa_registry").search({}, "fa_registry") and tracker.create("run", {}, {})
+    )
+    assert tracker.get(tracker.search({})[0].run_id).experiment == "fa_registry" and len(asked) == 1
+    MlflowTracker(store, "another").create("run", {}, {})
+    assert {run.experiment for run in tracker.search({}, "another")} == {"another"}, (
+        "it was not there when the list was made"
+    )

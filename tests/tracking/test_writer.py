@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import tempfile
 
 import pyarrow.parquet as pq
 import pytest
+import requests
 import torch
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, StoreError
 from fa_registry.quantities import at_last_site
 from fa_registry.records import Measurements, Reading, RunRecord, Series, SiteSeries
-from fa_registry.tracking import schema, series
+from fa_registry.tracking import schema, series, writer
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
+from fa_registry.tracking.refusals import Refusal
 from fa_registry.tracking.schema import spread
 from fa_registry.tracking.series import MOST_EPOCHS, read_rows, read_series, write_series
 from fa_registry.tracking.writer import Origin, RunWriter
@@ -285,3 +288,43 @@ def test_nothing_by_site_is_nothing(tmp_path):
 )
 def test_spread(last, most, epochs):
     assert spread(last, most) == epochs
+
+
+class Absent(MemoryTracker):
+    """Its server is away for the calls in `away`, counted from 0; who waits for it finds it back."""
+
+    def __init__(self, folder, away):
+        super().__init__(folder)
+        self.away, self.calls = away, 0
+
+    def at_once(self):
+        hurried = copy.copy(self)
+        hurried.log = lambda *given: self.tried(*given)
+        hurried.upload = hurried.finish = self.gone
+        return hurried
+
+    def tried(self, *given):
+        self.calls += 1
+        return self.gone() if self.calls - 1 in self.away else self.log(*given)
+
+    def gone(self, *given):
+        raise Refusal("store http://away", requests.exceptions.ConnectionError("refused"))
+
+
+def test_a_server_that_is_away_costs_no_epoch_and_gets_every_point_once_and_in_order(tmp_path, monkeypatch, caplog):
+    for seconds in ("FLUSH_SECONDS", "AWAY_SECONDS"):  # every epoch is sent, or tried
+        monkeypatch.setattr(writer, seconds, -1.0)
+    tracker = Absent(tmp_path / "runs", away={1, 2})
+    run, _, _ = write_run(tracker, epochs=4)
+    undisturbed = MemoryTracker(tmp_path / "undisturbed")
+    expected, _, _ = write_run(undisturbed, epochs=4)
+    assert tracker.points[run.run_id] == undisturbed.points[expected.run_id]
+    assert all(point.time for point in tracker.points[run.run_id]), "sent again, it is the same point"
+    assert tracker.get(run.run_id).tags[schema.TAG_STATUS] == "complete" and tracker.calls == 5
+    assert caplog.text.count("does not answer: refused; ") == caplog.text.count("is back: all that") == 1
+
+
+def test_a_run_that_ends_while_the_server_is_away_says_that_it_still_says_running(tmp_path, caplog):
+    run = RunWriter(Absent(tmp_path / "runs", away={0}), prepare(parse_spec(TINY), torch.device("cpu")))
+    run.interrupt("stopped")
+    assert f"Run {run.run_id} says RUNNING until the next command closes it" in caplog.text
