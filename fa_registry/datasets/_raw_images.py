@@ -6,13 +6,15 @@ digest of its own tensors, and is refused when either does not fit.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Callable
+import platform
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -23,6 +25,7 @@ from fa_registry.errors import IntegrityError, UsageError
 
 FOLDER = "fa_registry"  # below the data root
 FORMAT = "fa_registry images 1"
+PATIENCE = 600.0  # seconds for another process to decode
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def cached(root: Path, card: DatasetCard, decode: Callable[[], RawImages]) -> Ra
     if not path.is_file():
         try:
             path.parent.mkdir(exist_ok=True)
-            with FileLock(f"{path}.lock"):
+            with _alone(path):
                 if not path.is_file():
                     _write(path, card, decode())
         except PermissionError as error:
@@ -65,6 +68,26 @@ def cached(root: Path, card: DatasetCard, decode: Callable[[], RawImages]) -> Ra
                 "or copy the data root to where you may write"
             ) from error
     return read_cache(path, card)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Inside, no other process decodes these images; its name is in the lock. UsageError where one does not end."""
+    place = Path(f"{path}.lock")
+    lock = FileLock(place)
+    try:
+        lock.acquire(timeout=PATIENCE)
+    except Timeout as error:
+        holder = place.read_text(errors="replace")[:200] or "another process"
+        raise UsageError(
+            f"{place} has been held by {holder} for {PATIENCE:.0f} seconds; nothing was changed. "
+            "Wait for that process or end it, then repeat the command"
+        ) from error
+    try:
+        place.write_text(f"process {os.getpid()} on {platform.node()}")
+        yield
+    finally:
+        lock.release()
 
 
 def _write(path: Path, card: DatasetCard, raw: RawImages) -> None:

@@ -129,10 +129,8 @@ class MlflowTracker(Tracker):
         if known is None:
             if problem := unfit(self._experiment):
                 raise StoreError(f"experiment: {problem}")
-            database = sqlite_path(self.uri)
-            location = (database.parent / ARTIFACTS / _folder(self._experiment)).as_uri() if database else None
             try:
-                return self._writer.create_experiment(self._experiment, location, EXPERIMENT_TAGS)
+                return self._writer.create_experiment(self._experiment, self._location(), EXPERIMENT_TAGS)
             except Refusal as refusal:
                 if refusal.code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
                     raise
@@ -140,6 +138,21 @@ class MlflowTracker(Tracker):
         if known.lifecycle_stage == LifecycleStage.DELETED:
             raise StoreError(f"{self.in_the_bin()}; or choose another with --experiment")
         return known.experiment_id
+
+    def _location(self) -> str | None:
+        """Where the files of a new experiment go; None where a server says it. Asked, MLflow would say `mlruns` of this folder."""
+        if self.uri.startswith("http"):
+            return None
+        database = sqlite_path(self.uri)
+        folder = (database.parent if database else Path.cwd()) / ARTIFACTS / _folder(self._experiment)
+        if not database:
+            LOG.warning(
+                "experiment %s: the files of its runs go to %s, which other machines do not see; "
+                "a team's server keeps them for all (docs/team-server.md)",
+                self._experiment,
+                folder,
+            )
+        return folder.as_uri()
 
     @cached_property
     def _downloads(self) -> Path:

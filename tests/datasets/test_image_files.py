@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import os
 import types
 from pathlib import Path
 
@@ -314,6 +315,17 @@ def test_it_is_decoded_once_and_read_bit_for_bit(tmp_path, raw):
     assert first.digest == again.digest == raw.digest
     assert torch.equal(again.train_images, raw.train_images) and again.train_images.dtype == torch.uint8
     assert [path.name for path in (tmp_path / "fa_registry").glob("*.partial")] == []
+
+
+def test_another_process_that_decodes_is_named_and_not_waited_for_for_ever(tmp_path, raw, monkeypatch):
+    monkeypatch.setattr(_raw_images, "PATIENCE", 0.0)
+
+    def at_work() -> RawImages:
+        with pytest.raises(UsageError, match=rf"mnist.*\.lock has been held by process {os.getpid()} on .* repeat"):
+            cached(tmp_path, CARD, never)
+        return raw
+
+    assert cached(tmp_path, CARD, at_work).digest == raw.digest
 
 
 def test_a_decoding_that_breaks_leaves_no_cache(tmp_path, raw):

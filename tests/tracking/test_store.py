@@ -317,3 +317,13 @@ def test_a_verb_asks_for_the_experiments_once(tmp_path, empty_store, monkeypatch
     assert {run.experiment for run in tracker.search({}, "another")} == {"another"}, (
         "it was not there when the list was made"
     )
+
+
+def test_a_database_that_is_no_file_has_its_artifacts_where_it_is_said(tmp_path, empty_store, monkeypatch, caplog):
+    store = f"sqlite:///{shutil.copy(empty_store, tmp_path / 'mlflow.db')}"
+    monkeypatch.chdir((tmp_path / "work").mkdir() or tmp_path / "work")
+    monkeypatch.setattr(mlflow_tracker, "sqlite_path", lambda uri: None)  # as that of postgresql://
+    tracker = MlflowTracker(store)
+    location = MlflowClient(store).get_experiment(tracker.experiment_id).artifact_location
+    assert location == (tmp_path / "work" / "mlartifacts" / "fa_registry").as_uri()
+    assert f"go to {tmp_path}/work/mlartifacts/fa_registry, which other machines do not see" in caplog.text
