@@ -16,12 +16,16 @@ from tests.end_to_end.conftest import BIN
 SECONDS = 120  # until it answers; on a busy machine it takes half a minute
 
 
-@contextmanager
-def mlflow_server(store: str, artifacts: Path) -> Iterator[str]:
-    """Its address. store: database URI; artifacts: the folder where it keeps them itself."""
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def mlflow_server(store: str, artifacts: Path, port: int = 0, signal: int = 15) -> Iterator[str]:
+    """Its address. store: database URI; artifacts: the folder where it keeps them itself. signal: what ends it."""
+    port = port or free_port()
     where = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     what = ["--backend-store-uri", store, "--artifacts-destination", str(artifacts)]
     process = subprocess.Popen(
@@ -35,7 +39,7 @@ def mlflow_server(store: str, artifacts: Path) -> Iterator[str]:
         _wait_for(f"http://127.0.0.1:{port}/health")
         yield f"http://127.0.0.1:{port}"
     finally:
-        os.killpg(process.pid, 15)
+        os.killpg(process.pid, signal)
         process.wait(timeout=30)
 
 

@@ -20,6 +20,7 @@ KINDS = {
     "faults": ("--faults", 100),
     "kills": ("--kills", 50),
     "flips": ("--flips", 1000),
+    "absence": ("--kills", 5),
     "races": ("--runs", 50),
 }
 SEEDED = ("kills", "flips", "faults", "malformed")  # the order of races is the machine's
