@@ -27,6 +27,7 @@ __all__ = [
     "torchvision",
     "train",
     "verify",
+    "work",
 ]
 
 _HOMES = {
@@ -37,7 +38,7 @@ _HOMES = {
     "diagnose": "fa_registry.api",
     "load_model": "fa_registry.api.loading",
     "torchvision": "fa_registry.datasets._files",
-    **dict.fromkeys(("audit", "compare", "report", "study", "train", "verify"), "fa_registry.workflows.verbs"),
+    **dict.fromkeys(("audit", "compare", "report", "study", "train", "verify", "work"), "fa_registry.workflows.verbs"),
 }
 
 

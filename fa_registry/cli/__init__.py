@@ -59,7 +59,7 @@ def _launched(context: click.Context) -> Iterator[None]:
 
 
 GROUPS = {
-    "Train": ("train", "study", "run", "adopt", "data"),
+    "Train": ("train", "study", "work", "run", "adopt", "data"),
     "Judge": ("audit", "verify", "analyse", "compare", "diff", "lint"),
     "Look": ("list", "show", "card", "doctor", "optimize"),
     "Share": ("report", "promote"),

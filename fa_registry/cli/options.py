@@ -10,6 +10,7 @@ import click
 
 from fa_registry.cli import completing
 from fa_registry.errors import InvalidFields
+from fa_registry.owners import LEASE
 from fa_registry.studies import twins
 from fa_registry.studies.executors.base import SILENCE
 
@@ -60,6 +61,13 @@ HUNG = click.option(
     show_default=True,
     metavar="SECONDS",
     help="Time without an epoch after which a run in a process of its own counts as hung and is ended; 0: never.",
+)
+LEFT = click.option(
+    "--lease",
+    default=str(LEASE),
+    show_default=True,
+    metavar="SECONDS",
+    help="Without a sign of life for so long, a run of another machine counts as left, and is trained by whoever wants it.",
 )
 EPOCHS = click.option("--epochs", default="", help="Epochs instead of the study's.")
 SEEDS = click.option("--seeds", default="", metavar="S,S,…", help="Seeds instead of the study's.")
@@ -151,7 +159,7 @@ def together(*options: Callable) -> Callable:
 
 
 REPLACING = together(EPOCHS, SEEDS, DATA, SCALE, DEVICE)
-TRAINING = together(EDITION, STOP_ON, EXPERIMENT, EVERY, HUNG, DATA_ROOT, STORE, FORCE, KEEP_TRAINED)
+TRAINING = together(EDITION, STOP_ON, EXPERIMENT, EVERY, HUNG, LEFT, DATA_ROOT, STORE, FORCE, KEEP_TRAINED)
 
 
 def of_many_runs(*own: Callable) -> Callable:

@@ -121,6 +121,26 @@ def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **arguments: 
 
 
 @click.command()
+@click.argument("names", nargs=-1, required=True, metavar="STUDY…", shell_complete=completing.studies())
+@JOBS
+@REPLACING
+@TRAINING
+@JSON
+@examples(
+    "work digits",
+    "work digits paper --store http://registry:5000 --lease 300",
+    "work paper --jobs 4 --experiment team",
+)
+def work(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
+    """Train of a study what nobody else trains: one of many workers.
+
+    It takes one run after another until nothing of these studies is left. Start it as often as there is room, on any machine that
+    reaches the store: docs/many-machines.md.
+    """
+    sys.exit(max([studied(verbs.work(name, **arguments), as_json) for name in names]))
+
+
+@click.command()
 @click.argument("name", default="digits", shell_complete=completing.studies())
 @JOBS
 @REPLACING
@@ -175,12 +195,25 @@ def run(name: str, jobs: str, edition: str, editions: str, out: str, as_json: bo
 def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
     """Prints the study's outcome (errors alone if quiet); returns its exit code."""
     if as_json:
-        names = ("study", "present", "trained", "stopped_early", "failed", "stopped", "other_code", "page")
+        names = (
+            "study",
+            "present",
+            "trained",
+            "elsewhere",
+            "left",
+            "stopped_early",
+            "failed",
+            "stopped",
+            "other_code",
+            "page",
+        )
         print_json({name: getattr(result, name) for name in names})
         return result.exit_code
     counts = {
         "already complete": result.present,
         "trained": result.trained,
+        "trained by other processes": result.elsewhere,
+        "still trained by other processes": result.left,
         "stopped early": result.stopped_early,
         "failed": result.failed,
         "stopped": result.stopped,
@@ -247,4 +280,4 @@ def _duration(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-VERBS = (train, study, run)
+VERBS = (train, study, work, run)

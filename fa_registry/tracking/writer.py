@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from fa_registry import diagnostics, jsonio, owners, provenance
-from fa_registry.tracking import schema
+from fa_registry.tracking import claim, schema
 from fa_registry.tracking.base import DatasetReference, Point, Tracker
 from fa_registry.tracking.refusals import AWAY, Refusal
 from fa_registry.tracking.series import write_series
@@ -68,6 +68,7 @@ class RunWriter:
     study_run: id of the study's own run.
     origin: of a run that was not trained here; it has no initial weights, and feedback only where that was given.
     conformance: what was measured of a method that is not our own.
+    lease: seconds after whose silence somebody else may train the specification; 0: of a run that claims none.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class RunWriter:
         checkpoint_every: int = 0,
         origin: Origin | None = None,
         conformance: Mapping[str, Any] | None = None,
+        lease: int = 0,
     ):
         self._tracker = tracker
         self._task = task
@@ -105,6 +107,8 @@ class RunWriter:
         tags |= {schema.TAG_CODE: jsonio.digest_of(self._sealed["code"])}
         tags |= {schema.TAG_ADOPTED: "true"} if origin else {}
         tags |= {schema.TAG_STUDY_RUN: study_run} if study_run else {}
+        tags |= claim.opening(lease) if lease else {}
+        self._adopted = adopt
         name = origin.name if origin else run_name(spec)
         try:
             if adopt:
@@ -114,6 +118,20 @@ class RunWriter:
         except BaseException:
             shutil.rmtree(self._folder)
             raise
+        self.claim = claim.Claim(tracker, self.run_id, lease) if lease else None
+
+    def withdraw(self) -> None:
+        """Leave the specification to somebody else, before anything was written: this run goes into the store's bin."""
+        if self._adopted:  # `mlflow run` itself still ends it
+            self._tracker.adopt(self.run_id, "mlflow run: trained elsewhere", {schema.TAG_KIND: schema.LAUNCH}, {})
+        else:
+            self._tracker.finish(self.run_id, "KILLED")
+            self._tracker.discard(self.run_id)
+        shutil.rmtree(self._folder)
+
+    def give_up(self) -> None:
+        """Leave a run that somebody else has closed as it is."""
+        shutil.rmtree(self._folder)
 
     def start(self, initial: nn.Module | None) -> None:
         """Write what is known before the first step: spec, the `initial` network's weights, feedback state with its card."""
@@ -125,8 +143,10 @@ class RunWriter:
         self._write_feedback()
 
     def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
-        """Write the epoch down, and a checkpoint if one is due."""
+        """Write the epoch down, and a checkpoint if one is due. TakenOver where the run was, as this machine slept."""
         self.write_down(row)
+        if self.claim:
+            self.claim.check_if_late()
         if self._checkpoint_every and row.epoch and row.epoch % self._checkpoint_every == 0:
             save_tensors(self._folder / schema.epoch_checkpoint(row.epoch), trainer.task.network.state_dict())
 
@@ -179,14 +199,19 @@ class RunWriter:
         self._away = False
 
     def _send(self, tracker: Tracker) -> None:
-        if self._points or self._tags:
-            tracker.log(self.run_id, self._points, self._tags)
+        tags = {**self._tags, **(self.claim.sign() if self.claim else {})}
+        if self._points or tags:
+            tracker.log(self.run_id, self._points, tags)
+        if self.claim:
+            self.claim.given()
         self._points, self._tags = [], {}
         self._flushed = time.monotonic()
 
     def complete(self, outcome: Outcome) -> None:
         """Write the final weights, series, measurements and provenance; end the run with the outcome's status."""
         task, folder = self._task, self._folder
+        if self.claim:
+            self.claim.check()
         save_tensors(folder / schema.FINAL, task.network.state_dict())
         if not task.method.end_to_end:
             self._write_feedback()  # a learned feedback state ends elsewhere than it began

@@ -17,6 +17,7 @@ from pathlib import Path
 from fa_registry import owners
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.claim import Signs
 from fa_registry.training.resume import DAMAGED
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
@@ -71,8 +72,12 @@ def clear(tracker: Tracker, registry: Path) -> None:
             left.mend()
 
 
-def zombies(tracker: Tracker, tags: Mapping[str, str]) -> list[StoredRun]:
-    """Runs with these tags that the store or they themselves say are at work, although their process is gone."""
+def zombies(tracker: Tracker, tags: Mapping[str, str], signs: Signs | None = None) -> list[StoredRun]:
+    """Runs with these tags that the store or they themselves say are at work, although their process is gone.
+
+    signs: what was seen of those on other machines; without it none of them is known to be gone.
+    """
+    signs = signs or Signs()
     if tags:  # few carry them: one question, and not one for each of the two
         running = [
             run for run in tracker.search(tags) if "running" in (run.tags.get(schema.TAG_STATUS), run.state.lower())
@@ -80,12 +85,12 @@ def zombies(tracker: Tracker, tags: Mapping[str, str]) -> list[StoredRun]:
     else:
         running = tracker.search({schema.TAG_STATUS: "running"}) + tracker.search({}, state="RUNNING")
     known = {run.run_id: run for run in running}.values()
-    return [run for run in known if owners.is_dead(run.tags.get(schema.TAG_PROCESS, ""))]
+    return [run for run in known if signs.is_dead(run)]
 
 
-def close_zombies(tracker: Tracker, tags: Mapping[str, str]) -> None:
+def close_zombies(tracker: Tracker, tags: Mapping[str, str], signs: Signs | None = None) -> None:
     """End those with these tags."""
-    for run in zombies(tracker, tags):
+    for run in zombies(tracker, tags, signs):
         close(tracker, run)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 
 from fa_registry import datasets, jsonio, owners
-from fa_registry.errors import InvalidFields, UnknownName
+from fa_registry.errors import Interrupted, InvalidFields, UnknownName
+from fa_registry.owners import LEASE
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, RunSpec
 from fa_registry.reporting.text.filters import markdown_text
@@ -19,6 +21,8 @@ from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.studies.study import Study
 from fa_registry.terminal_loss import is_regression
 from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun
+from fa_registry.tracking.claim import Signs
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.training.devices import MOST_PROCESSES, on_device, usable_cores
@@ -27,14 +31,19 @@ from fa_registry.training.task import too_large
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import load_or_name
+from fa_registry.workflows.elsewhere import StopTag, settled, stopped_by_tag
 from fa_registry.workflows.leftovers import close_zombies
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.requests import Chosen, Place
 from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker
 from fa_registry.workflows.training import (
+    ELSEWHERE,
     TrainingJob,
-    asked_silence,
+    asked_lease,
+    asked_seconds,
+    ended_among,
     executor_problems,
+    finished_but,
     newest_finished,
     on_gpu,
     training_steps,
@@ -52,6 +61,7 @@ class StudyResult:
     """What happened to every spec of a study: run ids already there and trained now, errors by run name.
 
     stopped_early: run ids of those that a rule of --stop-on ended, now or before. stopped: names of those that a person stopped.
+    elsewhere: run ids of those that other processes trained meanwhile; left: names of those that others still train.
     other_code: name of each run that was there by other code than today's → what changed; kept, or trained again. page: address of
     the runs side by side in MLflow's pages, empty where there are none.
     """
@@ -62,13 +72,15 @@ class StudyResult:
     failed: dict[str, str] = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
     stopped_early: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
     other_code: dict[str, tuple[str, ...]] = field(default_factory=dict)
     page: str = ""
 
     @property
     def ended(self) -> int:
         """How many runs are as they were to be."""
-        return len(self.present) + len(self.trained) + len(self.stopped_early)
+        return len(self.present) + len(self.trained) + len(self.stopped_early) + len(self.elsewhere)
 
     @property
     def exit_code(self) -> int:
@@ -86,23 +98,28 @@ def run_study(
     keep_trained: bool = False,
     executor: str = "",
     silence: str | int = SILENCE,
+    lease: str | int = LEASE,
+    joins: bool = False,
 ) -> StudyResult:
-    """Train every run of the study that the store does not hold yet.
+    """Train every run of the study that the store does not hold yet, and that nobody else trains.
 
     chosen: a study. jobs: how many runs at a time, 0: one a core, several side by side on a GPU. edition: the rules that watch
     the runs instead of the study's. stop_on: which of them end a run, `D1,D2`. keep_trained: runs that other code has trained
     stay; else they are trained again. executor: a name of studies.executors.CATALOG; empty: the usual_executor. silence: see
-    Resources.
+    Resources. lease: see tracking.claim. joins: as one worker of many, which begins at a place of its own in the study, writes
+    no run of the study's own, and does not wait for what others train.
     """
-    study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, silence)
-    tracker, adopted = open_tracker(place.store, place.experiment), launched_run()
-    result, todo = _already_there(study, tracker, watch, force, keep_trained)
+    study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, silence, lease)
+    tracker, adopted = open_tracker(place.store, place.experiment), "" if joins else launched_run()
+    result, todo, attempts = _already_there(study, tracker, watch, force, keep_trained)
     make_ready({spec.dataset for spec in todo}, place.root)
     if adopted:
         tracker.adopt(adopted, f"study {study.name}", _study_tags(study), {})
     if not todo:
         return _nothing_to_train(study, result, tracker, adopted)
-    parent = adopted or tracker.create(f"study {study.name}", _study_tags(study), {})
+    if words := stopped_by_tag(tracker, study.name):
+        raise Interrupted(words)
+    parent = adopted or ("" if joins else tracker.create(f"study {study.name}", _study_tags(study), {}))
     training = [
         TrainingJob(
             spec,
@@ -115,17 +132,62 @@ def run_study(
             watch=watch,
             conformance=stated_conformance(spec, tracker.uri),
             device=chosen.device,
+            lease=int(lease),
+            known=ended_among(attempts.get(spec.identity, ())),
+            yields=not force,
         )
-        for spec in todo
+        for spec in (_from_a_place_of_its_own(todo) if joins else todo)
     ]
     try:
         with on_device(
             chosen.device
         ):  # of several jobs in turns, none may give the card back before the last has ended
-            _train_all(training, study, result, resources, executor)
+            _train_with_others(training, study, result, resources, executor, tracker, waits=not joins)
     finally:
         _close(tracker, parent, study, result)
     return _compared(tracker, result)
+
+
+def _from_a_place_of_its_own(specs: list[RunSpec]) -> list[RunSpec]:
+    """The same specs in the same order, begun elsewhere: workers that start together do not all want the first."""
+    first = random.randrange(len(specs))
+    return specs[first:] + specs[:first]
+
+
+def _train_with_others(
+    jobs: list[TrainingJob],
+    study: Study,
+    result: StudyResult,
+    asked: Resources,
+    executor: str,
+    tracker: MlflowTracker,
+    waits: bool,
+) -> None:
+    """Train all jobs, wait for those that others train, and train those that others left."""
+    signs, others = Signs(), []
+    while jobs or others:
+        others += _train_all(jobs, study, result, asked, executor) if jobs else []
+        of_spec = {job.spec.identity: job for job in others}
+        if result.stopped or not others:
+            result.left += [run_name(job.spec) for job in others]
+            return
+
+        def finished(spec: RunSpec, attempts: Sequence[StoredRun], jobs=of_spec) -> StoredRun | None:
+            job = jobs[spec.identity]
+            return finished_but(job.known, job.watch)(spec, attempts)
+
+        try:
+            with stop_on_signal() as signal:
+                stop, specs = StopTag(tracker, study.name, signal), [job.spec for job in others]
+                done, free, held = settled(tracker, specs, finished, signs, stop, waits)
+        except Interrupted as error:
+            LOG.warning("%s", error)
+            result.stopped += [run_name(job.spec) for job in others]
+            return
+        result.elsewhere += [run.run_id for run in done.values()]
+        jobs = [of_spec[spec.identity] for spec in free]
+        others = [of_spec[spec.identity] for spec in held] if waits else []
+        result.left += [] if waits else [run_name(spec) for spec in held]
 
 
 def _compared(tracker: MlflowTracker, result: StudyResult) -> StudyResult:
@@ -138,14 +200,16 @@ def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResul
     broken = bool(result.failed or result.stopped) or result.ended < len(study.specs)
     for spec in study.specs if broken else ():
         close_zombies(tracker, {schema.TAG_SPEC: spec.identity})
+    if not parent:
+        return
     tracker.log(parent, tags={schema.TAG_STATUS: "failed" if broken else "complete"})
     tracker.finish(parent, "FAILED" if broken else "FINISHED")
 
 
 def _already_there(
     study: Study, tracker: MlflowTracker, watch: Watch, force: bool, keep_trained: bool
-) -> tuple[StudyResult, list[RunSpec]]:
-    """The runs that the store holds, and the specs it does not hold yet."""
+) -> tuple[StudyResult, list[RunSpec], dict[str, list[StoredRun]]]:
+    """The runs that the store holds, the specs it does not hold yet, and all attempts at each, by its identity."""
     result, todo = StudyResult(study.name), []
     attempts = {} if force else runs_by_spec(tracker, [spec.identity for spec in study.specs])
     for spec in study.specs:
@@ -160,7 +224,7 @@ def _already_there(
         else:
             result.present.append(run.run_id)
     tell(result.other_code, keep_trained)
-    return result, todo
+    return result, todo, attempts
 
 
 def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker, adopted: str) -> StudyResult:
@@ -182,7 +246,13 @@ def _marks(study: Study) -> dict[str, str]:
 
 
 def checked_study(
-    chosen: Chosen, jobs: str | int, edition: str, stop_on: str, executor: str, silence: str | int = SILENCE
+    chosen: Chosen,
+    jobs: str | int,
+    edition: str,
+    stop_on: str,
+    executor: str,
+    silence: str | int = SILENCE,
+    lease: str | int = LEASE,
 ) -> tuple[Study, Resources, Watch]:
     """The study, what it may take (at_once 0: what suits the machine) and what to look out for.
 
@@ -194,7 +264,8 @@ def checked_study(
         processes = whole_number(jobs, least=0, most=MOST_PROCESSES)
     except ValueError as error:
         problems.append(f"jobs: {error}")
-    quiet = asked_silence(silence, problems)
+    quiet = asked_seconds("silence", silence, problems)
+    asked_lease(lease, problems)
     problems += executor_problems(executor)
     try:
         study = chosen.as_asked
@@ -217,8 +288,14 @@ def _too_large(study: Study) -> list[str]:
     return list(dict.fromkeys(words for spec in firsts for words in too_large(spec, datasets.get(spec.dataset).card)))
 
 
-def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, asked: Resources, name: str) -> None:
-    """Have the executor of this name (empty: the usual one) train all, and sort the runs into `result` as they end."""
+def _train_all(
+    jobs: list[TrainingJob], study: Study, result: StudyResult, asked: Resources, name: str
+) -> list[TrainingJob]:
+    """Have the executor of this name (empty: the usual one) train all, and sort the runs into `result` as they end.
+
+    Returns the jobs that other processes train.
+    """
+    elsewhere: list[TrainingJob] = []
     specs = [job.spec for job in jobs]
     processes = asked.at_once or default_processes(specs)
     name = name or usual_executor(specs, several=True)
@@ -233,7 +310,9 @@ def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, asked
             progress.show(event)
             if event.kind in ENDS:
                 open_jobs.discard(event.index)
-            if event.kind == "done":
+            if event.kind == "done" and event.value.status == ELSEWHERE:
+                elsewhere.append(jobs[event.index])
+            elif event.kind == "done":
                 early = event.value.status == schema.STOPPED_EARLY
                 (result.stopped_early if early else result.trained).append(event.value.run_id)
             elif event.kind == "failed":
@@ -244,6 +323,7 @@ def _train_all(jobs: list[TrainingJob], study: Study, result: StudyResult, asked
         executors.CATALOG.get(name).run(jobs, training_steps, resources, stop, hear)
         for index in sorted(open_jobs):
             hear(JobEvent(index, "failed", f"the executor {name} returned and never told how this run ended"))
+    return elsewhere
 
 
 def _study_tags(study: Study) -> dict[str, str]:

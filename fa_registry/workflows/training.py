@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fa_registry import datasets, jsonio
 from fa_registry.errors import Interrupted, InvalidFields, RegistryError, StoreError, UnknownName
+from fa_registry.owners import LEASE
 from fa_registry.records import RunSpec
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import ENDS, SILENCE, JobEvent, Resources
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.claim import LONGEST, SHORTEST, Signs, TakenOver, holder, take
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.refusals import refused
 from fa_registry.tracking.writer import RunWriter
@@ -24,18 +28,21 @@ from fa_registry.training.devices import device_of, on_device
 from fa_registry.training.loop import EpochRow, Outcome, training
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.specs import parse_spec, run_name, whole_number
-from fa_registry.training.task import check_room, prepare, too_large
+from fa_registry.training.task import Task, check_room, prepare, too_large
 from fa_registry.training.trainer import Trainer
 from fa_registry.visible import unfit
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import study_edition
+from fa_registry.workflows.elsewhere import StopTag, settled, stopped_by_tag
 from fa_registry.workflows.leftovers import close_zombies, resume_folder
 from fa_registry.workflows.progress import Progress, joined
 from fa_registry.workflows.requests import Place
 from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker, registry_folder
 from fa_registry.workflows.watching import UNWATCHED, Monitor, Watch, checked_watch, fired_words
 
+LOG = logging.getLogger(__name__)
+ELSEWHERE = "elsewhere"  # how a job ends whose spec another process trains
 FILES = "the disk with this run's files"  # what refuses, where it is not the store
 
 
@@ -44,7 +51,8 @@ class TrainingJob:
     """One run to train. store: tracking URI. adopt: id of a run that `mlflow run` already started for it.
 
     watch: the rules to look out for while it trains, and those that end it. conformance: of its method, to be sealed with it.
-    device: which of several cards, `cuda:1`.
+    device: which of several cards, `cuda:1`. lease: see tracking.claim. known: ids of runs of this spec that are there already and
+    do not count; one that ends elsewhere meanwhile does. yields: whether this job gives way where another process trains the spec.
     """
 
     spec: RunSpec
@@ -60,6 +68,13 @@ class TrainingJob:
     watch: Watch = UNWATCHED
     conformance: Mapping[str, Any] = field(default_factory=dict)
     device: str = ""
+    lease: int = LEASE
+    known: frozenset[str] = frozenset()
+    yields: bool = True
+
+    @property
+    def root(self) -> Path | None:
+        return Path(self.data_root) if self.data_root else None
 
 
 def headline(outcome: Outcome) -> dict[str, float]:
@@ -71,7 +86,10 @@ def headline(outcome: Outcome) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """fired: rule → the epoch at which it first fired. ended_by: what a run that was stopped early was stopped for."""
+    """fired: rule → the epoch at which it first fired. ended_by: what a run that was stopped early was stopped for.
+
+    status: ELSEWHERE where another process trains, or has just trained, the specification: run_id is that run's.
+    """
 
     run_id: str
     status: str
@@ -98,20 +116,39 @@ def _training_steps(
     job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]
 ) -> Generator[None, None, TrainingResult]:
     tracker = MlflowTracker(job.store, job.experiment, job.experiment_id, waits=True)
-    close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})  # of a worker that was killed in this very study
-    watch = job.watch.of(job.spec.control)
-    resume = ResumeFile(resume_folder(registry_folder(job.store)), _resume_name(job.spec, watch))
-    root = Path(job.data_root) if job.data_root else None
-    task = prepare(job.spec, device_of(job.spec.device_class), root)
+    of_spec = {schema.TAG_SPEC: job.spec.identity}
+    close_zombies(tracker, of_spec)  # of a worker that was killed in this very study
+
+    finished = partial(finished_but(job.known, job.watch), job.spec)
+    signs, attempts = Signs(), tracker.search(of_spec) if job.yields else []
+    if other := finished(attempts) or holder(attempts, signs):
+        return _elsewhere(other)
+    task = prepare(job.spec, device_of(job.spec.device_class), job.root)
     check_room(task)
-    trainer = Trainer(task)
-    rows = resume.read_into(trainer)
     with refused(FILES):
-        own = (job.study, job.study_run, job.adopt, job.checkpoint_every, None, job.conformance)
+        own = (job.study, job.study_run, job.adopt, job.checkpoint_every, None, job.conformance, job.lease)
         writer = RunWriter(tracker, task, *own)
+    if job.yields and (other := take(tracker, writer.run_id, lambda: tracker.search(of_spec), finished, signs)):
+        writer.withdraw()
+        return _elsewhere(other)
+    with writer.claim:
+        return (yield from _trained(job, task, writer, StopTag(tracker, job.study, stop), report))
+
+
+def _elsewhere(run: StoredRun) -> TrainingResult:
+    return TrainingResult(run.run_id, ELSEWHERE, 0, 0, {})
+
+
+def _trained(
+    job: TrainingJob, task: Task, writer: RunWriter, stop: Callable[[], bool], report: Callable[[Any], None]
+) -> Generator[None, None, TrainingResult]:
+    """Train the job's task, from its first epoch or from where it was stopped, and write all of it down."""
+    trainer, watch = Trainer(task), job.watch.of(job.spec.control)
+    resume = ResumeFile(resume_folder(registry_folder(job.store)), _resume_name(job.spec, watch))
     try:
         with refused(FILES):
-            writer.start(prepare(job.spec, task.device, root).network if rows else task.network)
+            rows = resume.read_into(trainer)
+            writer.start(prepare(job.spec, task.device, job.root).network if rows else task.network)
             writer.restore(rows)
         monitor = Monitor(watch, writer.tag, rows)
         listener = _Listener(writer, resume, monitor, report)
@@ -119,6 +156,10 @@ def _training_steps(
         with refused(FILES):
             writer.first_steps(trainer.early)
             writer.complete(outcome)
+    except TakenOver as error:
+        writer.give_up()
+        LOG.warning("%s", error)
+        return TrainingResult(writer.run_id, ELSEWHERE, 0, 0, {})
     except Interrupted as error:
         resume.write(trainer, writer.rows)  # between epochs: weights, generators and rows belong together
         writer.interrupt(str(error))
@@ -135,8 +176,8 @@ def _training_steps(
         writer.fail(error)
         raise
     resume.remove()
-    resumed_from = len(rows) - 1 if rows else 0
     figures, fired = headline(outcome), dict(monitor.fired)
+    resumed_from = len(rows) - 1 if rows else 0
     return TrainingResult(writer.run_id, outcome.status, outcome.epochs, resumed_from, figures, fired, outcome.ended_by)
 
 
@@ -205,9 +246,25 @@ def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: Watch = UNW
     return None
 
 
+def ended_among(attempts: Iterable[StoredRun]) -> frozenset[str]:
+    """The ids of those that will not change any more."""
+    return frozenset(run.run_id for run in attempts if run.state != "RUNNING")
+
+
+def finished_but(known: Iterable[str], watch: Watch) -> Callable[[RunSpec, Sequence[StoredRun]], StoredRun | None]:
+    """As `newest_finished`, but for the runs with these ids."""
+
+    def finished(spec: RunSpec, attempts: Sequence[StoredRun]) -> StoredRun | None:
+        return newest_finished([run for run in attempts if run.run_id not in known], spec, watch)
+
+    return finished
+
+
 def training_words(result: TrainingResult) -> str:
     """How training ended: status, figures, and which rules fired on the way."""
     resumed = f", resumed after epoch {result.resumed_from}" if result.resumed_from else ""
+    if result.status == ELSEWHERE:
+        return f"trained by another process: run {result.run_id}"
     figures = ", ".join(f"{name} {value:.4g}" for name, value in result.headline.items())
     status = f"stopped early, {result.ended_by}" if result.ended_by else result.status
     return joined(f"{status}{resumed}: {figures}", fired_words(result.fired))
@@ -244,6 +301,7 @@ def run_train(
     keep_trained: bool = False,
     executor: str = "",
     silence: str | int = SILENCE,
+    lease: str | int = LEASE,
 ) -> Trained:
     """Train one spec, unless the store already holds a finished run of it, trained by today's code or kept all the same.
 
@@ -252,15 +310,16 @@ def run_train(
     trained again. executor: a name of studies.executors.CATALOG; empty: the usual_executor. silence: see Resources.
     Raises InvalidFields before anything is written, RegistryError with the traceback when training breaks.
     """
-    spec, watch, resources = _checked(fields, edition, stop_on, study, executor, silence, threads)
+    spec, watch, resources = _checked(fields, edition, stop_on, study, executor, silence, threads, lease)
     tracker = open_tracker(place.store, place.experiment)
-    present = None if force else finished_run(tracker, spec, watch)
+    attempts = [] if force else tracker.search({schema.TAG_SPEC: spec.identity})
+    present = newest_finished(attempts, spec, watch)
     changed = code_changes(tracker, present, spec) if present else ()
     tell({run_name(spec): changed} if changed else {}, keep_trained)
     if present and (keep_trained or not changed):
-        ended_by = present.tags.get(schema.TAG_STOPPED_ON, "")
-        page = in_browser(tracker.uri, mlflow_page(tracker, experiment=present.experiment))
-        return Trained(present.run_id, present.tags[schema.TAG_STATUS], ended_by, other_code=changed, page=page)
+        return _there(tracker, present, changed)
+    if words := study and stopped_by_tag(tracker, study):
+        raise Interrupted(words)
     make_ready([spec.dataset], place.root)
     job = TrainingJob(
         spec,
@@ -274,26 +333,53 @@ def run_train(
         watch=watch,
         conformance=stated_conformance(spec, tracker.uri),
         device=str(fields.get("device", "")),
+        lease=int(lease),
+        known=ended_among(attempts),
+        yields=not force,
     )
-    end = _run_by(executor or usual_executor([spec]), job, resources, run_name(spec))
+    while True:
+        result = _trained_by(executor or usual_executor([spec]), job, resources, tracker)
+        if result.status != ELSEWHERE:
+            return replace(_there(tracker, tracker.get(result.run_id), changed), result=result)
+        with stop_on_signal() as stop:
+            done, _, _ = settled(tracker, [spec], finished_but(job.known, watch), Signs(), stop)
+        if done:
+            return _there(tracker, done[spec.identity], changed)
+
+
+def _there(tracker: MlflowTracker, run: StoredRun, changed: tuple[str, ...]) -> Trained:
+    page = in_browser(tracker.uri, mlflow_page(tracker, experiment=run.experiment))
+    ended_by = run.tags.get(schema.TAG_STOPPED_ON, "")
+    return Trained(run.run_id, run.tags[schema.TAG_STATUS], ended_by, other_code=changed, page=page)
+
+
+def _trained_by(executor: str, job: TrainingJob, resources: Resources, tracker: Tracker) -> TrainingResult:
+    """The job's result; what it was refused with or broke with is raised."""
+    end = _run_by(executor, job, resources, run_name(job.spec))
     if end.kind == "stopped":
         raise Interrupted(end.value or "stopped before it began")
     if end.kind == "failed":
-        close_zombies(tracker, {schema.TAG_SPEC: spec.identity})  # of a process that was killed
+        close_zombies(tracker, {schema.TAG_SPEC: job.spec.identity})  # of a process that was killed
         failure = RegistryError(end.value)
         failure.exit_code = end.refused or failure.exit_code
         raise failure
-    experiment = tracker.get(end.value.run_id).experiment
-    page = in_browser(tracker.uri, mlflow_page(tracker, experiment=experiment))
-    return Trained(end.value.run_id, end.value.status, end.value.ended_by, end.value, changed, page)
+    return end.value
 
 
 def _checked(
-    fields: Mapping[str, Any], edition: str, stop_on: str, study: str, executor: str, silence: str | int, threads: int
+    fields: Mapping[str, Any],
+    edition: str,
+    stop_on: str,
+    study: str,
+    executor: str,
+    silence: str | int,
+    threads: int,
+    lease: str | int,
 ) -> tuple[RunSpec, Watch, Resources]:
     """What to train, what to look out for and what it may take; everything that is wrong is named at once."""
     problems = executor_problems(executor) + ([f"study: {unfit(study)}"] if study and unfit(study) else [])
-    quiet = asked_silence(silence, problems)
+    quiet = asked_seconds("silence", silence, problems)
+    asked_lease(lease, problems)
     spec = None
     try:
         spec = parse_spec(fields)
@@ -308,13 +394,17 @@ def _checked(
     return spec, watch, Resources(1, spec.device_class, threads, quiet)
 
 
-def asked_silence(typed: str | int, problems: list[str]) -> int:
+def asked_seconds(name: str, typed: str | int, problems: list[str], least: int = 0, most: int | None = None) -> int:
     """The seconds; what is wrong with them is added to `problems`."""
     try:
-        return whole_number(typed, least=0)
+        return whole_number(typed, least=least, **({} if most is None else {"most": most}))
     except ValueError as error:
-        problems.append(f"silence: {error} (seconds)")
-        return SILENCE
+        problems.append(f"{name}: {error} (seconds)")
+        return least
+
+
+def asked_lease(typed: str | int, problems: list[str]) -> int:
+    return asked_seconds("lease", typed, problems, SHORTEST, LONGEST)
 
 
 def executor_problems(name: str) -> list[str]:

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fa_registry.owners import LEASE
 from fa_registry.studies.executors.base import SILENCE
 from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, listed, overrides, spec_fields
 
@@ -58,6 +59,7 @@ def train(
     keep_trained: bool = False,
     executor: str = "",
     silence: int | str = SILENCE,
+    lease: int | str = LEASE,
 ) -> Trained:
     """Train one configuration and log it as one run, unless the store holds a finished run of it.
 
@@ -66,7 +68,8 @@ def train(
     experiment: for the run. checkpoint_every: epochs between kept weights [0: first and last alone]. force: train again.
     keep_trained: a run that other code has trained stays. executor: who runs it, "side_by_side" for this process, where a debugger
     can look into a rule [a process of its own where other packages' code is run, else this one]. silence: seconds without an
-    epoch after which a run in a process of its own counts as hung and is ended, 0: never.
+    epoch after which a run in a process of its own counts as hung and is ended, 0: never. lease: seconds without a sign of life
+    after which a run of another machine counts as left; one that another process trains is waited for.
 
     Returns the run's id, its status and, where it was trained now, its headline figures.
     Raises InvalidFields that names all that is wrong, before anything is written; RegistryError where training breaks.
@@ -90,6 +93,7 @@ def train(
         keep_trained=keep_trained,
         executor=executor,
         silence=silence,
+        lease=lease,
     )
 
 
@@ -114,11 +118,12 @@ def study(
     no_probe: bool = False,
     executor: str = "",
     silence: int | str = SILENCE,
+    lease: int | str = LEASE,
 ) -> StudyResult | Plan:
-    """Train every run of a study that the store does not hold yet.
+    """Train every run of a study that the store does not hold yet; what another process trains meanwhile is waited for.
 
-    name: of the study. stop_on, experiment, checkpoint_every, force, keep_trained, silence: as for `train`. executor: who runs
-    the jobs, a name in the group `fa_registry.executors` [local, a process a run; on a GPU side_by_side where all code is ours].
+    name: of the study. stop_on, experiment, checkpoint_every, force, keep_trained, silence, lease: as for `train`. executor: who
+    runs the jobs, a name in the group `fa_registry.executors` [local, a process a run; on a GPU side_by_side, if all code is ours].
     dry_run: train nothing and return the Plan; no_probe: which then times no step.
 
     Returns the run ids by what became of them, and the errors of those that failed, which is not raised.
@@ -137,7 +142,53 @@ def study(
         return plan_study(chosen, place, **asked, probing=not no_probe)
     from fa_registry.workflows.study import run_study
 
-    return run_study(chosen, place, **asked, checkpoint_every=checkpoint_every, silence=silence)
+    return run_study(chosen, place, **asked, checkpoint_every=checkpoint_every, silence=silence, lease=lease)
+
+
+def work(
+    name: str = "digits",
+    *,
+    jobs: int | str = 0,
+    epochs: int | str = "",
+    seeds: Several = (),
+    data: str = "",
+    scale: float | str = "",
+    device: str = "auto",
+    edition: str = "",
+    stop_on: Several = (),
+    experiment: str = "",
+    checkpoint_every: int = 0,
+    data_root: str = "",
+    store: str = "",
+    force: bool = False,
+    keep_trained: bool = False,
+    executor: str = "",
+    silence: int | str = SILENCE,
+    lease: int | str = LEASE,
+) -> StudyResult:
+    """Train what nobody else trains of a study, until nothing of it is left: one worker of any number, on any number of machines.
+
+    Everything as for `study`, which waits for the others, and writes a run of the study's own.
+
+    >>> fa_registry.work("digits", epochs=3, seeds=[42]).exit_code
+    0
+    """
+    from fa_registry.workflows.study import run_study
+
+    return run_study(
+        Chosen(name, overrides=overrides(epochs, seeds, device, data, scale)),
+        Place(store, experiment, data_root),
+        jobs=jobs,
+        edition=edition,
+        stop_on=",".join(listed(stop_on)),
+        checkpoint_every=checkpoint_every,
+        force=force,
+        keep_trained=keep_trained,
+        executor=executor,
+        silence=silence,
+        lease=lease,
+        joins=True,
+    )
 
 
 def audit(

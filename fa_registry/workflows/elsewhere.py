@@ -1,0 +1,117 @@
+"""Specifications that other processes train, on this machine or another: who does, until when, and what a person stopped."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from fa_registry.errors import Interrupted, StoreError
+from fa_registry.records import RunSpec
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.claim import Signs, holder
+from fa_registry.tracking.reader import runs_by_spec
+from fa_registry.tracking.store import sqlite_path
+from fa_registry.workflows.leftovers import close_zombies
+
+LOG = logging.getLogger(__name__)
+PAUSE = 1.0  # seconds between two looks at what others train
+TOLD = 60.0  # and between two lines that say whom we wait for
+STOP_LOOKS = 15.0  # between two looks for the tag that stops a study
+STOP = "yes"
+
+Attempts = dict[str, list[StoredRun]]
+
+
+class StopTag:
+    """Asked between steps as the `stop` that it holds: true too once a person has put TAG_STOP on a run of the study."""
+
+    def __init__(self, tracker: Tracker, study: str, stop: Callable[[], bool]):
+        self._tracker, self._study, self._stop = tracker, study, stop
+        self._next = time.monotonic() if study else float("inf")
+        self._asked = False
+
+    def __call__(self) -> bool:
+        if not self._asked and time.monotonic() >= self._next:
+            self._next = time.monotonic() + STOP_LOOKS
+            words = stopped_by_tag(self._tracker, self._study)
+            self._asked = bool(words)
+            if words:
+                LOG.warning("%s", words)
+        return self._asked or self._stop()
+
+
+def stopped_by_tag(tracker: Tracker, study: str) -> str:
+    """That a person stopped this study, by which run's tag, and how it goes on; empty where nobody did."""
+    tagged = tracker.search({schema.TAG_STUDY: study, schema.TAG_STOP: STOP}, most=1)
+    return (
+        f"study {study} was stopped by a person: run {tagged[0].run_id} ({tagged[0].name}) carries the tag "
+        f"{schema.TAG_STOP}={STOP}. Take it off, on the run's page, and the same command goes on"
+        if tagged
+        else ""
+    )
+
+
+def held_elsewhere(attempts: Attempts, specs: Iterable[RunSpec], signs: Signs) -> dict[str, StoredRun]:
+    """Identity → the run of another process that trains it now."""
+    holders = ((spec.identity, holder(attempts[spec.identity], signs)) for spec in specs)
+    return {identity: run for identity, run in holders if run}
+
+
+def settled(
+    tracker: Tracker,
+    specs: Sequence[RunSpec],
+    finished: Callable[[RunSpec, Sequence[StoredRun]], StoredRun | None],
+    signs: Signs,
+    stop: Callable[[], bool],
+    waits: bool = True,
+) -> tuple[dict[str, StoredRun], list[RunSpec], list[RunSpec]]:
+    """Specs that others train, by what became of them: the finished runs by identity, specs that are free, and those held still.
+
+    A spec is free where its process has ended without finishing it, or gave no sign of life for its lease; what it left is closed.
+    waits: until all are finished or some are free. Raises Interrupted when stopped.
+    """
+    told = 0.0
+    while True:
+        attempts = runs_by_spec(tracker, [spec.identity for spec in specs])
+        done = {spec.identity: run for spec in specs if (run := finished(spec, attempts[spec.identity]))}
+        held = held_elsewhere(attempts, (spec for spec in specs if spec.identity not in done), signs)
+        free = [spec for spec in specs if spec.identity not in done and spec.identity not in held]
+        if free or not held or not waits:
+            for spec in free:
+                close_zombies(tracker, {schema.TAG_SPEC: spec.identity}, signs)
+            return done, free, [spec for spec in specs if spec.identity in held]
+        check_machines(tracker, held.values(), signs)
+        if stop():
+            raise Interrupted(
+                f"stopped while others train {len(held)} of the runs; the same command goes on from there"
+            )
+        if time.monotonic() - told > TOLD:
+            LOG.info("%s", waiting_words(held))
+            told = time.monotonic()
+        time.sleep(PAUSE)
+
+
+def waiting_words(held: Mapping[str, StoredRun]) -> str:
+    hosts = ", ".join(sorted({host_of(run) or "another machine" for run in held.values()}))
+    names = ", ".join(run.name for run in held.values())
+    return f"waiting for what other processes train on {hosts}, {len(held)} run{'s' * (len(held) > 1)}: {names}"
+
+
+def host_of(run: StoredRun) -> str:
+    return run.tags.get(schema.TAG_PROCESS, "").partition(":")[0]
+
+
+def check_machines(tracker: Tracker, held: Iterable[StoredRun], signs: Signs) -> None:
+    """StoreError where another machine writes to the same sqlite file, which no lock of a network disk protects."""
+    if not sqlite_path(tracker.uri):
+        return
+    for run in held:
+        if host_of(run) not in ("", platform.node()) and signs.has_moved(run):
+            raise StoreError(
+                f"store {tracker.uri}: run {run.run_id} is trained by another machine, {host_of(run)}, at this moment. An sqlite "
+                "file is for one machine: two that write to it damage it. Give both the address of an MLflow server or of a "
+                "PostgreSQL database with --store (docs/many-machines.md)"
+            )

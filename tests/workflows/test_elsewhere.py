@@ -1,0 +1,150 @@
+"""What other processes train of a study: waited for, taken over, left alone; and what a person stopped."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from fa_registry.errors import StoreError
+from fa_registry.tracking import schema
+from fa_registry.tracking.claim import HELD, sign
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.workflows import elsewhere
+from fa_registry.workflows.requests import Chosen
+from fa_registry.workflows.verbs import overrides
+from tests.workflows.conftest import TRAIN
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
+FAR = "another-machine:1:1:1"
+STUDY = ("study", "tiny", "--device", "cpu", "--jobs", "1")
+
+
+@pytest.fixture
+def tracker(registry, workplace):
+    return MlflowTracker(f"sqlite:///{workplace / 'mlflow.db'}")
+
+
+def held(tracker, process=FAR, lease=10):
+    """A run of the first spec of the tiny study whose process is at work elsewhere, and the spec's identity."""
+    spec = Chosen("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs[0]
+    tags = {**schema.tags(spec, "somewhere", "tiny"), schema.TAG_PROCESS: process, schema.TAG_CLAIM: HELD}
+    return tracker.create("held", {**tags, **sign(0, lease)}, schema.params(spec)), spec.identity
+
+
+def meanwhile(monkeypatch, happens):
+    """What others do each time that this process waits for them."""
+    clock = SimpleNamespace(sleep=lambda seconds: happens(), monotonic=time.monotonic)
+    monkeypatch.setattr(elsewhere, "time", clock)
+
+
+def attempts(tracker, identity):
+    return [run for run in tracker.search({schema.TAG_SPEC: identity}) if run.state == "FINISHED"]
+
+
+def test_a_study_waits_for_what_others_train_and_is_complete_with_it(registry, tracker, monkeypatch):
+    run_id, identity = held(tracker)
+
+    def ended():
+        tracker.log(run_id, tags={schema.TAG_STATUS: "complete"})
+        tracker.finish(run_id, "FINISHED")
+
+    meanwhile(monkeypatch, ended)
+    result = registry(*STUDY, "--json")
+    told = json.loads(result.stdout)
+    assert result.exit_code == 0, result.output
+    assert told["elsewhere"] == [run_id] and len(told["trained"]) == 3
+    assert "waiting for what other processes train on another-machine, 1 run: held" in result.stderr
+    assert [run.run_id for run in attempts(tracker, identity)] == [run_id]
+
+
+def test_it_takes_over_what_gives_no_sign_for_its_lease(registry, tracker, monkeypatch):
+    run_id, identity = held(tracker)
+    meanwhile(monkeypatch, lambda: None)
+    clock = iter(range(0, 10**6, 4))  # seconds pass with every look
+    monkeypatch.setattr("fa_registry.workflows.study.Signs", lambda: elsewhere.Signs(lambda: next(clock)))
+    result = registry(*STUDY, "--json")
+    assert result.exit_code == 0 and len(json.loads(result.stdout)["trained"]) == 4, result.output
+    assert tracker.get(run_id).state == "KILLED" and tracker.get(run_id).tags[schema.TAG_STATUS] == "failed"
+    assert len(attempts(tracker, identity)) == 1
+
+
+def test_a_worker_leaves_it_alone_and_ends(registry, tracker):
+    run_id, identity = held(tracker)
+    result = registry("work", "tiny", "--device", "cpu", "--jobs", "1", "--json")
+    told = json.loads(result.stdout)
+    assert result.exit_code == 0 and len(told["trained"]) == 3 and len(told["left"]) == 1, result.output
+    assert tracker.get(run_id).state == "RUNNING" and not attempts(tracker, identity)
+    assert not tracker.search({schema.TAG_KIND: "study"})
+
+
+def test_with_force_nobody_is_asked(registry, tracker):
+    run_id, identity = held(tracker)
+    assert registry(*STUDY, "--force").exit_code == 0
+    assert len(attempts(tracker, identity)) == 1 and tracker.get(run_id).state == "RUNNING"
+
+
+def test_train_too_waits_and_says_which_run_it_is(registry, tracker, monkeypatch):
+    first = json.loads(registry(*TRAIN, "--json").stdout)["run_id"]
+    run = tracker.get(first)
+    tracker.discard(first)
+    own = {name: value for name, value in run.tags.items() if name.startswith("fa.")}
+    tags = {**own, schema.TAG_STATUS: "running", schema.TAG_PROCESS: FAR, schema.TAG_CLAIM: HELD, **sign(0, 10)}
+    other = tracker.create("held", tags, run.params)
+
+    meanwhile(monkeypatch, lambda: tracker.log(other, tags={schema.TAG_STATUS: "complete"}))
+    result = registry(*TRAIN, "--json")
+    assert json.loads(result.stdout)["run_id"] == other and not json.loads(result.stdout)["trained"], result.output
+
+
+def test_another_machine_that_writes_to_the_same_sqlite_file_is_refused_with_what_to_do(registry, tracker, monkeypatch):
+    run_id, _ = held(tracker, lease=600)
+    number = iter(range(1, 10**6))
+    meanwhile(monkeypatch, lambda: tracker.log(run_id, tags=sign(next(number), 600)))
+    result = registry(*STUDY)
+    assert result.exit_code == StoreError.exit_code
+    assert "is trained by another machine, another-machine, at this moment" in result.output
+    assert "address of an MLflow server" in result.output and "Traceback" not in result.output
+
+
+def test_a_tag_that_a_person_sets_stops_the_study_until_it_is_taken_off(registry, tracker):
+    assert registry(*TRAIN, "--study", "tiny").exit_code == 0
+    (run,) = tracker.search({schema.TAG_KIND: "run"})
+    tracker.log(run.run_id, tags={schema.TAG_STOP: "yes"})
+    for command in (STUDY, ("work", "tiny", "--device", "cpu")):
+        result = registry(*command)
+        assert result.exit_code == 130
+        assert (
+            f"study tiny was stopped by a person: run {run.run_id}" in result.output and "fa.stop=yes" in result.output
+        )
+    tracker.untag(run.run_id, [schema.TAG_STOP])
+    assert registry(*STUDY).exit_code == 0
+
+
+def test_it_stops_runs_at_work_after_their_epoch_and_they_go_on_from_there(registry, tracker, monkeypatch):
+    monkeypatch.setattr(elsewhere, "STOP_LOOKS", 0)
+    looked = threading.Event()
+    asked = elsewhere.stopped_by_tag
+
+    def stopped(tracker, study):
+        words = asked(tracker, study) or ("stopped" if looked.is_set() else "")
+        looked.set()  # the second look, between two epochs of the first run, finds the tag
+        return words
+
+    monkeypatch.setattr(elsewhere, "stopped_by_tag", stopped)
+    result = registry(*STUDY)
+    assert result.exit_code == 130, result.output
+    assert "RUNNING" not in {run.state for run in tracker.search({})}
+    monkeypatch.setattr(elsewhere, "stopped_by_tag", asked)
+    assert registry(*STUDY).exit_code == 0
+
+
+@pytest.mark.parametrize("lease", ["9", "86401", "soon"])
+def test_a_lease_that_is_none_is_named_before_anything_is_written(registry, tracker, lease):
+    for command in (STUDY, TRAIN, ("work", "tiny")):
+        result = registry(*command, "--lease", lease)
+        assert result.exit_code == 2 and "lease: expected" in result.output
+    assert not tracker.search({})
