@@ -48,11 +48,12 @@ def share(store: str, experiment: str, folder: Path, begin, told) -> None:
         told.put((0, traceback.format_exc()))
 
 
-def shared(store: str, workers: int, specs: int, experiment: str = "shared") -> dict[str, int | list[str]]:
+def shared(store: str, workers: int, specs: int, round: int = 0) -> dict[str, int | list[str]]:
     """What became of the study: specs lost, trained twice, still RUNNING, runs of each worker, and what workers crashed of."""
     with tempfile.TemporaryDirectory(prefix="fa_registry-workers-") as place:
         (Path(place) / "shared").mkdir()
-        seeds = ", ".join(map(str, range(1, specs // 2 + 1)))  # each with its control
+        first, experiment = 1 + round * specs, f"shared-{os.getpid()}-{round}"
+        seeds = ", ".join(map(str, range(first, first + specs // 2)))  # each with its control, new ones in each round
         (Path(place) / "shared" / "study.toml").write_text(STUDY.format(seeds=seeds))
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["fa_registry.workflows.study", "mlflow.store.tracking.sqlalchemy_store"])
@@ -86,7 +87,7 @@ def main() -> int:
     for number in range(options.rounds):
         with tempfile.TemporaryDirectory(prefix="fa_registry-workers-") as folder:
             store = options.store or f"sqlite:///{folder}/mlflow.db"
-            found = shared(store, options.workers, options.specs, f"shared-{os.getpid()}-{number}")
+            found = shared(store, options.workers, options.specs, number)
         crashed = found.pop("crashed")
         faults += found["lost"] + found["twice"] + found["running"] + len(crashed)
         counts = ", ".join(f"{word} {count}" for word, count in found.items())
