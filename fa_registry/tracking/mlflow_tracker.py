@@ -180,11 +180,13 @@ class MlflowTracker(Tracker):
         return run_id
 
     def log(self, run_id: str, points: Iterable[Point] = (), tags: Mapping[str, str] | None = None) -> None:
+        """As Tracker.log. The tags come with the last points, not before them: one of them may say `complete`."""
         now = int(time.time() * 1000)
         # equal points of an equal time are one: what a server took whose answer was lost may be sent again
         timed = (Metric(point.key, point.value, point.time or now, point.step) for point in points)
-        metrics = _batches(timed, BATCH_POINTS)
-        named = _batches((RunTag(name, value) for name, value in (tags or {}).items()), BATCH_NAMES)
+        metrics = list(_batches(timed, BATCH_POINTS))
+        named = list(_batches((RunTag(name, value) for name, value in (tags or {}).items()), BATCH_NAMES))
+        named = [[]] * (len(metrics) - len(named)) + named
         for some, few in zip_longest(metrics, named, fillvalue=()):  # a call costs the store as much as what it brings
             self._writer.log_batch(run_id, metrics=some, tags=few)
 

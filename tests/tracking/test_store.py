@@ -327,3 +327,12 @@ def test_a_database_that_is_no_file_has_its_artifacts_where_it_is_said(tmp_path,
     location = MlflowClient(store).get_experiment(tracker.experiment_id).artifact_location
     assert location == (tmp_path / "work" / "mlartifacts" / "fa_registry").as_uri()
     assert f"go to {tmp_path}/work/mlartifacts/fa_registry, which other machines do not see" in caplog.text
+
+
+def test_tags_come_with_the_last_points_and_not_before_them(tmp_path, empty_store, monkeypatch):
+    tracker, sent = MlflowTracker(f"sqlite:///{shutil.copy(empty_store, tmp_path / 'mlflow.db')}"), []
+    monkeypatch.setattr(
+        tracker._client._client, "log_batch", lambda run, metrics, tags: sent.append((len(metrics), len(tags)))
+    )
+    tracker.log("a", [Point("h_L", 1.0, step) for step in range(2500)], {"fa.status": "complete"})
+    assert sent == [(1000, 0), (1000, 0), (500, 1)]
