@@ -122,6 +122,13 @@ def run_python(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
+def test_mlflow_tells_its_makers_nothing_of_who_uses_us():
+    assert (
+        run_python("import fa_registry.tracking.mlflow_tracker, os; print(os.environ['MLFLOW_DISABLE_TELEMETRY'])")
+        == "true"
+    )
+
+
 def test_judging_and_rendering_load_neither_torch_nor_mlflow():
     code = (
         "import sys, fa_registry.reporting.render, fa_registry.protocol.engine\n"

@@ -22,6 +22,7 @@ KINDS = {
     "flips": ("--flips", 1000),
     "absence": ("--kills", 5),
     "races": ("--runs", 50),
+    "workers": ("--rounds", 1),
 }
 SEEDED = ("kills", "flips", "faults", "malformed")  # the order of races is the machine's
 
