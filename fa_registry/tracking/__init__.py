@@ -2,5 +2,5 @@
 
 import os
 
-# MLflow asks an address of its makers, and tells it what is called, unless this is set before it is imported. Who wants that says so.
+# Unless this is set before it is imported, MLflow tells its makers what is called. Who wants that sets it otherwise.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
