@@ -325,8 +325,9 @@ def test_a_database_that_is_no_file_has_its_artifacts_where_it_is_said(tmp_path,
     monkeypatch.setattr(mlflow_tracker, "sqlite_path", lambda uri: None)  # as that of postgresql://
     tracker = MlflowTracker(store)
     location = MlflowClient(store).get_experiment(tracker.experiment_id).artifact_location
-    assert location == (tmp_path / "work" / "mlartifacts" / "fa_registry").as_uri()
-    assert f"go to {tmp_path / "work" / "mlartifacts" / "fa_registry"}, which other machines do not see" in caplog.text
+    folder = tmp_path.joinpath("work", "mlartifacts", "fa_registry")
+    assert location == folder.as_uri()
+    assert f"go to {folder}, which other machines do not see" in caplog.text
 
 
 def test_tags_come_with_the_last_points_and_not_before_them(tmp_path, empty_store, monkeypatch):
