@@ -138,7 +138,6 @@ def test_a_trainer_is_gone_with_its_last_owner_and_so_is_the_memory_it_holds_on_
     trainer = Trainer(tiny_task(), capture=capture)
     trainer.run_epoch()
     watched = [weakref.ref(one) for one in (trainer, trainer.task.network, trainer.optimizer)]
-    gc.collect()
     gc.disable()
     try:
         del trainer
@@ -195,7 +194,6 @@ def test_measuring_leaves_no_node_of_autograd_behind(method):
     marked = []
     for module in task.network.modules():
         module.register_forward_hook(mark)
-    gc.collect()
     gc.disable()
     try:
         measured = measure(task)
