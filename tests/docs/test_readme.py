@@ -8,11 +8,10 @@ from tests.docs.pages import ROOT
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_it_names_every_method_and_counts_them():
-    section = TEXT.split("## Eighteen methods")[1].split("\n## ")[0]
+def test_it_names_every_method():
+    section = TEXT.split("## Every method")[1].split("\n## ")[0]
     listed = section.split("same suite: ")[1].split(".")[0].replace("\n", " ").split(", ")
     assert sorted(listed) == sorted(methods.CATALOG.names())
-    assert len(listed) == 18
 
 
 def test_it_is_short():

@@ -224,5 +224,5 @@ def test_every_method_of_ours_says_where_its_scale_is_known_from():
     own = {
         name: card for name, card in cards.items() if methods.CATALOG.location(name).module.startswith("fa_registry.")
     }
-    assert len(own) == 18 and all(card.credit_scale_source for card in own.values())
+    assert own and all(card.credit_scale_source for card in own.values())
     assert [name for name, card in own.items() if card.credit_scale == "mean"] == ["fa"]
