@@ -202,6 +202,7 @@ def test_a_run_has_every_quantity_a_form_knows():
     assert shown <= set(next(registry(1)).measurements.sites)
 
 
+@pytest.mark.long
 def test_an_audit_of_125_runs_in_17_settings_is_a_page_of_less_than_a_megabyte():
     found = measure(ROUND)
     assert (found.records, found.settings, found.forms) == (125, 17, 25)

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.end_to_end.conftest import BIN
@@ -49,6 +51,7 @@ def test_a_study_can_be_stopped_and_goes_on(command, workplace):
     assert not list((workplace / ".fa_registry" / "resume").glob("*"))
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_twice_leaves_no_run_running(command, workplace):
     """As the kernel does when memory runs out: the worker cannot end its run. Once, the run begins again in another process."""
     process, tracker, _ = start(command, workplace, epochs=400)

@@ -42,6 +42,7 @@ def all_runs(workplace):
     return [run for run in runs if run not in launched]
 
 
+@pytest.mark.long
 def test_the_line_a_form_prints_trains_the_same_specification_once(command, workplace):
     """In the experiment of ours, with a name; started again it leaves nothing, as the run is there."""
     spec = parse_spec(

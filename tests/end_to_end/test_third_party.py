@@ -50,6 +50,7 @@ def test_it_is_no_part_of_this_environment():
     assert NAME not in methods.CATALOG.names()
 
 
+@pytest.mark.long
 def test_it_is_listed_with_its_file_and_meets_the_conformance_suite(with_package, site):
     listed = with_package("fa-registry", "list", "methods", "--json")
     (row,) = [row for row in json.loads(listed.stdout) if row["name"] == NAME]

@@ -10,9 +10,12 @@ import sysconfig
 import venv
 import zipfile
 
+import pytest
+
 from tests.end_to_end.conftest import ROOT
 
 
+@pytest.mark.long
 def test_the_wheel_works_without_the_checkout(tmp_path):
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")],

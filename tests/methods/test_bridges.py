@@ -307,6 +307,7 @@ def test_unknown_conditioning_is_refused():
         tiny_spec(method="state_bridge", method_options={"conditioning": "logits"})
 
 
+@pytest.mark.long
 def test_it_finds_the_costate_of_the_toy_task():
     """Published: .945 after 8,000 steps of 12 blocks; here 200 of 4 blocks, so that the test takes seconds."""
     raw = {"architecture": "linear_lq", "dataset": "lq", "batch_size": 256, "architecture_options": {"num_blocks": 4}}

@@ -248,6 +248,7 @@ def test_states_that_grow_keep_their_value_and_shrink_its_slope():
     assert all(torch.allclose(*pair, rtol=1e-9) for pair in zip(*found, strict=True))
 
 
+@pytest.mark.long
 def test_it_approaches_the_costate_of_the_toy_task():
     """Published: .944 after 8,000 steps of 12 blocks; here 200 of 4 blocks, so that the test takes seconds."""
     raw = {"architecture": "linear_lq", "dataset": "lq", "batch_size": 256, "architecture_options": {"num_blocks": 4}}

@@ -228,7 +228,12 @@ def test_a_terminated_suite_ends_while_it_trains(tmp_path):
     """`timeout` sends SIGTERM: a training that takes it for its own would only fail one test of the many."""
     (tmp_path / "test_suite.py").write_text(SUITE, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-s", "-p", "tests.conftest", "-p", "no:cacheprovider", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
+    own = {
+        name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"
+    }  # `-n 2` would hide what it prints
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], env=own
+    ) as process:
         while "it trains" not in (line := process.stdout.readline()):
             assert line, "the suite ended before it was asked to"
         process.terminate()

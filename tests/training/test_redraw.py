@@ -34,7 +34,10 @@ def outcomes(found) -> dict[str, str]:
     return {check.subject: check.outcome for check in found.checks}
 
 
-@pytest.mark.parametrize("options", [{}, {"w2_std": 0.01}], ids=["wide", "branches all but zero"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param({}, id="wide"), pytest.param({"w2_std": 0.01}, id="branches all but zero", marks=pytest.mark.long)],
+)
 @pytest.mark.parametrize("method", methods.CATALOG.names())
 def test_no_shipped_method_raises_an_alarm(tmp_path, method, options):
     where = supported(method)

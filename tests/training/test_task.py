@@ -216,6 +216,7 @@ def extremes(**changes) -> tuple[float, float]:
     return growth, min(row["g_norm"][-1].value for row in rows) / EVAL_SAMPLES
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("terminal_ln", [True, False])
 def test_bp_never_fires(terminal_ln):
     growth, reference = extremes(method="bp", architecture_options={"d_hidden": 64, "terminal_ln": terminal_ln})
@@ -223,6 +224,7 @@ def test_bp_never_fires(terminal_ln):
     assert reference > RULES["D2"].threshold * 10
 
 
+@pytest.mark.long
 def test_without_a_terminal_layer_norm_dfas_stream_grows_but_its_reference_stays():
     """z = W h_L: the gradient at h_L is e W, whatever the size of h_L; the LayerNorm is what divides it by that size."""
     growth, reference = extremes(method="dfa", architecture_options={"d_hidden": 64, "terminal_ln": False})

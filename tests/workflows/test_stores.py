@@ -87,6 +87,7 @@ def runs(folder: Path) -> dict[str, str]:
         return dict(database.execute(query).fetchall())
 
 
+@pytest.mark.long
 def test_a_reviewers_copy_that_cannot_be_written_is_read_by_every_verb_that_reads(audited, workplace):
     write_study(workplace)
     copy = workplace / "a copy #1 100%"
