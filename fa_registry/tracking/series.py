@@ -77,7 +77,8 @@ def read_rows(path: Path) -> list[Row]:
         table.validate(full=True)
         columns = (_texts(table[name]) if name in TEXTS else table[name].to_pylist() for name in SCHEMA.names)
         rows = list(zip(*columns, strict=True))
-    except (pa.ArrowException, ValueError, OSError, MemoryError) as error:  # UnicodeDecodeError is a ValueError
+    # UnicodeDecodeError is a ValueError, a damaged name of a text column a KeyError
+    except (pa.ArrowException, ValueError, KeyError, OSError, MemoryError) as error:
         raise UnreadableFile(path, f"is no series that a run wrote: {str(error).splitlines()[0]}") from error
     wrong = next((row for row in rows if not _is_row(row)), None)
     if wrong:

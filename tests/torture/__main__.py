@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 # module → option of how much, and how much `make torture` takes of it; the longest first, as many at a time as there are cores.
 KINDS = {
-    "malformed": ("--inputs", 100_000),
-    "faults": ("--faults", 100),
     "kills": ("--kills", 50),
+    "malformed": ("--inputs", 100_000),
+    "faults": ("--faults", 40),
     "flips": ("--flips", 1000),
     "absence": ("--kills", 5),
     "races": ("--runs", 50),

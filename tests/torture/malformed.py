@@ -48,7 +48,7 @@ from tests.reporting.test_hostile import NAMES as HOSTILE
 from tests.tracking.conftest import write_run
 
 PATIENCE = 5.0  # CPU seconds of one input, after which it counts as a hang
-SELDOM = 20  # an audit is written as pages in one round of so many, and in one of so many of these with its pictures
+SELDOM = 100  # an audit is written as pages in one round of so many, and in one of so many of these with its pictures
 JSON = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.FEEDBACK_CARD)
 SEEN = (".html", ".md", ".tex", ".csv", ".xml", ".svg", ".json")  # of files that an audit writes, those of text
 NAMES = ["x" * 5000, "x\0y", "../" * 500, "\ud800", "", ".", "/", "a.toml/b", "é" * 200]
