@@ -13,6 +13,7 @@ from fa_registry.errors import InvalidFields
 from fa_registry.owners import LEASE
 from fa_registry.studies import twins
 from fa_registry.studies.executors.base import SILENCE
+from fa_registry.tracking.base import MOST_POINTS
 
 MOST_THREADS = 1024
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
@@ -53,7 +54,15 @@ EVERY = click.option(
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Also keep the weights of every Nth epoch [0: only first and last].",
+    help="Also keep the weights of every Nth epoch [0: only the last ones; else the initial ones too].",
+)
+POINTS = click.option(
+    "--points",
+    type=click.IntRange(min=0),
+    default=MOST_POINTS,
+    show_default=True,
+    metavar="N",
+    help="Points of each metric in the store's tables, for charts; 0: one an epoch. series.parquet has every epoch.",
 )
 HUNG = click.option(
     "--silence",
@@ -159,7 +168,7 @@ def together(*options: Callable) -> Callable:
 
 
 REPLACING = together(EPOCHS, SEEDS, DATA, SCALE, DEVICE)
-TRAINING = together(EDITION, STOP_ON, EXPERIMENT, EVERY, HUNG, LEFT, DATA_ROOT, STORE, FORCE, KEEP_TRAINED)
+TRAINING = together(EDITION, STOP_ON, EXPERIMENT, EVERY, POINTS, HUNG, LEFT, DATA_ROOT, STORE, FORCE, KEEP_TRAINED)
 
 
 def of_many_runs(*own: Callable) -> Callable:

@@ -39,12 +39,12 @@ def is_table_of(kind: Is) -> Is:
 
 
 TEXTS = (
-    *("status", "ended_by", "stop_on", "study", "method", "setting", "final_weights"),
+    *("status", "ended_by", "stop_on", "study", "method", "setting", "initial_weights", "final_weights"),
     *("commit", "dataset_digest", "stepping"),
 )
 PROVENANCE: Mapping[str, Is] = {
     **dict.fromkeys(TEXTS, is_text),
-    **dict.fromkeys(("epochs_run", "resumed_from", "threads", "parameters"), is_whole),
+    **dict.fromkeys(("epochs_run", "resumed_from", "threads", "parameters", "points"), is_whole),
     "charts": is_list_of(is_text),
     "code": is_table,
     "conformance": is_table,

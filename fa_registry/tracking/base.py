@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fa_registry.tracking.views import View
 
+MOST_POINTS = 50  # of a metric in a store's tables: what a chart can show; a store of many runs is mostly these
+
 
 @dataclass(frozen=True)
 class Point:
@@ -87,6 +89,10 @@ class Tracker(abc.ABC):
     @abc.abstractmethod
     def upload(self, run_id: str, folder: Path) -> None:
         """Store every file below `folder` under its relative path."""
+
+    @abc.abstractmethod
+    def remove(self, run_id: str, path: str) -> None:
+        """Take an artifact, or a folder of them, away from a run; nothing where it is not there."""
 
     @abc.abstractmethod
     def finish(self, run_id: str, state: str) -> None:

@@ -12,7 +12,7 @@ from fa_registry.errors import StoreError
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
 from fa_registry.tracking.schema import EXPERIMENT
 from fa_registry.tracking.views import View
-from fa_registry.untrusted import regular_inside
+from fa_registry.untrusted import inside, regular_inside
 
 
 class MemoryTracker(Tracker):
@@ -60,6 +60,9 @@ class MemoryTracker(Tracker):
 
     def upload(self, run_id: str, folder: Path) -> None:
         shutil.copytree(folder, self.folder / run_id, dirs_exist_ok=True)
+
+    def remove(self, run_id: str, path: str) -> None:
+        shutil.rmtree(inside(self.folder / run_id, path), ignore_errors=True)
 
     def finish(self, run_id: str, state: str) -> None:
         self.runs[run_id] = dataclasses.replace(self.get(run_id), state=state)

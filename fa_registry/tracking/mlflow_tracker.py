@@ -41,6 +41,7 @@ from mlflow.protos.databricks_pb2 import (
     RESOURCE_DOES_NOT_EXIST,
     ErrorCode,
 )
+from mlflow.store.artifact.artifact_repo import ArtifactRepository
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from fa_registry import owners
@@ -212,12 +213,21 @@ class MlflowTracker(Tracker):
         """As Tracker.upload; a database's files lie beside it."""
         local = self._local_root(run_id) if sqlite_path(self.uri) else None
         if local is None:  # as MLflow's client does, which asks the server for the address once more
-            place = get_artifact_repository(self._place(run_id).artifact_uri, tracking_uri=self.uri)
-            self._writer.ask(lambda: place.log_artifacts(str(folder)))
+            self._writer.ask(lambda: self._files(run_id).log_artifacts(str(folder)))
         else:  # what the client would do, without asking the database where once more
             check_writable(self.uri)
             with answering(self.uri):
                 put_inside(local, folder)
+
+    def remove(self, run_id: str, path: str) -> None:
+        local = self._local_root(run_id)
+        if local is not None:
+            owners.remove(inside(local, path))
+        else:
+            self._writer.ask(lambda: self._files(run_id).delete_artifacts(path))
+
+    def _files(self, run_id: str) -> ArtifactRepository:
+        return get_artifact_repository(self._place(run_id).artifact_uri, tracking_uri=self.uri)
 
     def finish(self, run_id: str, state: str) -> None:
         self._writer.set_terminated(run_id, state)

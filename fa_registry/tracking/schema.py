@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from fa_registry.quantities import DECLARED, Quantity
 from fa_registry.records import SCHEMA, EditionReference, Measurements, Reading, RunSpec
+from fa_registry.tracking.base import MOST_POINTS
 
 EXPERIMENT = "fa_registry"
 DIGEST = 8  # characters of an edition's digest in the tag of its verdict
@@ -28,6 +29,7 @@ TAG_NOT_FINITE = "fa.not_finite"
 TAG_PROCESS = "fa.process"  # who writes it, to tell a zombie from a run at work: see owners.process_tag
 TAG_CLAIM = "fa.claim"  # choosing | held: who of several attempts trains the specification, see tracking.claim
 TAG_SIGN = "fa.sign_of_life"  # changes as long as the process is at work
+TAG_STATE = "fa.state"  # the newest state to go on from that its process kept in the store: see tracking.resuming
 TAG_STOP = "fa.stop"  # `yes` on any run of a study: nothing more of it is trained, set by a person on MLflow's page
 TAG_REPORT = "fa.report"  # on an audited run: the id of the newest audit's own run
 TAG_VERDICT = "fa.verdict"  # by the leading edition of the newest audit; a column worth sorting by
@@ -53,6 +55,7 @@ MEASUREMENTS = "measurements.json"
 PROVENANCE = "provenance.json"
 SERIES = "series.parquet"
 FAILURE = "failure.txt"
+STATE = "resume"  # folder; gone when the run has ended
 INITIAL = "checkpoints/init.safetensors"
 FINAL = "checkpoints/final.safetensors"
 STEP = re.compile(r"checkpoints/step_(\d{4,})\.safetensors")  # see step_checkpoint
@@ -162,6 +165,11 @@ def most_sites(further: Sequence[str] = ()) -> int:
     """Of each site quantity: so many that the scalars and the audit's margin have room too."""
     room = MAX_METRICS - 1 - len(SCALAR_METRICS) - len(further)  # whether one of those is by site, nobody knows before
     return room // (len(SITE_METRICS) + len(further))
+
+
+def shown_epochs(epochs: int, most: int = MOST_POINTS) -> Collection[int]:
+    """Of which of 0..`epochs` a metric has a point in the store's tables; most 0: of all. The series has every epoch."""
+    return frozenset(spread(epochs, most)) if most else range(epochs + 1)
 
 
 def spread(last: int, most: int) -> tuple[int, ...]:

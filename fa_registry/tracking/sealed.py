@@ -15,7 +15,7 @@ from fa_registry.errors import PluginError, UnknownName
 from fa_registry.records import Check, Measurements, RunSpec
 from fa_registry.records.readings import tells_not_finite
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.base import Point, StoredRun, Tracker
 from fa_registry.tracking.series import Row, points
 from fa_registry.training.specs import setting_label
 
@@ -51,6 +51,12 @@ class Sealed:
     def charts(self) -> tuple[str, ...]:
         """The quantities of other packages whose charts the run has: those of a release that wrote none, none."""
         return tuple(self.provenance.get(schema.CHARTS, ()))
+
+    @cached_property
+    def points(self) -> Sequence[Point]:
+        """What the store's tables have of the series: every epoch of a release that thinned none out."""
+        shown = schema.shown_epochs(self.spec.epochs, self.provenance.get("points", 0))
+        return [point for point in points(self.rows, self.charts) if point.step in shown or point.step == self.epochs]
 
     @cached_property  # asked for of every row
     def epochs(self) -> int:
@@ -100,7 +106,7 @@ def check(subject: str, differences: Sequence[str], agrees: str) -> Check:
 
 def history_check(sealed: Sealed, tracker: Tracker, run: StoredRun) -> Check:
     """Every point of the run's metric tables, by key and step, against the series; costs the store one question a metric."""
-    expected = {(point.key, point.step): point.value for point in points(sealed.rows, sealed.charts)}
+    expected = {(point.key, point.step): point.value for point in sealed.points}
     keys = {key for key, _ in expected} | {key for key in run.metrics if _is_ours(key, sealed.charts)}
     differences, seen = [], set()
     for point in tracker.history(run.run_id, sorted(keys)):
@@ -182,7 +188,7 @@ def _names(source: Mapping[str, Any], path: str) -> bool:
 
 
 def _last_values(sealed: Sealed, metrics: Mapping[str, float]) -> Iterator[str]:
-    expected = {point.key: point.value for point in points(sealed.rows, sealed.charts)}  # by epoch: the last one stays
+    expected = {point.key: point.value for point in sealed.points}  # by epoch: the last one stays
     for key in sorted(expected.keys() | {key for key in metrics if _is_ours(key, sealed.charts)}):
         known = key in metrics and key in expected
         if not _is_logged(metrics.get(key), expected.get(key)) and (

@@ -15,7 +15,7 @@ from torch import nn
 
 from fa_registry import diagnostics, jsonio, owners, provenance
 from fa_registry.tracking import claim, schema
-from fa_registry.tracking.base import DatasetReference, Point, Tracker
+from fa_registry.tracking.base import MOST_POINTS, DatasetReference, Point, Tracker
 from fa_registry.tracking.refusals import AWAY, Refusal
 from fa_registry.tracking.series import write_series
 from fa_registry.training.checkpoint import content_digest, save_tensors
@@ -27,6 +27,19 @@ from fa_registry.training.task import Task
 from fa_registry.training.trainer import Early, Trainer
 
 LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Keep:
+    """How much of a run is kept beside what every run keeps.
+
+    checkpoint_every: the weights of every so manieth epoch, the initial ones among them; 0: the last ones alone, for the initial
+    ones follow from the specification. points: of each metric in the store's tables, evenly spread over the epochs, for its charts;
+    0: one an epoch. The series has every epoch, whatever is asked here.
+    """
+
+    checkpoint_every: int = 0
+    points: int = MOST_POINTS
 
 
 @dataclass(frozen=True)
@@ -78,14 +91,15 @@ class RunWriter:
         study: str = "",
         study_run: str = "",
         adopt: str = "",
-        checkpoint_every: int = 0,
+        keep: Keep = Keep(),
         origin: Origin | None = None,
         conformance: Mapping[str, Any] | None = None,
         lease: int = 0,
     ):
         self._tracker = tracker
         self._task = task
-        self._checkpoint_every = checkpoint_every
+        self._keep = keep
+        self._shown = schema.shown_epochs(task.spec.epochs, keep.points)
         self._origin = origin
         cards = (diagnostic.card for diagnostic in diagnostics.CATALOG.members().values())
         self._charts = schema.charts(quantity for card in cards for quantity in card.described)
@@ -139,6 +153,8 @@ class RunWriter:
         self._tracker.log_dataset(self.run_id, _dataset(task))
         (self._folder / schema.SPEC).write_text(jsonio.pretty(task.spec), encoding="utf-8")
         if initial is not None:
+            self._sealed["initial_weights"] = content_digest(initial.state_dict())
+        if initial is not None and self._keep.checkpoint_every:
             save_tensors(self._folder / schema.INITIAL, initial.state_dict())
         self._write_feedback()
 
@@ -147,7 +163,8 @@ class RunWriter:
         self.write_down(row)
         if self.claim:
             self.claim.check_if_late()
-        if self._checkpoint_every and row.epoch and row.epoch % self._checkpoint_every == 0:
+        every = self._keep.checkpoint_every
+        if every and row.epoch and row.epoch % every == 0:
             save_tensors(self._folder / schema.epoch_checkpoint(row.epoch), trainer.task.network.state_dict())
 
     def first_steps(self, early: Early | None) -> None:
@@ -162,15 +179,21 @@ class RunWriter:
         self._resumed_from = rows[-1].epoch if rows else 0
 
     def write_down(self, row: EpochRow) -> None:
-        """Buffer the epoch's metrics."""
+        """Buffer the epoch's metrics, where the charts show this epoch."""
         self.rows.append(row)
         for key, reading in schema.metrics(row.measurements, self._charts):
-            if reading.value is not None:
-                self._points.append(Point(key, schema.shown(reading.value), row.epoch, int(time.time() * 1000)))
-            elif reading.not_finite:  # SQL stores clamp inf: such a value goes to the series and into a tag
+            if reading.not_finite:  # SQL stores clamp inf: such a value goes to the series and into a tag
                 self._not_finite.setdefault(key, f"epoch {row.epoch}")
+        if row.epoch in self._shown:
+            self._show(row)
         if len(self._points) >= FLUSH_POINTS or time.monotonic() - self._flushed > FLUSH_SECONDS:
             self.flush()
+
+    def _show(self, row: EpochRow) -> None:
+        now = int(time.time() * 1000)
+        readings = schema.metrics(row.measurements, self._charts)
+        shown = ((key, reading.value) for key, reading in readings if reading.value is not None)
+        self._points += [Point(key, schema.shown(value), row.epoch, now) for key, value in shown]
 
     def tag(self, tags: Mapping[str, str]) -> None:
         """Set tags at once, while the run is still at work."""
@@ -231,6 +254,8 @@ class RunWriter:
                 :4000
             ]
         self._tracker.upload(self.run_id, folder)
+        if self.rows[-1].epoch not in self._shown:  # of a run that ended early
+            self._show(self.rows[-1])
         self._tags |= tags
         self._send(self._tracker)
         self._tracker.finish(self.run_id, "FINISHED")
@@ -300,6 +325,7 @@ class RunWriter:
             "resumed_from": self._resumed_from,
             "stepping": outcome.stepping,
             "eval_indices": list(range(len(task.eval_batch[1]))),
+            "points": self._keep.points,
             **self._sealed,
             "digests": digests,
             **({"origin": self._origin.provenance} if self._origin else {}),

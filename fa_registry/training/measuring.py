@@ -21,7 +21,7 @@ from fa_registry.records import Measurements, Reading, RunSpec, Scalar
 from fa_registry.terminal_loss import NO_CLASSES, is_regression
 from fa_registry.training.asking import check_finite
 from fa_registry.training.bench import bench_conventions, bench_of, credit_inputs, credits_under
-from fa_registry.training.checkpoint import load_into, load_tensors
+from fa_registry.training.checkpoint import load_into
 from fa_registry.training.devices import products
 from fa_registry.training.task import Task, eval_digest
 
@@ -179,13 +179,13 @@ def remeasure(
     checkpoint: Path,
     feedback: Path | None,
     digests: Mapping[str, str],
-    initial: Path | None = None,
+    initial: Mapping[str, Tensor] | None = None,
 ) -> Measurements:
     """All measurements of a run's final weights.
 
     task: as `prepare` draws it; it ends with the run's final weights and feedback.
-    digests: "checkpoint", "feedback" and "initial" → recorded SHA-256. feedback None: every Γ is N/A with the reason.
-    initial: the checkpoint of the initial weights; None: what is compared with them is N/A.
+    digests: "checkpoint" and "feedback" → recorded SHA-256. feedback None: every Γ is N/A with the reason.
+    initial: the initial weights, name → tensor; None: what is compared with them is N/A.
     Raises IntegrityError when a file is not the recorded one or does not fit the spec.
     """
     load_into(task.network, checkpoint, digests["checkpoint"])
@@ -194,5 +194,4 @@ def remeasure(
         load_into(task.feedback, feedback, digests["feedback"])
     elif task.feedback.state_dict():
         absent = NOT_GIVEN if task.spec.weights and not digests.get("feedback") else NO_FEEDBACK
-    start = None if initial is None else load_tensors(initial, digests.get("initial"))
-    return with_conventions(measure(task, absent, MOMENTS, start), task)  # one look for both moments
+    return with_conventions(measure(task, absent, MOMENTS, initial), task)  # one look for both moments

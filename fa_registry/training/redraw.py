@@ -19,7 +19,7 @@ from fa_registry.jsonio import found
 from fa_registry.methods.base import LearnsByLoss, UpdatesFeedback
 from fa_registry.records import Check
 from fa_registry.seeding import generator
-from fa_registry.training.checkpoint import load_tensors
+from fa_registry.training.checkpoint import content_digest, load_tensors
 from fa_registry.training.credit_check import Trial, copied, gradients, objection, trained_gradients
 from fa_registry.training.task import Task
 from fa_registry.training.trainer import FIRST_STEPS, Trainer
@@ -35,6 +35,10 @@ DRAWN = 1e-6  # where another processor or torch draws: relative to the tensor's
 # vit_mini, whose attention hardly learns at first) ends 0.024 of the way apart; another method ends 1 apart.
 SAME_WAY = 0.1
 ADOPTED = "the run was trained elsewhere and adopted: nothing of it was drawn here"
+OTHER_DRAW = (
+    "only their digest is sealed, and another kind of processor or torch than the run's may round a draw otherwise: what is "
+    "measured against them is measured against those that the seed gives here"
+)
 NOT_SEALED = "no state after the first steps is sealed with this run"
 
 
@@ -42,11 +46,13 @@ NOT_SEALED = "no state after the first steps is sealed with this run"
 class Sealed:
     """What is sealed of a run's training. digests: artifact's role → SHA-256: "initial", "feedback", "early", "final".
 
-    early: file with network and feedback state after `early_step` steps. later: epoch → checkpoint of its end, each with its
+    initial: file of the initial weights, where they were kept; initial_content: the digest of what they are. early: file with
+    network and feedback state after `early_step` steps. later: epoch → checkpoint of its end, each with its
     digest. epochs: those that it ran. exact: this is the kind of machine it ran on, every bit has to come again.
     """
 
     initial: Path | None = None
+    initial_content: str = ""
     feedback: Path | None = None
     early: Path | None = None
     early_step: int | None = None
@@ -122,10 +128,16 @@ def credit_in_training(task: Task) -> Check:
 
 
 def _initial(task: Task, sealed: Sealed) -> Check:
-    if sealed.initial is None:
-        return Check("initial weights", "not possible", "none are sealed with this run", sealed=False)
-    held = load_tensors(sealed.initial, sealed.digests.get("initial"))
-    return _compared("initial weights", held, task.network.state_dict(), sealed.exact)
+    subject, drawn = "initial weights", task.network.state_dict()
+    if sealed.initial is not None:
+        return _compared(subject, load_tensors(sealed.initial, sealed.digests.get("initial")), drawn, sealed.exact)
+    if not sealed.initial_content:
+        return Check(subject, "not possible", "none are sealed with this run", sealed=False)
+    if content_digest(drawn) == sealed.initial_content:
+        return Check(subject, "agrees", f"drawn again from the specification, {len(drawn)} tensors, equal bit by bit")
+    if sealed.exact:
+        return Check(subject, "differs", "the seed gives other tensors than those whose digest is sealed")
+    return Check(subject, "not possible", OTHER_DRAW)
 
 
 def _feedback(task: Task, sealed: Sealed) -> Iterator[Check]:

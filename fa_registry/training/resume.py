@@ -19,8 +19,9 @@ import torch
 from safetensors.torch import load, save
 
 from fa_registry import jsonio, owners
-from fa_registry.errors import IntegrityError
+from fa_registry.errors import IntegrityError, shortened
 from fa_registry.records import Measurements
+from fa_registry.training.checkpoint import READING_FAILS
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.trainer import Early, Trainer
 from fa_registry.untrusted import UnreadableFile, check_regular
@@ -28,6 +29,7 @@ from fa_registry.untrusted import UnreadableFile, check_regular
 LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN = 20.0  # a write takes milliseconds; losing more than this to a kill is a nuisance
 SUFFIX = ".resume"
+MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW; SGD without momentum has none
 DAMAGED = ".damaged"  # after the name of a file that was set aside
 SET_ASIDE = (
     "%s; it was set aside as %s and the run begins again from its first epoch. What the store holds is not touched"
@@ -77,7 +79,8 @@ class ResumeFile:
         if not os.path.lexists(self.path):
             return []
         try:
-            head, tensors = self._unsealed()
+            head, rows, tensors = self._unsealed()
+            _check_fits(trainer, head, tensors)
         except IntegrityError as error:
             aside = self.path.with_name(self.path.name + DAMAGED)
             os.replace(self.path, aside)
@@ -87,13 +90,20 @@ class ResumeFile:
         trainer.epoch = head["epoch"]
         if head["early_step"] is not None:
             trainer.early = Early(head["early_step"], _under(tensors, "early."))
-        return [EpochRow(row["epoch"], jsonio.decode(Measurements, row["measurements"])) for row in head["rows"]]
+        return rows
+
+    def reached(self) -> int:
+        """The epoch that it is of; -1 where there is none, or it is damaged."""
+        try:
+            return self._unsealed()[0]["epoch"] if os.path.lexists(self.path) else -1
+        except IntegrityError:
+            return -1
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
 
-    def _unsealed(self) -> tuple[Mapping[str, Any], Tensors]:
-        """Its line and its tensors; IntegrityError unless it is, to the last bit, what was written for this very run."""
+    def _unsealed(self) -> tuple[Mapping[str, Any], list[EpochRow], Tensors]:
+        """Its line, the rows in it, its tensors; IntegrityError unless it is, to the last bit, what was written for this run."""
         try:
             digest, _, body = check_regular(self.path).read_bytes().partition(b"\n")
         except UnreadableFile as error:
@@ -101,10 +111,20 @@ class ResumeFile:
         if digest != hashlib.sha256(body).hexdigest().encode():
             raise IntegrityError(f"the state to go on from, {self.path}, is not as it was written")
         line, _, saved = body.partition(b"\n")
-        head = jsonio.loads(line.decode())
-        if head["of"] != self.path.stem:
-            raise IntegrityError(f"the state to go on from, {self.path}, is that of another run, {head['of']}")
-        return head, load(saved)
+        try:
+            head = jsonio.loads(line.decode())
+            of, last = head["of"], head["epoch"]
+            rows = [EpochRow(row["epoch"], jsonio.decode(Measurements, row["measurements"])) for row in head["rows"]]
+            if [row.epoch for row in rows] not in ([], list(range(last + 1))):
+                raise ValueError(f"it is of epoch {last} and has the rows of others")
+            tensors = load(saved)
+        except (*READING_FAILS, TypeError) as error:  # somebody wrote it who can make a digest
+            raise IntegrityError(
+                f"the state to go on from, {self.path}, is none that training wrote: {error}"
+            ) from error
+        if of != self.path.stem:
+            raise IntegrityError(f"the state to go on from, {self.path}, is that of another run, {of}")
+        return head, rows, tensors
 
 
 def _tensors(trainer: Trainer) -> Tensors:
@@ -115,6 +135,25 @@ def _tensors(trainer: Trainer) -> Tensors:
     tensors |= {f"generator.{name}": draw.get_state() for name, draw in trainer.generators.items()}
     early = trainer.early.tensors if trainer.early else {}
     return tensors | {f"early.{name}": tensor for name, tensor in early.items()}
+
+
+def _check_fits(trainer: Trainer, head: Mapping[str, Any], tensors: Tensors) -> None:
+    """IntegrityError unless the tensors are those that `write` takes of this fresh trainer: another machine may have sent them."""
+    state = trainer.state()
+    expected = state | {f"generator.{name}": draw.get_state() for name, draw in trainer.generators.items()}
+    if head["early_step"] is not None:
+        expected |= {f"early.{name}": tensor for name, tensor in state.items()}
+    for index, parameter in enumerate(trainer.parameters):
+        moments = _under(tensors, f"optimizer.{index}.")
+        expected |= {f"optimizer.{index}.{name}": moments[name] if name == "step" else parameter for name in moments}
+        if set(moments) not in (set(), MOMENTS):
+            raise IntegrityError(f"the state to go on from holds the moments {', '.join(moments)} of weight {index}")
+    if wrong := {name for name in expected.keys() | tensors.keys() if _kind(expected, name) != _kind(tensors, name)}:
+        raise IntegrityError(f"the state to go on from does not fit this run: {shortened(sorted(wrong))}")
+
+
+def _kind(tensors: Tensors, name: str) -> tuple[torch.Size, torch.dtype] | None:
+    return (tensors[name].shape, tensors[name].dtype) if name in tensors else None
 
 
 def _restore(trainer: Trainer, tensors: Tensors) -> None:

@@ -6,6 +6,7 @@ import logging
 import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from fa_registry.errors import Interrupted, StoreError
 from fa_registry.records import RunSpec
@@ -28,14 +29,19 @@ Attempts = dict[str, list[StoredRun]]
 class StopTag:
     """Asked between steps as the `stop` that it holds: true too once a person has put TAG_STOP on a run of the study."""
 
+    looked: ClassVar[dict[tuple[str, str], float]] = {}  # when this process last asked, for all of its runs of a study
+
     def __init__(self, tracker: Tracker, study: str, stop: Callable[[], bool]):
         self._tracker, self._study, self._stop = tracker, study, stop
-        self._next = time.monotonic() if study else float("inf")
         self._asked = False
 
+    def _is_due(self) -> bool:
+        last = self.looked.get((self._tracker.uri, self._study), -STOP_LOOKS)
+        return bool(self._study) and time.monotonic() - last >= STOP_LOOKS
+
     def __call__(self) -> bool:
-        if not self._asked and time.monotonic() >= self._next:
-            self._next = time.monotonic() + STOP_LOOKS
+        if not self._asked and self._is_due():
+            self.looked[self._tracker.uri, self._study] = time.monotonic()
             words = stopped_by_tag(self._tracker, self._study)
             self._asked = bool(words)
             if words:
@@ -98,6 +104,29 @@ def waiting_words(held: Mapping[str, StoredRun]) -> str:
     hosts = ", ".join(sorted({host_of(run) or "another machine" for run in held.values()}))
     names = ", ".join(run.name for run in held.values())
     return f"waiting for what other processes train on {hosts}, {len(held)} run{'s' * (len(held) > 1)}: {names}"
+
+
+def at_work_elsewhere(tracker: Tracker, signs: Signs) -> list[StoredRun]:
+    """Runs that say they are at work on other machines and give signs of life, as far as none is known to be dead."""
+    running = tracker.search({}, state="RUNNING")
+    elsewhere = [run for run in running if schema.TAG_SIGN in run.tags and host_of(run) not in ("", platform.node())]
+    return [run for run in elsewhere if not signs.is_dead(run)]
+
+
+def watched(tracker: Tracker) -> Signs:
+    """What others give as signs of life, watched until each of them has given one: the longest of their leases at most."""
+    signs, told = Signs(), False
+    while silent := [run for run in at_work_elsewhere(tracker, signs) if not signs.has_moved(run)]:
+        if not told:
+            hosts = ", ".join(sorted({host_of(run) for run in silent}))
+            LOG.info(
+                "watching %d runs of other machines (%s) for a sign of life, for their lease at most",
+                len(silent),
+                hosts,
+            )
+            told = True
+        time.sleep(PAUSE)
+    return signs
 
 
 def host_of(run: StoredRun) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fa_registry import diagnostics
 from fa_registry.errors import IntegrityError, Interrupted, RegistryError
@@ -23,6 +24,7 @@ from fa_registry.studies.workers import supervise
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import check_files, read_record, read_spec
+from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.code import runs_others_code
 from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve, usable_cores
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
@@ -235,13 +237,12 @@ def _measured(
         check = code if code.outcome != "agrees" else Check(MEASURING, "not possible", hindrance)
         return dataclasses.replace(record, integrity=Integrity("unverifiable", (check.detail,), (check,))), None
     digests = {role: record.digests.get(name) for role, name in ROLES.items()}
-    # a file that was never recorded is nobody's evidence; one that was recorded and is gone makes its figures N/A
-    initial = tracker.artifact(record.run_id, schema.INITIAL) if digests["initial"] else None
     try:
         with pinned_threads(int(record.measurements.conventions["threads"])):
             task = prepare(record.spec, device_of(record.spec.device_class), data_root)
-            redrawn = redraw(task, _sealed(tracker, record, task, feedback, initial), measuring.replay)
-            again = remeasure(task, checkpoint, feedback, digests, initial)
+            sealed = _sealed(tracker, record, task, feedback)
+            redrawn = redraw(task, sealed, measuring.replay)
+            again = remeasure(task, checkpoint, feedback, digests, _initial_weights(task, sealed))
             # of an adopted run, and without the feedback state, the method cannot be asked
             lost = bool(task.feedback.state_dict()) and feedback is None
             unasked = measuring.replay == OFF or lost or task.spec.weights
@@ -253,9 +254,20 @@ def _measured(
     return dataclasses.replace(record, measurements=merged_figures, integrity=integrity), redrawn
 
 
-def _sealed(tracker: Tracker, record: RunRecord, task: Task, feedback: Path | None, initial: Path | None) -> Sealed:
+def _initial_weights(task: Task, sealed: Sealed) -> Mapping[str, Tensor] | None:
+    """The kept file's, else those that the specification gives, if the run says what they were. task: as `prepare` draws it."""
+    if sealed.initial:
+        return load_tensors(sealed.initial, sealed.digests["initial"])
+    drawn = task.network.state_dict()
+    return {name: tensor.clone() for name, tensor in drawn.items()} if sealed.initial_content else None
+
+
+def _sealed(tracker: Tracker, record: RunRecord, task: Task, feedback: Path | None) -> Sealed:
     """The sealed files that a redraw is held against. task: says what machine this is."""
     digests = {role: record.digests.get(ROLES[role]) for role in ("initial", "feedback")}
+    # a file that was never recorded is nobody's evidence; one that was recorded and is gone makes its figures N/A
+    initial = tracker.artifact(record.run_id, schema.INITIAL) if digests["initial"] else None
+    content = "" if digests["initial"] else record.provenance.get("initial_weights", "")
     step, early = schema.sealed_step(record.digests), None
     if step is not None:
         digests["early"] = record.digests[schema.step_checkpoint(step)]
@@ -271,7 +283,7 @@ def _sealed(tracker: Tracker, record: RunRecord, task: Task, feedback: Path | No
         for epoch, name in ends.items()
         if name in record.digests and (path := tracker.artifact(record.run_id, name))
     }
-    return Sealed(initial, feedback, early, step, digests, later, ran, exact)
+    return Sealed(initial, content, feedback, early, step, digests, later, ran, exact)
 
 
 def _without_credits(record: RunRecord) -> RunRecord:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -48,12 +48,18 @@ def resume_folder(registry: Path) -> Path:
 
 
 def leftovers(
-    tracker: Tracker | None, registry: Path, database: Path | None = None, pages: Path | None = None
+    tracker: Tracker | None,
+    registry: Path,
+    database: Path | None = None,
+    pages: Path | None = None,
+    signs: Signs | None = None,
 ) -> list[Leftover]:
-    """All that can be taken away. tracker: None where no store can be opened. database, pages: to be looked into too."""
-    found = [
-        Leftover(RUNS, _named(run), partial(close, tracker, run)) for run in (zombies(tracker, {}) if tracker else ())
-    ]
+    """All that can be taken away. tracker: None where no store can be opened. database, pages: to be looked into too.
+
+    signs: what was seen of other machines' runs; without it none of them is known to be gone.
+    """
+    gone = zombies(tracker, signs) if tracker else ()
+    found = [Leftover(RUNS, _named(run), partial(close, tracker, run)) for run in gone]
     found += [Leftover(FOLDERS, str(path), partial(owners.remove, path)) for path in owners.abandoned_folders()]
     halves = owners.abandoned(pages, ".*") if pages else []
     found += [Leftover(PAGES, str(path), partial(owners.remove, path)) for path in halves]
@@ -72,26 +78,32 @@ def clear(tracker: Tracker, registry: Path) -> None:
             left.mend()
 
 
-def zombies(tracker: Tracker, tags: Mapping[str, str], signs: Signs | None = None) -> list[StoredRun]:
-    """Runs with these tags that the store or they themselves say are at work, although their process is gone.
+def zombies(tracker: Tracker, signs: Signs | None = None) -> list[StoredRun]:
+    """Runs that the store or they themselves say are at work, although their process is gone.
 
     signs: what was seen of those on other machines; without it none of them is known to be gone.
     """
     signs = signs or Signs()
-    if tags:  # few carry them: one question, and not one for each of the two
-        running = [
-            run for run in tracker.search(tags) if "running" in (run.tags.get(schema.TAG_STATUS), run.state.lower())
-        ]
-    else:
-        running = tracker.search({schema.TAG_STATUS: "running"}) + tracker.search({}, state="RUNNING")
+    running = tracker.search({schema.TAG_STATUS: "running"}) + tracker.search({}, state="RUNNING")
     known = {run.run_id: run for run in running}.values()
     return [run for run in known if signs.is_dead(run)]
 
 
+def says_running(run: StoredRun) -> bool:
+    """Whether the store or the run itself says that it is at work."""
+    return "running" in (run.tags.get(schema.TAG_STATUS), run.state.lower())
+
+
+def close_gone(tracker: Tracker, runs: Iterable[StoredRun], signs: Signs) -> None:
+    """End those of these that say they are at work and whose process is gone."""
+    for run in runs:
+        if says_running(run) and signs.is_dead(run):
+            close(tracker, run)
+
+
 def close_zombies(tracker: Tracker, tags: Mapping[str, str], signs: Signs | None = None) -> None:
     """End those with these tags."""
-    for run in zombies(tracker, tags, signs):
-        close(tracker, run)
+    close_gone(tracker, tracker.search(tags), signs or Signs())
 
 
 def close(tracker: Tracker, run: StoredRun) -> None:

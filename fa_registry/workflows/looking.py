@@ -25,11 +25,13 @@ from fa_registry.studies.executors.base import JobEvent
 from fa_registry.studies.workers import supervise
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.claim import Signs
 from fa_registry.tracking.places import placed, put_right
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.store import check_writable, resolve_uri, sqlite_path
 from fa_registry.training.devices import usable_cores
 from fa_registry.workflows import data
+from fa_registry.workflows.elsewhere import at_work_elsewhere, host_of, watched
 from fa_registry.workflows.leftovers import KINDS, leftovers
 from fa_registry.workflows.selection import failure_text, whole_id
 from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker, registry_folder
@@ -77,7 +79,8 @@ def _left_behind(store: str, repair: bool, pages: Path) -> Iterator[dict[str, An
     with contextlib.suppress(StoreError):  # the row of the store says why
         uri = resolve_uri(store)
         tracker = None if _is_missing(store) else open_tracker(store, create=False)
-    found = leftovers(tracker, registry_folder(uri), sqlite_path(uri), pages)
+    signs = watched(tracker) if tracker and repair else Signs()
+    found = leftovers(tracker, registry_folder(uri), sqlite_path(uri), pages, signs)
     for left in found if repair else ():
         left.mend()
     for kind in KINDS:
@@ -85,6 +88,18 @@ def _left_behind(store: str, repair: bool, pages: Path) -> Iterator[dict[str, An
         state = "ok" if not names else "repaired" if repair else "left behind"
         advice = "; `fa-registry doctor --repair` takes them away" if state == "left behind" else ""
         yield {"check": kind, "ok": True, "state": state, "found": f"{', '.join(names) or 'none left behind'}{advice}"}
+    others = at_work_elsewhere(tracker, signs) if tracker else []
+    if others:
+        hosts = ", ".join(sorted(set(map(host_of, others))))
+        advice = (
+            "" if repair else "; `fa-registry doctor --repair` waits for a sign of life and closes those that give none"
+        )
+        yield {
+            "check": "runs on other machines",
+            "ok": True,
+            "state": "ok",
+            "found": f"{len(others)} on {hosts}{advice}",
+        }
 
 
 def _files(store: str, repair: bool) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -22,9 +23,10 @@ from fa_registry.studies.study import Study
 from fa_registry.terminal_loss import is_regression
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
-from fa_registry.tracking.claim import Signs
+from fa_registry.tracking.claim import Claim, Signs, sign
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import runs_by_spec
+from fa_registry.tracking.writer import Keep
 from fa_registry.training.devices import MOST_PROCESSES, on_device, usable_cores
 from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.training.task import too_large
@@ -93,7 +95,7 @@ def run_study(
     jobs: str | int = 0,
     edition: str = "",
     stop_on: str = "",
-    checkpoint_every: int = 0,
+    keep: Keep = Keep(),
     force: bool = False,
     keep_trained: bool = False,
     executor: str = "",
@@ -114,12 +116,13 @@ def run_study(
     result, todo, attempts = _already_there(study, tracker, watch, force, keep_trained)
     make_ready({spec.dataset for spec in todo}, place.root)
     if adopted:
-        tracker.adopt(adopted, f"study {study.name}", _study_tags(study), {})
+        tracker.adopt(adopted, f"study {study.name}", _study_tags(study) | sign(0, int(lease)), {})
     if not todo:
         return _nothing_to_train(study, result, tracker, adopted)
     if words := stopped_by_tag(tracker, study.name):
         raise Interrupted(words)
-    parent = adopted or ("" if joins else tracker.create(f"study {study.name}", _study_tags(study), {}))
+    tags = _study_tags(study) | sign(0, int(lease))
+    parent = adopted or ("" if joins else tracker.create(f"study {study.name}", tags, {}))
     training = [
         TrainingJob(
             spec,
@@ -127,7 +130,7 @@ def run_study(
             experiment_id=tracker.experiment_id,
             study=study.name,
             study_run=parent,
-            checkpoint_every=checkpoint_every,
+            keep=keep,
             data_root=place.data_root,
             watch=watch,
             conformance=stated_conformance(spec, tracker.uri),
@@ -139,9 +142,8 @@ def run_study(
         for spec in (_from_a_place_of_its_own(todo) if joins else todo)
     ]
     try:
-        with on_device(
-            chosen.device
-        ):  # of several jobs in turns, none may give the card back before the last has ended
+        # of several jobs in turns, none may give the card back before the last has ended
+        with on_device(chosen.device), Claim(tracker, parent, int(lease)) if parent else nullcontext():
             _train_with_others(training, study, result, resources, executor, tracker, waits=not joins)
     finally:
         _close(tracker, parent, study, result)

@@ -22,7 +22,8 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.claim import LONGEST, SHORTEST, Signs, TakenOver, holder, take
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.refusals import refused
-from fa_registry.tracking.writer import RunWriter
+from fa_registry.tracking.resuming import KeptState
+from fa_registry.tracking.writer import Keep, RunWriter
 from fa_registry.training.code import FIRST, code_of, runs_others_code
 from fa_registry.training.devices import device_of, on_device
 from fa_registry.training.loop import EpochRow, Outcome, training
@@ -35,7 +36,7 @@ from fa_registry.workflows.conformance import code_changes, stated_conformance, 
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import study_edition
 from fa_registry.workflows.elsewhere import StopTag, settled, stopped_by_tag
-from fa_registry.workflows.leftovers import close_zombies, resume_folder
+from fa_registry.workflows.leftovers import close_gone, close_zombies, resume_folder
 from fa_registry.workflows.progress import Progress, joined
 from fa_registry.workflows.requests import Place
 from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker, registry_folder
@@ -63,7 +64,7 @@ class TrainingJob:
     study_run: str = ""
     adopt: str = ""
     threads: int = 1
-    checkpoint_every: int = 0
+    keep: Keep = Keep()
     data_root: str = ""
     watch: Watch = UNWATCHED
     conformance: Mapping[str, Any] = field(default_factory=dict)
@@ -117,22 +118,24 @@ def _training_steps(
 ) -> Generator[None, None, TrainingResult]:
     tracker = MlflowTracker(job.store, job.experiment, job.experiment_id, waits=True)
     of_spec = {schema.TAG_SPEC: job.spec.identity}
-    close_zombies(tracker, of_spec)  # of a worker that was killed in this very study
+    signs, attempts = Signs(), tracker.search(of_spec)
+    close_gone(tracker, attempts, signs)  # of a worker that was killed in this very study
+    attempts = attempts if job.yields else []
 
     finished = partial(finished_but(job.known, job.watch), job.spec)
-    signs, attempts = Signs(), tracker.search(of_spec) if job.yields else []
     if other := finished(attempts) or holder(attempts, signs):
         return _elsewhere(other)
     task = prepare(job.spec, device_of(job.spec.device_class), job.root)
     check_room(task)
     with refused(FILES):
-        own = (job.study, job.study_run, job.adopt, job.checkpoint_every, None, job.conformance, job.lease)
+        own = (job.study, job.study_run, job.adopt, job.keep, None, job.conformance, job.lease)
         writer = RunWriter(tracker, task, *own)
     if job.yields and (other := take(tracker, writer.run_id, lambda: tracker.search(of_spec), finished, signs)):
         writer.withdraw()
         return _elsewhere(other)
+    kept = KeptState(tracker, writer.run_id, attempts)
     with writer.claim:
-        return (yield from _trained(job, task, writer, StopTag(tracker, job.study, stop), report))
+        return (yield from _trained(job, task, writer, kept, StopTag(tracker, job.study, stop), report))
 
 
 def _elsewhere(run: StoredRun) -> TrainingResult:
@@ -140,18 +143,24 @@ def _elsewhere(run: StoredRun) -> TrainingResult:
 
 
 def _trained(
-    job: TrainingJob, task: Task, writer: RunWriter, stop: Callable[[], bool], report: Callable[[Any], None]
+    job: TrainingJob,
+    task: Task,
+    writer: RunWriter,
+    kept: KeptState,
+    stop: Callable[[], bool],
+    report: Callable[[Any], None],
 ) -> Generator[None, None, TrainingResult]:
     """Train the job's task, from its first epoch or from where it was stopped, and write all of it down."""
     trainer, watch = Trainer(task), job.watch.of(job.spec.control)
     resume = ResumeFile(resume_folder(registry_folder(job.store)), _resume_name(job.spec, watch))
     try:
         with refused(FILES):
+            kept.fetch(resume.path, beyond=resume.reached())
             rows = resume.read_into(trainer)
             writer.start(prepare(job.spec, task.device, job.root).network if rows else task.network)
             writer.restore(rows)
         monitor = Monitor(watch, writer.tag, rows)
-        listener = _Listener(writer, resume, monitor, report)
+        listener = _Listener(writer, resume, kept, monitor, report)
         outcome = yield from training(trainer, listener, stop, rows[-1] if rows else None, lambda: monitor.ended_by)
         with refused(FILES):
             writer.first_steps(trainer.early)
@@ -162,20 +171,22 @@ def _trained(
         return TrainingResult(writer.run_id, ELSEWHERE, 0, 0, {})
     except Interrupted as error:
         resume.write(trainer, writer.rows)  # between epochs: weights, generators and rows belong together
+        kept.offer(resume.path, trainer.epoch, now=True)
         writer.interrupt(str(error))
         raise
     except (KeyboardInterrupt, GeneratorExit):
         writer.interrupt("interrupted inside an epoch")  # half an epoch is no state to go on from
         raise
     except StoreError as error:  # store and files are written between epochs alone
-        kept = _kept(resume, trainer, writer.rows)
+        state = _kept(resume, trainer, writer.rows)
         with suppress(RegistryError, OSError):
             writer.fail(error)
-        raise StoreError(f"{str(error).rstrip('.?')}. {kept}") from error
+        raise StoreError(f"{str(error).rstrip('.?')}. {state}") from error
     except BaseException as error:
         writer.fail(error)
         raise
     resume.remove()
+    kept.remove()
     figures, fired = headline(outcome), dict(monitor.fired)
     resumed_from = len(rows) - 1 if rows else 0
     return TrainingResult(writer.run_id, outcome.status, outcome.epochs, resumed_from, figures, fired, outcome.ended_by)
@@ -205,8 +216,10 @@ def _resume_name(spec: RunSpec, watch: Watch) -> str:
 class _Listener:
     """Hears every epoch: writes it down, judges it, saves a resume file when one is due, reports progress."""
 
-    def __init__(self, writer: RunWriter, resume: ResumeFile, monitor: Monitor, report: Callable[[Any], None]):
-        self._writer, self._resume, self._monitor, self._report = writer, resume, monitor, report
+    def __init__(
+        self, writer: RunWriter, resume: ResumeFile, kept: KeptState, monitor: Monitor, report: Callable[[Any], None]
+    ):
+        self._writer, self._resume, self._kept, self._monitor, self._report = writer, resume, kept, monitor, report
 
     def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
         with refused(FILES):
@@ -214,6 +227,7 @@ class _Listener:
             self._monitor.hear(row)
             if self._resume.due():
                 self._resume.write(trainer, self._writer.rows)
+                self._kept.offer(self._resume.path, row.epoch)
         self._report((row.epoch, trainer.task.spec.epochs, _note(row), dict(self._monitor.fired)))
 
 
@@ -296,7 +310,7 @@ def run_train(
     edition: str = "",
     stop_on: str = "",
     threads: int = 1,
-    checkpoint_every: int = 0,
+    keep: Keep = Keep(),
     force: bool = False,
     keep_trained: bool = False,
     executor: str = "",
@@ -307,8 +321,8 @@ def run_train(
 
     fields: of a run specification, as typed. study: of which it is tagged as a part. edition: the rules it is watched by instead
     of the study's; stop_on: which of them end it, `D1,D2`. keep_trained: a run that other code has trained stays; else it is
-    trained again. executor: a name of studies.executors.CATALOG; empty: the usual_executor. silence: see Resources.
-    Raises InvalidFields before anything is written, RegistryError with the traceback when training breaks.
+    trained again. executor: a name of studies.executors.CATALOG; empty: the usual_executor. silence: see Resources. keep: of its
+    weights and points. Raises InvalidFields before anything is written, RegistryError with the traceback when training breaks.
     """
     spec, watch, resources = _checked(fields, edition, stop_on, study, executor, silence, threads, lease)
     tracker = open_tracker(place.store, place.experiment)
@@ -328,7 +342,7 @@ def run_train(
         study=study,
         adopt=launched_run(),
         threads=threads,
-        checkpoint_every=checkpoint_every,
+        keep=keep,
         data_root=place.data_root,
         watch=watch,
         conformance=stated_conformance(spec, tracker.uri),

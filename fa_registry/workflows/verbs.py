@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from fa_registry.owners import LEASE
 from fa_registry.studies.executors.base import SILENCE
+from fa_registry.tracking.base import MOST_POINTS
 from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, listed, overrides, spec_fields
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def train(
     stop_on: Several = (),
     experiment: str = "",
     checkpoint_every: int = 0,
+    points: int = MOST_POINTS,
     data_root: str = "",
     store: str = "",
     force: bool = False,
@@ -65,7 +67,8 @@ def train(
 
     settings: recipe fields and options by name, {"learning_rate": 0.1, "architecture.d_hidden": 128}. study: of which the run
     is tagged as a part. control: none, frozen, shallow or ladder_K. stop_on: rules of `edition` that end the run where they fire.
-    experiment: for the run. checkpoint_every: epochs between kept weights [0: first and last alone]. force: train again.
+    experiment: for the run. checkpoint_every: epochs between kept weights, the initial ones among them [0: the last alone].
+    points: of each metric in the store's tables, evenly spread, 0: one an epoch; series.parquet has them all. force: train again.
     keep_trained: a run that other code has trained stays. executor: who runs it, "side_by_side" for this process, where a debugger
     can look into a rule [a process of its own where other packages' code is run, else this one]. silence: seconds without an
     epoch after which a run in a process of its own counts as hung and is ended, 0: never. lease: seconds without a sign of life
@@ -77,6 +80,7 @@ def train(
     >>> fa_registry.train(method="dfa", seed=7, epochs=3, settings={"architecture.d_hidden": 128}).status
     'complete'
     """
+    from fa_registry.tracking.writer import Keep
     from fa_registry.workflows.training import run_train
 
     own = {"method": method, "architecture": architecture, "dataset": dataset, "seed": seed, "epochs": epochs}
@@ -88,7 +92,7 @@ def train(
         edition=edition,
         stop_on=",".join(listed(stop_on)),
         threads=threads,
-        checkpoint_every=checkpoint_every,
+        keep=Keep(checkpoint_every, points),
         force=force,
         keep_trained=keep_trained,
         executor=executor,
@@ -110,6 +114,7 @@ def study(
     stop_on: Several = (),
     experiment: str = "",
     checkpoint_every: int = 0,
+    points: int = MOST_POINTS,
     data_root: str = "",
     store: str = "",
     force: bool = False,
@@ -122,8 +127,9 @@ def study(
 ) -> StudyResult | Plan:
     """Train every run of a study that the store does not hold yet; what another process trains meanwhile is waited for.
 
-    name: of the study. stop_on, experiment, checkpoint_every, force, keep_trained, silence, lease: as for `train`. executor: who
-    runs the jobs, a name in the group `fa_registry.executors` [local, a process a run; on a GPU side_by_side, if all code is ours].
+    name: of the study. stop_on, experiment, checkpoint_every, points, force, keep_trained, silence, lease: as for `train`.
+    executor: who runs the jobs, a name in the group `fa_registry.executors` [local, a process a run; on a GPU side_by_side, if
+    all code is ours].
     dry_run: train nothing and return the Plan; no_probe: which then times no step.
 
     Returns the run ids by what became of them, and the errors of those that failed, which is not raised.
@@ -140,9 +146,10 @@ def study(
         from fa_registry.workflows.dry_run import plan_study
 
         return plan_study(chosen, place, **asked, probing=not no_probe)
+    from fa_registry.tracking.writer import Keep
     from fa_registry.workflows.study import run_study
 
-    return run_study(chosen, place, **asked, checkpoint_every=checkpoint_every, silence=silence, lease=lease)
+    return run_study(chosen, place, **asked, keep=Keep(checkpoint_every, points), silence=silence, lease=lease)
 
 
 def work(
@@ -158,6 +165,7 @@ def work(
     stop_on: Several = (),
     experiment: str = "",
     checkpoint_every: int = 0,
+    points: int = MOST_POINTS,
     data_root: str = "",
     store: str = "",
     force: bool = False,
@@ -173,6 +181,7 @@ def work(
     >>> fa_registry.work("digits", epochs=3, seeds=[42]).exit_code
     0
     """
+    from fa_registry.tracking.writer import Keep
     from fa_registry.workflows.study import run_study
 
     return run_study(
@@ -181,7 +190,7 @@ def work(
         jobs=jobs,
         edition=edition,
         stop_on=",".join(listed(stop_on)),
-        checkpoint_every=checkpoint_every,
+        keep=Keep(checkpoint_every, points),
         force=force,
         keep_trained=keep_trained,
         executor=executor,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -29,16 +30,12 @@ def decoded(store: Store, run_id: str) -> RunSpec:
 def measure_again_and_seal(store: Store, run_id: str) -> None:
     """Every figure of the run's files as they are now, written where the writer writes it, and the seal anew."""
     folder = store.artifacts(run_id)
-    paths = {
-        "checkpoint": folder / schema.FINAL,
-        "feedback": folder / schema.FEEDBACK,
-        "initial": folder / schema.INITIAL,
-    }
+    paths = {"checkpoint": folder / schema.FINAL, "feedback": folder / schema.FEEDBACK}
     digests = {name: jsonio.file_digest(path) for name, path in paths.items() if path.is_file()}
     spec, logged = decoded(store, run_id), jsonio.decode(Measurements, store.json(run_id, schema.MEASUREMENTS))
-    again = remeasure(
-        prepare(spec, torch.device("cpu")), paths["checkpoint"], paths["feedback"], digests, initial=paths["initial"]
-    )
+    kept, task = folder / schema.INITIAL, prepare(spec, torch.device("cpu"))
+    initial = load_tensors(kept) if kept.is_file() else copy.deepcopy(task.network).state_dict()
+    again = remeasure(task, paths["checkpoint"], paths["feedback"], digests, initial)
     held = {**logged.scalars, **again.scalars}
     forged = Measurements(again.sites, held, logged.conventions)
     (folder / schema.MEASUREMENTS).write_text(jsonio.pretty(forged), encoding="utf-8")
@@ -91,14 +88,25 @@ def test_a_feedback_fitted_to_the_gradients_afterwards_is_not_the_one_that_the_s
 
 
 def seal_other_initial_weights(store: Store, run_id: str, tensors: dict[str, torch.Tensor]) -> None:
+    """As a run that was to keep them: --checkpoint-every."""
     save_tensors(store.artifacts(run_id) / schema.INITIAL, tensors)
+    store.change_json(run_id, schema.PROVENANCE, lambda held: held["digests"].update({schema.INITIAL: ""}))
     measure_again_and_seal(store, run_id)
 
 
-def test_initial_weights_of_another_seed_are_not_the_ones_that_the_seed_gives(store, audit):
-    run_id = store.run_id(method="bp", seed=1, control="none")
-    other = store.artifacts(store.run_id(method="fa", seed=2)) / schema.INITIAL
-    seal_other_initial_weights(store, run_id, load_tensors(other))
+def initial_weights(store: Store, run_id: str) -> dict[str, torch.Tensor]:
+    return prepare(decoded(store, run_id), torch.device("cpu")).network.state_dict()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_initial_weights_of_another_seed_are_not_the_ones_that_the_seed_gives(store, audit, kept):
+    run_id, other = store.run_id(method="bp", seed=1, control="none"), store.run_id(method="fa", seed=2)
+    if kept:
+        seal_other_initial_weights(store, run_id, initial_weights(store, other))
+    else:
+        digest = store.json(other, schema.PROVENANCE)["initial_weights"]
+        store.change_json(run_id, schema.PROVENANCE, lambda held: held.update(initial_weights=digest))
+        store.seal(run_id)
     code, report = audit()
     assert code == 3 and only_mismatch(report) == run_id
     assert checks(report, run_id)["initial weights"] == "differs"
@@ -106,7 +114,7 @@ def test_initial_weights_of_another_seed_are_not_the_ones_that_the_seed_gives(st
 
 def test_initial_weights_of_the_seed_that_were_helped_a_little_are_found_out(store, audit):
     run_id = store.run_id(method="bp", seed=1, control="none")
-    tensors = load_tensors(store.artifacts(run_id) / schema.INITIAL)
+    tensors = initial_weights(store, run_id)
     tensors["blocks.0.w1.weight"][0, 0] += 1e-4
     seal_other_initial_weights(store, run_id, tensors)
     code, report = audit()
@@ -151,12 +159,12 @@ def test_a_run_that_sealed_no_such_state_says_so_and_is_taken_again_all_the_same
     assert "seal not sealed" in verdict.flags
 
 
-@pytest.mark.parametrize("name", [STEP, schema.INITIAL])
+@pytest.mark.parametrize("name", [STEP, "initial_weights"])
 def test_evidence_that_the_author_took_out_of_the_seal_costs_the_pass(store, audit, name):
     """As an older release would have left the run: bp would pass by its figures, and no longer does."""
     for run_id in store.run_ids(method="bp", control="none"):
-        store.change_json(run_id, schema.PROVENANCE, lambda held: held["digests"].pop(name))
-        (store.artifacts(run_id) / name).unlink()
+        store.change_json(run_id, schema.PROVENANCE, lambda held: (held["digests"].pop(name, 0), held.pop(name, 0)))
+        (store.artifacts(run_id) / name).unlink(missing_ok=True)
         store.seal(run_id)
     _, report = audit("--threshold", "D3=-100")
     outcomes = {run.verdict.outcome for run in judged(report, method="bp", control="none")}
@@ -186,7 +194,7 @@ def test_a_control_that_nobody_can_draw_or_measure_again_is_no_reference(store, 
     """Its figures could be whatever makes the trained blocks look well: other code, or no sealed start, leaves them unchecked."""
     old, bare = (store.run_id(control="frozen", seed=seed) for seed in (1, 2))
     store.change_json(old, schema.PROVENANCE, lambda held: held["code"]["methods/bp"].update(version=0))
-    store.change_json(bare, schema.PROVENANCE, lambda held: held["digests"].pop(schema.INITIAL))
+    store.change_json(bare, schema.PROVENANCE, lambda held: held.pop("initial_weights"))
     for run_id in (old, bare):
         store.seal(run_id)
     store.set_tag(old, schema.TAG_CODE, jsonio.digest_of(store.json(old, schema.PROVENANCE)["code"]))

@@ -9,7 +9,7 @@ import torch
 
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.writer import RunWriter
+from fa_registry.tracking.writer import Keep, RunWriter
 from fa_registry.training.loop import train
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.task import prepare
@@ -34,10 +34,10 @@ def tracker(request, tmp_path, empty_store):
     return MlflowTracker(f"sqlite:///{database}")
 
 
-def write_run(tracker, study="", **changes):
+def write_run(tracker, study="", keep=Keep(), **changes):
     """Train the tiny spec into `tracker`; returns (writer, trainer, outcome)."""
     task = prepare(parse_spec(TINY | changes), torch.device("cpu"))
-    writer = RunWriter(tracker, task, study)
+    writer = RunWriter(tracker, task, study, keep=keep)
     writer.start(task.network)
     trainer = Trainer(task)
     outcome = train(trainer, writer)

@@ -7,6 +7,7 @@ import json
 import math
 import tempfile
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import requests
@@ -19,11 +20,11 @@ from fa_registry.records import Measurements, Reading, RunRecord, Series, SiteSe
 from fa_registry.tracking import schema, series, writer
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.reader import read_record
+from fa_registry.tracking.reader import read_record, table_history
 from fa_registry.tracking.refusals import Refusal
 from fa_registry.tracking.schema import spread
 from fa_registry.tracking.series import MOST_EPOCHS, read_rows, read_series, write_series
-from fa_registry.tracking.writer import Origin, RunWriter
+from fa_registry.tracking.writer import Keep, Origin, RunWriter
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.specs import parse_spec
@@ -36,7 +37,6 @@ ARTIFACTS = (
     schema.MEASUREMENTS,
     schema.PROVENANCE,
     schema.SERIES,
-    schema.INITIAL,
     schema.FINAL,
     schema.FEEDBACK,
     schema.FEEDBACK_CARD,
@@ -92,7 +92,7 @@ def test_the_record_that_is_read_is_the_run_that_was_written(tracker):
 
 
 def test_initial_final_and_feedback_tensors_are_the_trainers(tracker):
-    writer, trainer, _ = write_run(tracker)
+    writer, trainer, _ = write_run(tracker, keep=Keep(checkpoint_every=1))
     final = load_tensors(tracker.artifact(writer.run_id, schema.FINAL))
     initial = load_tensors(tracker.artifact(writer.run_id, schema.INITIAL))
     feedback = load_tensors(tracker.artifact(writer.run_id, schema.FEEDBACK))
@@ -114,6 +114,27 @@ def test_metrics_are_logged_by_epoch_and_zero_padded_site_as_they_are_read(tmp_p
         logged = {point.step: point.value for point in tracker.points[writer.run_id] if point.key == "h_norm/site_02"}
     exact = {row.epoch: row.measurements.sites["h_norm"][2].value for row in writer.rows}
     assert logged == {epoch: float(f"{value:.3e}") for epoch, value in exact.items()} != exact
+
+
+@pytest.mark.parametrize(("points", "shown"), [(3, [0, 2, 5]), (0, [0, 1, 2, 3, 4, 5]), (50, [0, 1, 2, 3, 4, 5])])
+def test_the_tables_have_so_many_points_of_a_metric_and_the_series_all(tmp_path, points, shown):
+    tracker = MemoryTracker(tmp_path)
+    writer, _, outcome = write_run(tracker, keep=Keep(points=points), epochs=5)
+    assert [point.step for point in tracker.points[writer.run_id] if point.key == "accuracy/test"] == shown
+    record = read_record(tracker, tracker.get(writer.run_id))
+    assert len(record.trajectory["accuracy"]) == 6
+    assert {check.outcome for check in record.integrity.checks} == {"agrees"}
+    assert table_history(tracker, tracker.get(writer.run_id)).outcome == "agrees"
+
+
+def test_the_last_epoch_of_a_run_that_diverged_is_among_its_points(tmp_path):
+    tracker = MemoryTracker(tmp_path)
+    writer, _, outcome = write_run(tracker, keep=Keep(points=2), epochs=40, learning_rate=1e30)
+    assert outcome.status == "diverged" and 0 < outcome.epochs < 40
+    steps = [point.step for point in tracker.points[writer.run_id] if point.key == "accuracy/test"]
+    assert steps == [0, outcome.epochs]
+    record = read_record(tracker, tracker.get(writer.run_id))
+    assert {check.outcome for check in record.integrity.checks} == {"agrees"}
 
 
 def test_a_deep_network_has_few_charts_and_a_whole_series(tmp_path):
@@ -265,6 +286,15 @@ def test_a_text_is_held_once_however_many_rows_say_it(tmp_path):
     write_series(tmp_path / "series.parquet", rows)
     reasons = [row[4] for row in read_rows(tmp_path / "series.parquet")]
     assert reasons == ["why " * 1000] * 3 and len(set(map(id, reasons))) == 1
+
+
+@pytest.mark.parametrize("name", series.SCHEMA.names)
+def test_a_series_with_another_name_of_a_column_is_refused(tmp_path, name):
+    names = ["quantita" if known == name else known for known in series.SCHEMA.names]
+    columns = [pa.array([None], type=field.type) for field in series.SCHEMA]
+    pq.write_table(pa.table(columns, names=names), tmp_path / schema.SERIES)
+    with pytest.raises(UnreadableFile, match="is no series that a run wrote"):
+        read_rows(tmp_path / schema.SERIES)
 
 
 def test_a_series_that_unpacks_to_more_than_any_has_is_refused_before_it_is(tmp_path, monkeypatch):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 
 import pytest
 import torch
+from safetensors.torch import load, save
 from torch import nn
 
 from fa_registry.errors import IntegrityError, Interrupted
@@ -298,6 +301,52 @@ def test_a_damaged_file_is_set_aside_and_the_run_begins_again(tmp_path, damage, 
     assert os.path.lexists(aside) and not os.path.lexists(file.path)
     assert f"set aside as {aside} and the run begins again" in caplog.text
     assert file.read_into(trainer) == []
+
+
+def resealed(path, change):
+    """What somebody may write who can make a digest, as another machine's state: `change` edits its line and its tensors."""
+    _, line, saved = path.read_bytes().split(b"\n", 2)
+    head, tensors = json.loads(line), load(saved)
+    change(head, tensors)
+    body = json.dumps(head).encode() + b"\n" + save(tensors)
+    path.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+
+
+FORGED = {
+    "no epoch": lambda head, tensors: head.pop("epoch"),
+    "an epoch that is none": lambda head, tensors: head.update(epoch="2"),
+    "rows of other epochs": lambda head, tensors: head.update(rows=[{"epoch": 5, "measurements": {}}]),
+    "a row that is none": lambda head, tensors: head.update(rows=7),
+    "a tensor less": lambda head, tensors: tensors.pop("network.embed.weight"),
+    "a tensor more": lambda head, tensors: tensors.update({"network.extra": torch.zeros(1)}),
+    "another shape": lambda head, tensors: tensors.update({"network.embed.weight": torch.zeros(3)}),
+    "another type": lambda head, tensors: tensors.update({"generator.noise": torch.zeros(5056)}),
+    "half the moments": lambda head, tensors: tensors.pop("optimizer.0.exp_avg"),
+    "a moment's shape": lambda head, tensors: tensors.update({"optimizer.0.exp_avg": torch.zeros(3)}),
+    "moments of no weight": lambda head, tensors: tensors.update({"optimizer.99.step": torch.zeros(())}),
+    "no early state": lambda head, tensors: tensors.pop("early.network.embed.weight"),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGED)
+def test_a_state_that_somebody_made_is_set_aside(tmp_path, forgery, caplog):
+    first = Trainer(tiny_task())
+    first.run_epoch()
+    file, trainer, untouched = ResumeFile(tmp_path, "id"), Trainer(tiny_task()), Trainer(tiny_task())
+    file.write(first, [])
+    resealed(file.path, FORGED[forgery])
+    assert file.read_into(trainer) == [] and "set aside" in caplog.text
+    assert weights_equal(trainer.task.network, untouched.task.network) and trainer.epoch == 0
+
+
+def test_a_state_that_nobody_changed_survives_being_sealed_again(tmp_path):
+    first, fresh, file = Trainer(tiny_task()), Trainer(tiny_task()), ResumeFile(tmp_path, "id")
+    first.run_epoch()
+    file.write(first, [])
+    assert file.reached() == 1
+    resealed(file.path, lambda head, tensors: None)
+    file.read_into(fresh)
+    assert fresh.epoch == 1 and weights_equal(fresh.task.network, first.task.network)
 
 
 def test_a_finished_run_removes_its_file(tmp_path):

@@ -236,14 +236,14 @@ def short_run(tmp_path, **changes):
     digests = {
         "checkpoint": save_tensors(paths["checkpoint"], trainer.task.network.state_dict()),
         "feedback": save_tensors(paths["feedback"], trainer.task.feedback.state_dict()),
-        "initial": save_tensors(tmp_path / INITIAL, tiny_task(**changes).network.state_dict()),
     }
+    save_tensors(tmp_path / INITIAL, tiny_task(**changes).network.state_dict())
     return trainer.task.spec, paths["checkpoint"], paths["feedback"], digests, outcome.final
 
 
 def test_recomputed_figures_are_bit_equal(run, tmp_path):
     spec, checkpoint, feedback, digests, final = run
-    again = remeasure(prepare(spec, CPU), checkpoint, feedback, digests, initial=tmp_path / INITIAL)
+    again = remeasure(prepare(spec, CPU), checkpoint, feedback, digests, initial=load_tensors(tmp_path / INITIAL))
     assert {"rho", "nudge", "stability", "gamma_null_p"} <= set(again.sites)
     assert again.scalars["feature_drift_blocks"].value > 0 and again.scalars["blocks_trained"].value == 2
     assert again.sites == final.sites
@@ -258,7 +258,7 @@ def test_recomputed_figures_are_bit_equal(run, tmp_path):
 @pytest.mark.parametrize("architecture", ["small_resnet", "vit_mini", "small_cnn"])
 def test_tokens_maps_and_running_statistics_give_the_same_figures_again(tmp_path, architecture):
     spec, checkpoint, feedback, digests, final = short_run(tmp_path, **of(architecture, method="dfa"))
-    again = remeasure(prepare(spec, CPU), checkpoint, feedback, digests, initial=tmp_path / INITIAL)
+    again = remeasure(prepare(spec, CPU), checkpoint, feedback, digests, initial=load_tensors(tmp_path / INITIAL))
     assert again.sites == final.sites and not again.failures
     assert all(reading.value is not None for reading in again.sites["gamma"])
     tensors = load_tensors(checkpoint)
@@ -300,14 +300,6 @@ def test_without_the_initial_weights_there_is_no_drift(run):
     assert set(lost) == {name for name in final.scalars if name.startswith("feature_drift") or name == "blocks_trained"}
     assert {again.scalars[name].reason for name in lost} == {"the run's initial weights were not saved"}
     assert again.sites == final.sites
-
-
-@pytest.mark.parametrize("run", ["fa"], indirect=True)
-def test_changed_initial_weights_are_refused(run, tmp_path):
-    spec, checkpoint, feedback, digests, _ = run
-    save_tensors(tmp_path / INITIAL, tiny_task(seed=spec.seed + 1).network.state_dict())
-    with pytest.raises(IntegrityError, match="init.safetensors: expected SHA-256"):
-        remeasure(prepare(spec, CPU), checkpoint, feedback, digests, initial=tmp_path / INITIAL)
 
 
 @pytest.mark.parametrize("run", ["fa", "dfa"], indirect=True)

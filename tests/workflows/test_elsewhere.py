@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import threading
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from fa_registry.errors import StoreError
 from fa_registry.tracking import schema
-from fa_registry.tracking.claim import HELD, sign
+from fa_registry.tracking.claim import HELD, Signs, sign
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows import elsewhere
 from fa_registry.workflows.requests import Chosen
@@ -148,3 +149,31 @@ def test_a_lease_that_is_none_is_named_before_anything_is_written(registry, trac
         result = registry(*command, "--lease", lease)
         assert result.exit_code == 2 and "lease: expected" in result.output
     assert not tracker.search({})
+
+
+def elsewhere_row(result) -> str:
+    """What doctor says of runs on other machines; empty where it says nothing."""
+    rows = {row["check"]: row["found"] for row in json.loads(result.stdout)}
+    return rows.get("runs on other machines", "")
+
+
+def test_doctor_closes_what_a_lost_machine_left_and_nothing_that_lives(registry, tracker, monkeypatch):
+    (lost, _), (alive, _) = held(tracker), held(tracker)
+    looks = []
+    monkeypatch.setattr(elsewhere, "Signs", partial(Signs, clock=lambda: 4.0 * len(looks)))
+
+    def one_lives():
+        looks.append(1)
+        tracker.log(alive, tags=sign(len(looks), 10))
+
+    meanwhile(monkeypatch, one_lives)
+    assert "2 on another-machine; `fa-registry doctor --repair` waits" in elsewhere_row(registry("doctor", "--json"))
+    assert tracker.get(lost).state == "RUNNING"  # to look changes nothing
+    assert elsewhere_row(registry("doctor", "--repair", "--json")) == "1 on another-machine"
+    assert (tracker.get(lost).state, tracker.get(alive).state) == ("KILLED", "RUNNING")
+
+
+def test_a_studys_own_run_gives_signs_of_life_too(registry, tracker):
+    registry(*STUDY)
+    (study,) = tracker.search({schema.TAG_KIND: "study"})
+    assert study.tags[schema.TAG_SIGN].endswith(" of 120 s") and schema.TAG_CLAIM not in study.tags

@@ -9,6 +9,7 @@ from fa_registry.errors import IntegrityError, Interrupted
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.memory import MemoryTracker
+from fa_registry.tracking.writer import Keep
 from fa_registry.training.measuring import NO_FEEDBACK
 from fa_registry.workflows import evidence
 from fa_registry.workflows.evidence import gather, gather_all, gather_one
@@ -21,8 +22,18 @@ NO_INITIAL = "the run's initial weights were not saved"
 @pytest.fixture
 def written(tmp_path):
     """(tracker, run, final measurements) of a small dfa run."""
-    tracker = MemoryTracker(tmp_path)
-    writer, _, outcome = write_run(tracker)
+    return small_run(tmp_path)
+
+
+@pytest.fixture
+def with_initial(tmp_path):
+    """The same of a run whose initial weights were kept."""
+    return small_run(tmp_path, Keep(checkpoint_every=1))
+
+
+def small_run(folder, keep=Keep()):
+    tracker = MemoryTracker(folder)
+    writer, _, outcome = write_run(tracker, keep=keep)
     return tracker, tracker.get(writer.run_id), outcome.final
 
 
@@ -32,17 +43,20 @@ def of_initial(table) -> dict:
     }
 
 
-def test_every_figure_is_verified_bit_by_bit(written):
-    tracker, run, final = written
+@pytest.mark.parametrize("kept", ["written", "with_initial"])
+def test_every_figure_is_verified_bit_by_bit(request, kept):
+    tracker, run, final = request.getfixturevalue(kept)
+    assert bool(tracker.artifact(run.run_id, schema.INITIAL)) == (kept == "with_initial")
     record, _ = gather(tracker, run)
+    assert {check.outcome for check in record.integrity.checks if check.subject == "initial weights"} == {"agrees"}
     assert record.integrity.state == "verified" and "bit-equal" in record.integrity.details[0]
     assert record.measurements == final
     assert {"rho", "nudge", "stability", "gamma_null_p", "gamma_block_input"} <= set(record.measurements.sites)
     assert record.measurements.scalars["blocks_trained"].value == 2
 
 
-def test_without_the_initial_weights_what_needs_them_cannot_be_verified(written):
-    tracker, run, final = written
+def test_without_the_initial_weights_what_needs_them_cannot_be_verified(with_initial):
+    tracker, run, final = with_initial
     tracker.artifact(run.run_id, schema.INITIAL).unlink()
     record, _ = gather(tracker, run)
     assert record.integrity.state == "unverifiable"
@@ -50,8 +64,8 @@ def test_without_the_initial_weights_what_needs_them_cannot_be_verified(written)
     assert record.measurements.sites == final.sites
 
 
-def test_changed_initial_weights_are_an_integrity_error(written):
-    tracker, run, _ = written
+def test_changed_initial_weights_are_an_integrity_error(with_initial):
+    tracker, run, _ = with_initial
     path = tracker.artifact(run.run_id, schema.INITIAL)
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     with pytest.raises(IntegrityError, match=f"run {run.run_id}: checkpoints/init.safetensors: expected SHA-256"):

@@ -13,9 +13,9 @@ from safetensors import SafetensorError
 from fa_registry import owners
 from fa_registry.errors import Interrupted, PluginError, StoreError
 from fa_registry.studies.executors.base import JobEvent
-from fa_registry.tracking import schema
+from fa_registry.tracking import resuming, schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.writer import RunWriter
+from fa_registry.tracking.writer import Keep, RunWriter
 from fa_registry.training import checkpoint, loop
 from fa_registry.training.loop import in_one_go
 from fa_registry.training.specs import parse_spec
@@ -205,8 +205,9 @@ def content(run_id: str, name: str) -> bytes:
 
 
 def assert_equal_runs(one: str, other: str) -> None:
+    starts = {json.loads(content(run_id, schema.PROVENANCE))["initial_weights"] for run_id in (one, other)}
+    assert len(starts) == 1
     for name in (
-        schema.INITIAL,
         schema.step_checkpoint(8),
         schema.FINAL,
         schema.FEEDBACK,
@@ -223,6 +224,102 @@ def test_stopped_after_any_epoch_it_ends_like_an_undisturbed_run(workplace, epoc
     resumed = train()
     assert_equal_runs(resumed, train())
     assert json.loads(content(resumed, schema.PROVENANCE))["resumed_from"] == epochs
+
+
+@pytest.fixture
+def machines(workplace, monkeypatch):
+    """A store that is no file, and a function that makes this another machine, with no resume file of the one before."""
+    monkeypatch.setattr(resuming, "sqlite_path", lambda uri: None)
+
+    def another(name: str) -> Path:
+        monkeypatch.setattr("fa_registry.workflows.training.resume_folder", lambda registry: workplace / name)
+        return workplace / name
+
+    return another
+
+
+def states() -> set[str]:
+    """The runs that have a state to go on from in the store, as a tag or as files."""
+    tracker = MlflowTracker()
+    ids = [run.run_id for run in runs()]
+    kept = {run_id for run_id in ids if (tracker._local_root(run_id) / schema.STATE).exists()}
+    return kept | {run.run_id for run in runs() if schema.TAG_STATE in run.tags}
+
+
+def test_another_machine_goes_on_where_the_first_was_stopped(machines):
+    machines("first")
+    with pytest.raises(Interrupted, match=f"after epoch 2 of {EPOCHS}"):
+        train(stop_after(2))
+    assert states() == {runs()[0].run_id}
+    assert not machines("second").exists()
+    resumed = train()
+    assert json.loads(content(resumed, schema.PROVENANCE))["resumed_from"] == 2
+    assert states() == set() and not list(machines("second").iterdir())
+    machines("third")
+    assert_equal_runs(resumed, train())
+
+
+def test_a_machine_that_was_lost_leaves_its_last_epochs_in_the_store(machines, monkeypatch):
+    """Its power is cut after the third epoch: what it kept of the second is gone on from, twice, whoever was further."""
+    machines("first")
+    monkeypatch.setattr("fa_registry.training.resume.SECONDS_BETWEEN", -1.0)
+    monkeypatch.setattr(resuming, "SECONDS_BETWEEN", -1.0)
+    monkeypatch.setattr(resuming, "SHARE", 0)
+    genuine, lives = RunWriter.on_epoch, [3, 2]
+
+    def cut(writer, row, trainer):
+        genuine(writer, row, trainer)
+        if lives and row.epoch == lives[-1]:
+            lives.pop()
+            raise Lost
+
+    def ended(writer, error):
+        MlflowTracker().finish(writer.run_id, "KILLED")  # as whoever wants its specification closes it
+        writer.give_up()
+
+    monkeypatch.setattr(RunWriter, "on_epoch", cut)
+    monkeypatch.setattr(RunWriter, "fail", ended)
+    for name, epoch in (("first", 1), ("second", 2)):
+        machines(name)
+        with pytest.raises(Lost):
+            train()
+        assert f"{epoch} " in runs()[0].tags[schema.TAG_STATE]
+    machines("first")  # its own file is older than what the second left
+    resumed = train()
+    assert json.loads(content(resumed, schema.PROVENANCE))["resumed_from"] == 2 and states() == set()
+    machines("third")
+    assert_equal_runs(resumed, train())
+
+
+class Lost(BaseException):
+    """A machine without power."""
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "of another code"])
+def test_a_state_in_the_store_that_is_none_costs_its_epochs_alone(machines, damage, caplog):
+    machines("first")
+    with pytest.raises(Interrupted):
+        train(stop_after(2))
+    (left,) = states()
+    (path,) = (MlflowTracker()._local_root(left) / schema.STATE).rglob("*.resume")
+    if damage == "of another code":
+        place = runs()[0].tags[schema.TAG_STATE]
+        MlflowTracker().log(left, tags={schema.TAG_STATE: f"{place}-{'0' * 16}"})
+    elif damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-9])
+    machines("second")
+    resumed = train()
+    assert json.loads(content(resumed, schema.PROVENANCE))["resumed_from"] == 0 and states() == set()
+    said = {"gone": "is not there", "cut": "was set aside", "of another code": ""}[damage]
+    assert said in caplog.text
+
+
+def test_a_store_on_this_machine_is_sent_no_state(workplace):
+    with pytest.raises(Interrupted):
+        train(stop_after(2))
+    assert states() == set()
 
 
 @pytest.mark.parametrize("where", ["step", "measure"])
@@ -260,8 +357,9 @@ def test_an_interrupt_while_the_files_are_written_repeats_no_epoch(workplace, mo
 
 def test_checkpoints_of_epochs_before_the_stop_are_not_made_up(workplace):
     with pytest.raises(Interrupted):
-        train(stop_after(2), checkpoint_every=1)
-    resumed, undisturbed = train(checkpoint_every=1), train(checkpoint_every=1)
+        train(stop_after(2), keep=Keep(checkpoint_every=1))
+    resumed, undisturbed = train(keep=Keep(checkpoint_every=1)), train(keep=Keep(checkpoint_every=1))
+    assert content(resumed, schema.INITIAL) == content(undisturbed, schema.INITIAL)
     assert MlflowTracker().artifact(resumed, schema.epoch_checkpoint(1)) is None
     assert content(resumed, schema.epoch_checkpoint(3)) == content(undisturbed, schema.epoch_checkpoint(3))
 
