@@ -68,7 +68,7 @@ def train(
     settings: recipe fields and options by name, {"learning_rate": 0.1, "architecture.d_hidden": 128}. study: of which the run
     is tagged as a part. control: none, frozen, shallow or ladder_K. stop_on: rules of `edition` that end the run where they fire.
     experiment: for the run. checkpoint_every: epochs between kept weights, the initial ones among them [0: the last alone].
-    points: of each metric in the store's tables, evenly spread, 0: one an epoch; series.parquet has them all. force: train again.
+    points: of each metric in the store's tables, 0: one an epoch; series.parquet has them all. force: train again.
     keep_trained: a run that other code has trained stays. executor: who runs it, "side_by_side" for this process, where a debugger
     can look into a rule [a process of its own where other packages' code is run, else this one]. silence: seconds without an
     epoch after which a run in a process of its own counts as hung and is ended, 0: never. lease: seconds without a sign of life

@@ -50,7 +50,7 @@ TRAIN = (
 
 
 @pytest.fixture(autouse=True)
-def nothing_twice(undrawn, measured_once):
+def nothing_twice(undrawn, measured_once, in_this_process):
     """No test here looks at a picture, and few at measuring again; those ask for `drawn` and `measured_each_time`."""
 
 
