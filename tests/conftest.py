@@ -55,6 +55,12 @@ def not_waiting_for_the_disk(connection: Any, record: Any) -> None:
         connection.execute("PRAGMA synchronous = OFF")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: who waits for a browser, a server or a process of its own leaves its core to another."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """SIGTERM (`timeout`, a stopped job of CI) ends the suite as Ctrl-C does: fixtures take down what they started.
 
