@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,7 @@ def training_steps(
 def _training_steps(
     job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]
 ) -> Generator[None, None, TrainingResult]:
-    tracker = MlflowTracker(job.store, job.experiment, job.experiment_id, waits=True)
+    tracker = _opened(job.store, job.experiment, job.experiment_id)
     of_spec = {schema.TAG_SPEC: job.spec.identity}
     signs, attempts = Signs(), tracker.search(of_spec)
     close_gone(tracker, attempts, signs)  # of a worker that was killed in this very study
@@ -136,6 +136,12 @@ def _training_steps(
     kept = KeptState(tracker, writer.run_id, attempts)
     with writer.claim:
         return (yield from _trained(job, task, writer, kept, StopTag(tracker, job.study, stop), report))
+
+
+@lru_cache(maxsize=2)
+def _opened(store: str, experiment: str, experiment_id: str) -> MlflowTracker:
+    """Of all jobs that this process takes in turns: opening a store asks it for all of its experiments."""
+    return MlflowTracker(store, experiment, experiment_id, waits=True)
 
 
 def _elsewhere(run: StoredRun) -> TrainingResult:
