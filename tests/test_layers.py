@@ -36,6 +36,7 @@ ONLY = {
     "jinja2": ("reporting",),
     "matplotlib": ("reporting",),
     "ray": ("studies",),
+    "submitit": ("studies",),
     "pydantic": ("jsonio", "reporting"),
 }
 NO_TENSORS = ("protocol", "analyses", "reporting", "lint", *GROUND, "catalog", "statistics")

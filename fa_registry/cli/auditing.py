@@ -18,6 +18,7 @@ from fa_registry.cli.options import (
     JSON,
     MEASURING_JOBS,
     OUT,
+    PLACED,
     REPLACING,
     REPLAY,
     RUN,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 @TRUST
 @REPLAY
 @MEASURING_JOBS
+@PLACED
 @REPLACING
 @OUT
 @TEMPLATES

@@ -15,9 +15,9 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 FAMILIES = ("methods", "architectures", "datasets", "diagnostics", "analyses", "editions", "studies", "templates")
 
 
-def family(name: str) -> Complete:
+def family(name: str, home: str = "") -> Complete:
     """The members of a family, ours and those of installed packages: their files are listed, not imported."""
-    return _offering(lambda: _members(name))
+    return _offering(lambda: _members(name, home))
 
 
 def words(*known: str) -> Complete:
@@ -50,9 +50,10 @@ def _shipped() -> tuple[str, ...]:
     return shipped()
 
 
-def _members(name: str) -> list[str]:
+def _members(name: str, home: str) -> list[str]:
     try:
-        return [member.replace("_", "-") if name == "analyses" else member for member in Catalog(name, name).names()]
+        known = Catalog(name, name, home=home).names()
+        return [member.replace("_", "-") if name == "analyses" else member for member in known]
     except PluginError:  # the verb will say which package is broken; a shell has no place for that
         return []
 

@@ -114,6 +114,28 @@ JOBS = click.option(
     metavar="N",
     help="Runs at a time: processes of one thread [one a core]; on a GPU side by side [8].",
 )
+EXECUTOR = click.option(
+    "--executor",
+    default="",
+    metavar="NAME",
+    help="Who runs them: local, side_by_side, ray, submitit, or a package's [what suits this machine].",
+    shell_complete=completing.family("executors", "studies.executors"),
+)
+ADDRESS = click.option(
+    "--address",
+    default="",
+    metavar="HOST:PORT",
+    help="The cluster: of ray also auto or local [RAY_ADDRESS, else auto], of submitit slurm or local [slurm].",
+)
+CPUS = click.option(
+    "--cpus-per-run", default="1", show_default=True, metavar="N", help="What a run takes of the cluster's CPUs."
+)
+GPUS = click.option(
+    "--gpus-per-run", default="", metavar="F", help="Share of one card that a run takes [0.125 on cards, else 0]."
+)
+MEMORY = click.option(
+    "--memory", default="", metavar="SIZE", help="Memory that the cluster keeps for a run, 4GiB [not asked for]."
+)
 OUT = click.option("--out", default="reports", show_default=True, help="Folder for the pages.")
 TEMPLATES = click.option("--templates", default="", metavar="DIR", help="Your own templates, by file name, sandboxed.")
 EDITION = click.option(
@@ -167,6 +189,7 @@ def together(*options: Callable) -> Callable:
     return add
 
 
+PLACED = together(EXECUTOR, ADDRESS, CPUS, GPUS, MEMORY)
 REPLACING = together(EPOCHS, SEEDS, DATA, SCALE, DEVICE)
 TRAINING = together(EDITION, STOP_ON, EXPERIMENT, EVERY, POINTS, HUNG, LEFT, DATA_ROOT, STORE, FORCE, KEEP_TRAINED)
 

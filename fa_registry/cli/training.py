@@ -25,6 +25,7 @@ from fa_registry.cli.options import (
     MOST_THREADS,
     OUT,
     PENALTY,
+    PLACED,
     REPLACING,
     SEED,
     SET,
@@ -99,6 +100,7 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 @click.command()
 @click.argument("name", default="digits", shell_complete=completing.studies())
 @JOBS
+@PLACED
 @REPLACING
 @TRAINING
 @click.option("--dry-run", is_flag=True, help="Print what would be trained and what it would take; write nothing.")
@@ -111,6 +113,7 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     "study paper-full --dry-run --no-probe",
     "study paper --data digits --scale 0.02 --jobs 2",
     "study my/study.toml --json",
+    "study paper --store http://registry:5000 --executor ray --address head:6379 --memory 4GiB",
 )
 def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **arguments: Any) -> None:
     """Train every run of a study that the store does not hold yet."""
@@ -123,6 +126,7 @@ def study(name: str, as_json: bool, dry_run: bool, no_probe: bool, **arguments: 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="STUDY…", shell_complete=completing.studies())
 @JOBS
+@PLACED
 @REPLACING
 @TRAINING
 @JSON

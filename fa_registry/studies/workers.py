@@ -38,6 +38,7 @@ LOG = logging.getLogger(__name__)
 NO_ROOM = "no further process can be started (%s): jobs go on, %d at a time"
 
 Task = Callable[[Any, Stop, Callable[[Any], None]], Any]
+Message = tuple[int, str, bytes, int]  # index, kind, pickled value and exit code of an event
 
 LOGGED = "logged"  # what a worker tells that is no event of its job: a message of its log
 POLL_SECONDS = 0.1
@@ -254,16 +255,14 @@ class Worker:
         """What it has told since."""
         try:
             while not self._hung_up and self.connection.poll():
-                index, kind, value, refused = self.connection.recv()
+                message = self.connection.recv()
                 self._last = time.monotonic()
-                if kind == LOGGED:
-                    name, level, text = pickle.loads(value)
-                    logging.getLogger(name).log(level, "%s", text)
+                event = unpacked(message)
+                if event is None:
                     continue
-                event = _read(index, kind, value, refused)
                 if event.kind != "progress":
                     self.job = None
-                if kind == "progress" != event.kind:  # it goes on with a job that has failed here
+                if message[1] == "progress" != event.kind:  # it goes on with a job that has failed here
                     self.interrupt()
                     self._hung_up = True
                 yield event
@@ -295,12 +294,58 @@ class Worker:
             os.kill(self.process.pid, number)
 
 
-def _read(index: int, kind: str, value: bytes, refused: int) -> JobEvent:
-    """A job may tell what its own process alone can make: that fails the job, and ends nobody else."""
+# What a process that does jobs sends to the one that it does them for.
+
+
+def packed(event: JobEvent) -> Message:
+    """The value apart: whoever reads it may fail to, and knows whose it is."""
+    return event.index, event.kind, pickle.dumps(event.value), event.refused
+
+
+def send_end(send: Callable[[Message], None], end: JobEvent) -> None:
+    """Send how a job ended; as failed where its result cannot be sent."""
     try:
-        return JobEvent(index, kind, pickle.loads(value), refused=refused)
+        message = packed(end)
+    except Exception:
+        message = packed(JobEvent(end.index, "failed", traceback.format_exc()))
+    send(message)
+
+
+def unpacked(message: Message) -> JobEvent | None:
+    """The event; None for a message of the process's log, which is logged here.
+
+    A job may tell what its own process alone can make: that fails the job, and ends nobody else.
+    """
+    index, kind, value, refused = message
+    try:
+        told = pickle.loads(value)
     except Exception:
         return JobEvent(index, "failed", traceback.format_exc())
+    if kind != LOGGED:
+        return JobEvent(index, kind, told, refused=refused)
+    name, level, text = told
+    logging.getLogger(name).log(level, "%s", text)
+    return None
+
+
+class _Relay(logging.Handler):
+    """What is logged here is told there, where names of others are made fit for a terminal."""
+
+    def __init__(self, send: Callable[[Message], None]):
+        super().__init__()
+        self._send = send
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):
+            self._send((0, LOGGED, pickle.dumps((record.name, record.levelno, record.getMessage())), 0))
+
+
+def log_to(send: Callable[[Message], None]) -> None:
+    """From now on what this process logs of ours is sent, and printed nowhere."""
+    log = logging.getLogger("fa_registry")
+    log.addHandler(_Relay(send))
+    log.setLevel(logging.INFO)
+    log.propagate = False
 
 
 def _end_all(workers: Sequence[Worker]) -> None:
@@ -376,44 +421,23 @@ def _work(connection: Connection, environment: Mapping[str, str], folder: str) -
     os.environ.update({**environment, "TMPDIR": folder})
     tempfile.tempdir = folder
     alone = threading.Lock()  # of those who send
-    log = logging.getLogger("fa_registry")
-    log.addHandler(_ToParent(connection, alone))
-    log.setLevel(logging.INFO)
-    log.propagate = False
+
+    def send(message: Message) -> None:
+        with alone:
+            connection.send(message)
+
+    log_to(send)
     with suppress(EOFError, KeyboardInterrupt):
         while (given := connection.recv()) is not None:
-            _do(connection, alone, *given)
+            _do(connection.poll, send, *given)
 
 
-class _ToParent(logging.Handler):
-    """What is logged here is told there, where names of others are made fit for a terminal."""
-
-    def __init__(self, connection: Connection, alone: threading.Lock):
-        super().__init__()
-        self._connection, self._alone = connection, alone
-
-    def emit(self, record: logging.LogRecord) -> None:
-        told = pickle.dumps((record.name, record.levelno, record.getMessage()))
-        with suppress(OSError), self._alone:
-            self._connection.send((0, LOGGED, told, 0))
-
-
-def _do(connection: Connection, alone: threading.Lock, index: int, message: bytes) -> None:
-    def send(event: JobEvent) -> None:
-        """The value apart: the parent may fail to read it, and knows whose it is."""
-        told = (event.index, event.kind, pickle.dumps(event.value), event.refused)
-        with alone:
-            connection.send(told)
-
+def _do(stop: Stop, send: Callable[[Message], None], index: int, message: bytes) -> None:
     def attempt() -> Any:
         task, job = pickle.loads(message)
-        return task(job, connection.poll, lambda value: send(JobEvent(index, "progress", value)))
+        return task(job, stop, lambda value: send(packed(JobEvent(index, "progress", value))))
 
-    end = ended(index, attempt)
-    try:
-        send(end)
-    except Exception:  # a result that cannot be sent
-        send(JobEvent(index, "failed", traceback.format_exc()))
+    send_end(send, ended(index, attempt))
 
 
 def _end_with_parent() -> None:

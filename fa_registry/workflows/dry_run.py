@@ -28,7 +28,7 @@ from fa_registry.training.task import EVAL_SAMPLES, Task, assemble, check_room
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.conformance import code_changes
 from fa_registry.workflows.progress import Progress
-from fa_registry.workflows.requests import Chosen, Place
+from fa_registry.workflows.requests import Chosen, Cluster, Place
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.study import checked_study, default_processes
 from fa_registry.workflows.training import newest_finished, on_gpu
@@ -97,10 +97,11 @@ def plan_study(
     force: bool = False,
     keep_trained: bool = False,
     executor: str = "",
+    cluster: Cluster = Cluster(),
     probing: bool = True,
 ) -> Plan:
     """The plan of what run_study is asked, whose InvalidFields it raises; no file of a data set is touched."""
-    study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor)
+    study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, cluster=cluster)
     there, remarks = (set(), []) if force else _complete(study, place.store, watch, keep_trained)
     with on_device(chosen.device):
         probed = probe(study.specs) if probing else Probe()

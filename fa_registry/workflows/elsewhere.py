@@ -15,6 +15,7 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.claim import Signs, holder
 from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.tracking.store import sqlite_path
+from fa_registry.workflows.clusters import ONE_MACHINE
 from fa_registry.workflows.leftovers import close_zombies
 
 LOG = logging.getLogger(__name__)
@@ -140,7 +141,6 @@ def check_machines(tracker: Tracker, held: Iterable[StoredRun], signs: Signs) ->
     for run in held:
         if host_of(run) not in ("", platform.node()) and signs.has_moved(run):
             raise StoreError(
-                f"store {tracker.uri}: run {run.run_id} is trained by another machine, {host_of(run)}, at this moment. An sqlite "
-                "file is for one machine: two that write to it damage it. Give both the address of an MLflow server or of a "
-                "PostgreSQL database with --store (docs/many-machines.md)"
+                f"store {tracker.uri}: run {run.run_id} is trained by another machine, {host_of(run)}, at this moment. "
+                f"{ONE_MACHINE}"
             )

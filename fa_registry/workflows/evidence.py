@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,8 @@ from fa_registry.errors import IntegrityError, Interrupted, RegistryError
 from fa_registry.protocol.evidence import MEASURING
 from fa_registry.protocol.integrity import SAME_MACHINE, compare, merged, with_checks
 from fa_registry.records import Check, Exclusion, Integrity, Reading, RunRecord
-from fa_registry.studies.executors.base import JobEvent
+from fa_registry.studies import executors
+from fa_registry.studies.executors.base import JobEvent, Stop, Tell
 from fa_registry.studies.executors.local import run_jobs, stop_on_signal
 from fa_registry.studies.workers import supervise
 from fa_registry.tracking import schema
@@ -31,6 +32,7 @@ from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remea
 from fa_registry.training.redraw import OFF, Redrawn, Sealed, asked_steps, credit_in_training, redraw
 from fa_registry.training.specs import whole_number
 from fa_registry.training.task import Task, prepare
+from fa_registry.workflows.clusters import asked_resources, check_reach
 from fa_registry.workflows.conformance import code_check
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.requests import Measuring
@@ -92,6 +94,7 @@ def checked_measuring(measuring: Measuring, problems: list[str]) -> Measuring:
             numbers[name] = number(getattr(measuring, name))
         except ValueError as error:
             problems.append(f"{name}: {error}")
+    asked_resources(measuring.executor, measuring.cluster, measuring.device, problems)
     try:
         resolve(measuring.device)
     except ValueError as error:
@@ -103,6 +106,8 @@ def checked_measuring(measuring: Measuring, problems: list[str]) -> Measuring:
 def _each(tracker: Tracker, runs: Sequence[StoredRun], measuring: Measuring, data_root: Path | None) -> list[Gathered]:
     if measuring.trust_logged:
         return [gather_one(tracker, run, measuring, data_root) for run in runs]
+    if measuring.executor:
+        return _on_a_cluster(tracker, runs, measuring, data_root)
     count = min(int(measuring.jobs) or _default_processes(len(runs)), len(runs))
     # Code of others may end its process, and the exit code of this one is an audit's answer.
     run_all = supervise if any(_runs_others_code(tracker, run) for run in runs) else run_jobs
@@ -115,6 +120,33 @@ def _each(tracker: Tracker, runs: Sequence[StoredRun], measuring: Measuring, dat
         return gather_one(tracker, run, measuring, data_root)
 
     return _run(tracker, runs, here, 1, lambda: False, run_all)
+
+
+def _on_a_cluster(
+    tracker: Tracker, runs: Sequence[StoredRun], measuring: Measuring, data_root: Path | None
+) -> list[Gathered]:
+    """Measured by the executor that was asked for, as a study is trained by it."""
+    executor = executors.CATALOG.get(measuring.executor)
+    resources = asked_resources(measuring.executor, measuring.cluster, measuring.device, [])
+    there = partial(_gather_there, tracker.uri, measuring, data_root)
+    with executor.opened(resources) as room, stop_on_signal() as stop:
+        check_reach(tracker.uri, room)
+        most = room.at_once or _default_processes(len(runs))
+
+        def run_all(jobs: Sequence[Any], task: Callable[..., Gathered], processes: int, stop: Stop, tell: Tell) -> None:
+            executor.run(
+                jobs, partial(_in_one_step, task), dataclasses.replace(resources, at_once=processes), stop, tell
+            )
+
+        return _run(tracker, runs, there, min(int(measuring.jobs) or most, most, len(runs)), stop, run_all)
+
+
+def _in_one_step(
+    task: Callable[..., Gathered], run: StoredRun, stop: Stop, report: Callable[[Any], None]
+) -> Generator[None, None, Gathered]:
+    """The task as executors take work: a generator, which waits for no device."""
+    return task(run, stop, report)
+    yield
 
 
 def _runs_others_code(tracker: Tracker, run: StoredRun) -> bool:

@@ -74,17 +74,32 @@ class Terms:
 
 
 @dataclass(frozen=True)
+class Cluster:
+    """What an executor of a cluster is asked for, as typed. address: where it is; the others: of one run.
+
+    gpus: a share of one card; empty: an eighth where runs train on a card. memory: `4GiB`; empty: whatever it takes.
+    """
+
+    address: str = ""
+    cpus: str | float = 1
+    gpus: str | float = ""
+    memory: str | int = ""
+
+
+@dataclass(frozen=True)
 class Measuring:
     """How figures come about. trust_logged: as they were logged, whose files are checked by their digests; else measured again.
 
     jobs: processes that measure, 0: one a core where it pays. replay: how many steps of every run are taken again, `auto`, `off`.
-    device: which of several cards measures what was trained on one, `cuda:1`.
+    device: which of several cards measures what was trained on one, `cuda:1`. executor: who measures; empty: this machine.
     """
 
     trust_logged: bool = False
     jobs: str | int = 0
     replay: str | int = AUTO
     device: str = AUTO
+    executor: str = ""
+    cluster: Cluster = Cluster()
 
 
 LOGGED = Measuring(trust_logged=True)

@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -17,7 +17,7 @@ from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, RunSpec
 from fa_registry.reporting.text.filters import markdown_text
 from fa_registry.studies import executors
-from fa_registry.studies.executors.base import ENDS, SILENCE, JobEvent, Resources
+from fa_registry.studies.executors.base import ENDS, SILENCE, JobEvent, Resources, Room
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.studies.study import Study
 from fa_registry.terminal_loss import is_regression
@@ -30,13 +30,14 @@ from fa_registry.tracking.writer import Keep
 from fa_registry.training.devices import MOST_PROCESSES, on_device, usable_cores
 from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.training.task import too_large
+from fa_registry.workflows.clusters import asked_resources, check_reach
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import load_or_name
 from fa_registry.workflows.elsewhere import StopTag, settled, stopped_by_tag
 from fa_registry.workflows.leftovers import close_zombies
 from fa_registry.workflows.progress import Progress
-from fa_registry.workflows.requests import Chosen, Place
+from fa_registry.workflows.requests import Chosen, Cluster, Place
 from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker
 from fa_registry.workflows.training import (
     ELSEWHERE,
@@ -44,7 +45,6 @@ from fa_registry.workflows.training import (
     asked_lease,
     asked_seconds,
     ended_among,
-    executor_problems,
     finished_but,
     newest_finished,
     on_gpu,
@@ -102,16 +102,17 @@ def run_study(
     silence: str | int = SILENCE,
     lease: str | int = LEASE,
     joins: bool = False,
+    cluster: Cluster = Cluster(),
 ) -> StudyResult:
     """Train every run of the study that the store does not hold yet, and that nobody else trains.
 
     chosen: a study. jobs: how many runs at a time, 0: one a core, several side by side on a GPU. edition: the rules that watch
     the runs instead of the study's. stop_on: which of them end a run, `D1,D2`. keep_trained: runs that other code has trained
     stay; else they are trained again. executor: a name of studies.executors.CATALOG; empty: the usual_executor. silence: see
-    Resources. lease: see tracking.claim. joins: as one worker of many, which begins at a place of its own in the study, writes
-    no run of the study's own, and does not wait for what others train.
+    Resources. lease: see tracking.claim. cluster: what an executor of one is asked for. joins: as one worker of many, which begins
+    at a place of its own in the study, writes no run of the study's own, and does not wait for what others train.
     """
-    study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, silence, lease)
+    study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, silence, lease, cluster)
     tracker, adopted = open_tracker(place.store, place.experiment), "" if joins else launched_run()
     result, todo, attempts = _already_there(study, tracker, watch, force, keep_trained)
     make_ready({spec.dataset for spec in todo}, place.root)
@@ -121,15 +122,11 @@ def run_study(
         return _nothing_to_train(study, result, tracker, adopted)
     if words := stopped_by_tag(tracker, study.name):
         raise Interrupted(words)
-    tags = _study_tags(study) | sign(0, int(lease))
-    parent = adopted or ("" if joins else tracker.create(f"study {study.name}", tags, {}))
     training = [
         TrainingJob(
             spec,
             tracker.uri,
-            experiment_id=tracker.experiment_id,
             study=study.name,
-            study_run=parent,
             keep=keep,
             data_root=place.data_root,
             watch=watch,
@@ -141,12 +138,7 @@ def run_study(
         )
         for spec in (_from_a_place_of_its_own(todo) if joins else todo)
     ]
-    try:
-        # of several jobs in turns, none may give the card back before the last has ended
-        with on_device(chosen.device), Claim(tracker, parent, int(lease)) if parent else nullcontext():
-            _train_with_others(training, study, result, resources, executor, tracker, waits=not joins)
-    finally:
-        _close(tracker, parent, study, result)
+    _train(training, study, result, resources, executor, tracker, adopted, joins)
     return _compared(tracker, result)
 
 
@@ -156,11 +148,42 @@ def _from_a_place_of_its_own(specs: list[RunSpec]) -> list[RunSpec]:
     return specs[first:] + specs[:first]
 
 
-def _train_with_others(
+def _train(
     jobs: list[TrainingJob],
     study: Study,
     result: StudyResult,
     asked: Resources,
+    executor: str,
+    tracker: MlflowTracker,
+    adopted: str,
+    joins: bool,
+) -> None:
+    """Train the jobs below a run of the study's own. Nothing is written before the executor of this name has room for them."""
+    specs = [job.spec for job in jobs]
+    executor = executor or usual_executor(specs, several=True)
+    asked = replace(asked, device="cuda" if on_gpu(specs) else "cpu", threads=jobs[0].threads)
+    with (
+        executors.CATALOG.get(executor).opened(asked) as room,
+        on_device(jobs[0].device),  # of several jobs in turns, none may give the card back before the last has ended
+    ):
+        check_reach(tracker.uri, room)
+        resources = replace(asked, at_once=at_once(asked, room, specs))
+        lease = jobs[0].lease
+        tags = _study_tags(study) | sign(0, lease)
+        parent = adopted or ("" if joins else tracker.create(f"study {study.name}", tags, {}))
+        training = [replace(job, study_run=parent, experiment_id=tracker.experiment_id) for job in jobs]
+        try:
+            with Claim(tracker, parent, lease) if parent else nullcontext():
+                _train_with_others(training, study, result, resources, executor, tracker, waits=not joins)
+        finally:
+            _close(tracker, parent, study, result)
+
+
+def _train_with_others(
+    jobs: list[TrainingJob],
+    study: Study,
+    result: StudyResult,
+    resources: Resources,
     executor: str,
     tracker: MlflowTracker,
     waits: bool,
@@ -168,7 +191,7 @@ def _train_with_others(
     """Train all jobs, wait for those that others train, and train those that others left."""
     signs, others = Signs(), []
     while jobs or others:
-        others += _train_all(jobs, study, result, asked, executor) if jobs else []
+        others += _train_all(jobs, study, result, resources, executor) if jobs else []
         of_spec = {job.spec.identity: job for job in others}
         if result.stopped or not others:
             result.left += [run_name(job.spec) for job in others]
@@ -255,8 +278,9 @@ def checked_study(
     executor: str,
     silence: str | int = SILENCE,
     lease: str | int = LEASE,
+    cluster: Cluster = Cluster(),
 ) -> tuple[Study, Resources, Watch]:
-    """The study, what it may take (at_once 0: what suits the machine) and what to look out for.
+    """The study, what it may take (at_once 0: what suits the machine or the cluster) and what to look out for.
 
     Raises InvalidFields that names at once all that is wrong.
     """
@@ -268,7 +292,7 @@ def checked_study(
         problems.append(f"jobs: {error}")
     quiet = asked_seconds("silence", silence, problems)
     asked_lease(lease, problems)
-    problems += executor_problems(executor)
+    resources = asked_resources(executor, cluster, chosen.device, problems)
     try:
         study = chosen.as_asked
         problems += _too_large(study)
@@ -282,7 +306,7 @@ def checked_study(
         problems.append(f"study {chosen.study}: {error}")
     if problems or study is None:
         raise InvalidFields(f"study {chosen.study}", problems)
-    return study, Resources(processes, silence=quiet), watch
+    return study, replace(resources, at_once=processes, silence=quiet), watch
 
 
 def _too_large(study: Study) -> list[str]:
@@ -291,20 +315,16 @@ def _too_large(study: Study) -> list[str]:
 
 
 def _train_all(
-    jobs: list[TrainingJob], study: Study, result: StudyResult, asked: Resources, name: str
+    jobs: list[TrainingJob], study: Study, result: StudyResult, resources: Resources, name: str
 ) -> list[TrainingJob]:
-    """Have the executor of this name (empty: the usual one) train all, and sort the runs into `result` as they end.
+    """Have the executor of this name train all, and sort the runs into `result` as they end.
 
     Returns the jobs that other processes train.
     """
     elsewhere: list[TrainingJob] = []
-    specs = [job.spec for job in jobs]
-    processes = asked.at_once or default_processes(specs)
-    name = name or usual_executor(specs, several=True)
-    resources = Resources(processes, "cuda" if on_gpu(specs) else "cpu", jobs[0].threads, asked.silence)
     open_jobs = set(range(len(jobs)))
     names = [run_name(job.spec) for job in jobs]
-    title = f"study {study.name}: {len(jobs)} of {len(study.specs)} runs to train, {processes} at a time"
+    title = f"study {study.name}: {len(jobs)} of {len(study.specs)} runs to train, {resources.at_once} at a time"
     with Progress(title, names, training_words) as progress, stop_on_signal() as stop:
 
         def hear(event: JobEvent) -> None:
@@ -336,6 +356,13 @@ def _study_tags(study: Study) -> dict[str, str]:
         schema.TAG_PROCESS: owners.process_tag(),
         schema.TAG_NOTE: study_note(study),
     }
+
+
+def at_once(asked: Resources, room: Room, specs: Sequence[RunSpec]) -> int:
+    """How many runs train at a time: as many as were asked for, on a cluster no more than it has room for."""
+    if not room.at_once:
+        return asked.at_once or default_processes(specs)
+    return min(asked.at_once or room.at_once, room.at_once)
 
 
 def default_processes(specs: Sequence[RunSpec]) -> int:

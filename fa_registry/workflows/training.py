@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import datasets, jsonio
-from fa_registry.errors import Interrupted, InvalidFields, RegistryError, StoreError, UnknownName
+from fa_registry.errors import Interrupted, InvalidFields, RegistryError, StoreError
 from fa_registry.owners import LEASE
 from fa_registry.records import RunSpec
 from fa_registry.studies import executors
@@ -32,13 +32,14 @@ from fa_registry.training.specs import parse_spec, run_name, whole_number
 from fa_registry.training.task import Task, check_room, prepare, too_large
 from fa_registry.training.trainer import Trainer
 from fa_registry.visible import unfit
+from fa_registry.workflows.clusters import asked_resources, check_reach
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import study_edition
 from fa_registry.workflows.elsewhere import StopTag, settled, stopped_by_tag
 from fa_registry.workflows.leftovers import close_gone, close_zombies, resume_folder
 from fa_registry.workflows.progress import Progress, joined
-from fa_registry.workflows.requests import Place
+from fa_registry.workflows.requests import Cluster, Place
 from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker, registry_folder
 from fa_registry.workflows.watching import UNWATCHED, Monitor, Watch, checked_watch, fired_words
 
@@ -397,7 +398,8 @@ def _checked(
     lease: str | int,
 ) -> tuple[RunSpec, Watch, Resources]:
     """What to train, what to look out for and what it may take; everything that is wrong is named at once."""
-    problems = executor_problems(executor) + ([f"study: {unfit(study)}"] if study and unfit(study) else [])
+    problems = [f"study: {unfit(study)}"] if study and unfit(study) else []
+    resources = asked_resources(executor, Cluster(), str(fields.get("device", "")), problems)
     quiet = asked_seconds("silence", silence, problems)
     asked_lease(lease, problems)
     spec = None
@@ -411,7 +413,7 @@ def _checked(
         problems.append(f"stop_on: the {spec.control} control is never judged, so no rule ends it; found {stop_on}")
     if problems or spec is None:
         raise InvalidFields("run specification", problems)
-    return spec, watch, Resources(1, spec.device_class, threads, quiet)
+    return spec, watch, replace(resources, device=spec.device_class, threads=threads, silence=quiet)
 
 
 def asked_seconds(name: str, typed: str | int, problems: list[str], least: int = 0, most: int | None = None) -> int:
@@ -425,16 +427,6 @@ def asked_seconds(name: str, typed: str | int, problems: list[str], least: int =
 
 def asked_lease(typed: str | int, problems: list[str]) -> int:
     return asked_seconds("lease", typed, problems, SHORTEST, LONGEST)
-
-
-def executor_problems(name: str) -> list[str]:
-    """Why there is no executor of this name; empty where there is, or where none was asked for."""
-    try:
-        if name:
-            executors.CATALOG.get(name)
-    except UnknownName as error:
-        return [f"executor: {error}"]
-    return []
 
 
 def usual_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
@@ -455,7 +447,14 @@ def _run_by(executor: str, job: TrainingJob, resources: Resources, name: str) ->
     """Run the job under a progress bar; returns how it ended."""
     ends: list[JobEvent] = []
     title = f"training {job.spec.epochs} epochs on {job.spec.device_class}"
-    with on_device(job.device), Progress(title, [name], training_words) as progress, stop_on_signal() as stop:
+    chosen = executors.CATALOG.get(executor)
+    with (
+        chosen.opened(resources) as room,
+        on_device(job.device),
+        Progress(title, [name], training_words) as progress,
+        stop_on_signal() as stop,
+    ):
+        check_reach(job.store, room)
 
         def hear(event: JobEvent) -> None:
             if event.kind in ENDS:
@@ -463,5 +462,5 @@ def _run_by(executor: str, job: TrainingJob, resources: Resources, name: str) ->
             if event.kind not in ("failed", "stopped"):  # what is raised of it says so, and once will do
                 progress.show(event)
 
-        executors.CATALOG.get(executor).run([job], training_steps, resources, stop, hear)
+        chosen.run([job], training_steps, resources, stop, hear)
     return ends[0]

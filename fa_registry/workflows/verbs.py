@@ -24,7 +24,17 @@ from typing import TYPE_CHECKING, Any
 from fa_registry.owners import LEASE
 from fa_registry.studies.executors.base import SILENCE
 from fa_registry.tracking.base import MOST_POINTS
-from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, listed, overrides, spec_fields
+from fa_registry.workflows.requests import (
+    Chosen,
+    Cluster,
+    Measuring,
+    Pages,
+    Place,
+    Terms,
+    listed,
+    overrides,
+    spec_fields,
+)
 
 if TYPE_CHECKING:
     from fa_registry.workflows.audit import AuditResult
@@ -122,14 +132,18 @@ def study(
     dry_run: bool = False,
     no_probe: bool = False,
     executor: str = "",
+    address: str = "",
+    cpus_per_run: float | str = 1,
+    gpus_per_run: float | str = "",
+    memory: str = "",
     silence: int | str = SILENCE,
     lease: int | str = LEASE,
 ) -> StudyResult | Plan:
     """Train every run of a study that the store does not hold yet; what another process trains meanwhile is waited for.
 
     name: of the study. stop_on, experiment, checkpoint_every, points, force, keep_trained, silence, lease: as for `train`.
-    executor: who runs the jobs, a name in the group `fa_registry.executors` [local, a process a run; on a GPU side_by_side, if
-    all code is ours].
+    executor: who runs the jobs, a name in the group `fa_registry.executors` [local, a process a run; on a GPU side_by_side, if all
+    code is ours]; of a cluster, `ray` or `submitit`, with its address, and what one run takes there (memory as "4GiB").
     dry_run: train nothing and return the Plan; no_probe: which then times no step.
 
     Returns the run ids by what became of them, and the errors of those that failed, which is not raised.
@@ -140,6 +154,7 @@ def study(
     """
     asked = {"jobs": jobs, "edition": edition, "stop_on": ",".join(listed(stop_on)), "executor": executor}
     asked |= {"force": force, "keep_trained": keep_trained}
+    asked["cluster"] = Cluster(address, cpus_per_run, gpus_per_run, memory)
     chosen = Chosen(name, overrides=overrides(epochs, seeds, device, data, scale))
     place = Place(store, experiment, data_root)
     if dry_run:
@@ -171,6 +186,10 @@ def work(
     force: bool = False,
     keep_trained: bool = False,
     executor: str = "",
+    address: str = "",
+    cpus_per_run: float | str = 1,
+    gpus_per_run: float | str = "",
+    memory: str = "",
     silence: int | str = SILENCE,
     lease: int | str = LEASE,
 ) -> StudyResult:
@@ -197,6 +216,7 @@ def work(
         silence=silence,
         lease=lease,
         joins=True,
+        cluster=Cluster(address, cpus_per_run, gpus_per_run, memory),
     )
 
 
@@ -217,6 +237,11 @@ def audit(
     data: str = "",
     scale: float | str = "",
     device: str = "auto",
+    executor: str = "",
+    address: str = "",
+    cpus_per_run: float | str = 1,
+    gpus_per_run: float | str = "",
+    memory: str = "",
     out: str = "reports",
     templates: str = "",
     data_root: str = "",
@@ -226,7 +251,7 @@ def audit(
 
     editions: several side by side instead of `edition`. waivers: file of findings that shall not count [waivers.toml, if it is
     here]. trust_logged: judge logged figures without measuring again. replay: how many training steps of every run are taken
-    again, `auto` or `off`.
+    again, `auto` or `off`. executor, with what a cluster is asked for: who measures again, as for `study` [this machine].
 
     Returns the report (`report.runs` with findings and verdicts), its pages, the audit's own run, and `exit_code` (0: none
     fails, 1: some fail, 3: incomplete or not intact).
@@ -241,7 +266,7 @@ def audit(
     return run_audit(
         Chosen(study, experiment, listed(run_ids), overrides(epochs, seeds, device, data, scale)),
         Terms(edition, listed(editions), thresholds or {}, waivers),
-        Measuring(trust_logged, jobs, replay, device),
+        Measuring(trust_logged, jobs, replay, device, executor, Cluster(address, cpus_per_run, gpus_per_run, memory)),
         Place(store, data_root=data_root),
         Pages(out, templates),
     )

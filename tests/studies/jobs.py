@@ -37,6 +37,32 @@ def wait_until(true, otherwise):
         time.sleep(0.01)
 
 
+def dies_once(job, stop, report):
+    """A generator whose process dies at its first attempt. job: a file, for its number; returns both processes'."""
+    yield
+    if not Path(job).exists():
+        Path(job).write_text(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGKILL)
+    return int(Path(job).read_text()), os.getpid()
+
+
+def told_to_end_once(job, stop, report):
+    """A generator that the machine stops at its first attempt. job: a folder."""
+    if not (Path(job) / "tried").exists():
+        (Path(job) / "tried").touch()
+        raise Interrupted("stopped after epoch 3")
+    yield
+    return "done"
+
+
+def at_work_until_stopped(job, stop, report):
+    """The same as a generator."""
+    report("started")
+    wait_until(stop, "nobody asked to stop")
+    raise Interrupted("stopped as asked")
+    yield
+
+
 def until_stopped(job, stop, report):
     report("started")
     wait_until(stop, "nobody asked to stop")

@@ -47,7 +47,7 @@ PLUGIN = Backwards()
 """
 
 
-@pytest.fixture(params=executors.CATALOG.names())
+@pytest.fixture(params=["local", "side_by_side"])  # those of clusters: test_ray.py, test_submitit.py
 def run(request):
     def call(jobs, resources, stop=lambda: False):
         events = []

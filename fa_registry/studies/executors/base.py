@@ -6,9 +6,11 @@ package brings an executor of its own by an entry point in the group `fa_registr
 
 from __future__ import annotations
 
+import importlib.util
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,7 @@ Stop = Callable[[], bool]
 Work = Callable[[Any, Stop, Callable[[Any], None]], Generator[None, None, Any]]
 
 ENDS = ("done", "failed", "stopped")
+SHARE = 1 / 8  # of a card that a job has
 SILENCE = 86_400  # seconds: a day, far more than an epoch of a shipped study takes
 
 
@@ -46,16 +49,58 @@ class Resources:
     """What the jobs may take. at_once: how many run at a time. device: cpu or cuda, of all. threads: of one job, on the CPU.
 
     silence: seconds without a report after which a job counts as hung and its process, where it has one, is ended; 0: never.
+
+    Of executors that place processes on other machines: address: of the cluster. cpus, gpus, memory (bytes): of one job; gpus is
+    a share of one card; 0: an eighth where the device is a card. Executors of this machine take none of them.
     """
 
     at_once: int = 1
     device: str = "cpu"
     threads: int = 1
     silence: float = SILENCE
+    address: str = ""
+    cpus: float = 1
+    gpus: float = 0
+    memory: int = 0
+
+    @property
+    def on_cards(self) -> bool:
+        return self.gpus > 0 or self.device.startswith("cuda")
+
+    @property
+    def in_turns(self) -> int:
+        """How many jobs one process takes together: those that share a card (docs/decisions/0028), one on a CPU."""
+        return int(1 / (self.gpus or SHARE) + 1e-9) if self.on_cards else 1
+
+
+@dataclass(frozen=True)
+class Room:
+    """What an executor has found. at_once: how many jobs it can run at a time; 0: as many as this machine has cores.
+
+    machines: names of those on which it places processes; None: it starts them itself, here, and carries nothing to others.
+    """
+
+    at_once: int = 0
+    machines: frozenset[str] | None = None
 
 
 class Executor(ABC):
     """One way to run jobs. A subclass is bound as `PLUGIN` of its module."""
+
+    def problems(self, resources: Resources) -> list[str]:
+        """Why it cannot run jobs with these, as far as that is known at once; empty where it can."""
+        usual = Resources()
+        taken = {"address": resources.address, "memory": resources.memory, "gpus_per_run": resources.gpus}
+        given = [name for name, value in taken.items() if value]
+        given += ["cpus_per_run"] if resources.cpus not in (0, usual.cpus) else []
+        return [
+            f"{name}: for executors of a cluster, ray or submitit, and none of them was asked for" for name in given
+        ]
+
+    @contextmanager
+    def opened(self, resources: Resources) -> Iterator[Room]:
+        """Inside, `run` may be called, any number of times. Raises UsageError where there is no room for even one job."""
+        yield Room()
 
     @abstractmethod
     def run(self, jobs: Sequence[Any], work: Work, resources: Resources, stop: Stop, tell: Tell) -> None:
@@ -67,6 +112,16 @@ class Executor(ABC):
         at work end at their next safe point (they ask too). tell: called in this process, for every report of a job
         (progress), where it has to begin once more (again), and exactly once for its end (done, failed or stopped).
         """
+
+
+def of_a_cluster(package: str, resources: Resources) -> list[str]:
+    """The problems that our executors of clusters have in common: package is not installed, or the card is one of this machine."""
+    found = []
+    if not importlib.util.find_spec(package):
+        found.append(f"executor: {package} is not installed; pip install 'fa_registry[{package}]'")
+    if ":" in resources.device:
+        found.append(f"device: {resources.device} is a card of this machine; with executor {package} say cuda")
+    return found
 
 
 def ended(index: int, ending: Callable[[], Any]) -> JobEvent:

@@ -49,17 +49,17 @@ def _report(tell: Tell, index: int, value: Any) -> None:
 
 
 @contextmanager
-def stop_on_signal() -> Iterator[Callable[[], bool]]:
+def stop_on_signal(numbers: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[Callable[[], bool]]:
     """Inside, the first SIGINT or SIGTERM is a request to stop (yielded as a function); the second SIGINT interrupts at once.
 
     A SIGTERM is meant for the whole program: what handles it outside hears of it when the block has ended. Outside the main
-    thread, where Python lets nobody hear signals, nothing is requested.
+    thread, where Python lets nobody hear signals, nothing is requested. numbers: of the signals that request.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
     requested: list[int] = []
-    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    usual = {number: signal.getsignal(number) for number in numbers}
 
     def request(number: int, frame: Any) -> None:
         requested.append(number)

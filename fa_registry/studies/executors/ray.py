@@ -1,0 +1,264 @@
+"""Ray: jobs in processes of a Ray cluster, on its machines; the store says what is trained, Ray only where.
+
+Each process is an actor that does its jobs in a thread and tells what they tell when it is asked: no job ever waits for Ray, which
+would give its CPU to another meanwhile. An actor goes on with the next batch, so that it imports torch once. When this process
+ends, Ray ends its actors: their runs are closed after their lease, and the same command goes on (docs/many-machines.md).
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import re
+import signal
+import socket
+import threading
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from fa_registry.errors import UsageError
+from fa_registry.studies.batches import Lost, Placed, do_batch, run_in_batches, unequal, versions
+from fa_registry.studies.executors.base import Executor, Resources, Room, Stop, Tell, Work, of_a_cluster
+from fa_registry.studies.workers import Message, log_to
+
+ALONE = "local"  # Ray's word for a cluster of this machine alone, made for this process
+RUNNING = "auto"  # and for the one that was started on this machine
+ADDRESS = re.compile(r"(?P<host>[^\s/:]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
+ANSWERS = 5.0  # seconds that a cluster may take to answer; Ray itself asks for minutes
+LOOKS = 120.0  # seconds that its machines may take to say what is installed there
+STORE_BYTES = (
+    100_000_000  # of a cluster of our own for its objects, which are small; Ray would take a third of the memory
+)
+BROKEN = "broken"  # what a process tells that could do nothing at all
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}  # no news of us to its makers, no tip
+
+
+class Ray(Executor):
+    """Jobs on a Ray cluster, a process a job, or a card; see docs/many-machines.md."""
+
+    def problems(self, resources: Resources) -> list[str]:
+        """Why it cannot run jobs: what is not installed, no address, nobody who answers there."""
+        address = _address(resources)
+        found = of_a_cluster("ray", resources)
+        if address in (ALONE, RUNNING):
+            return found
+        match = ADDRESS.fullmatch(address)
+        if not match:
+            return [*found, f"address: expected HOST:PORT of a Ray cluster, {RUNNING} or {ALONE}; found {address!r}"]
+        try:
+            socket.create_connection((match["host"].strip("[]"), int(match["port"])), ANSWERS).close()
+        except (OSError, OverflowError) as error:
+            found.append(f"address: nobody answers at {address} ({error}); see `ray status` on the cluster's head")
+        return found
+
+    @contextmanager
+    def opened(self, resources: Resources) -> Iterator[Room]:
+        """Connected to the cluster, whose machines have the same versions as this one and room for a job."""
+        with _connected(_address(resources)):
+            import ray
+
+            nodes = [node for node in ray.nodes() if node["Alive"]]
+            at_once = _room(resources, nodes)
+            check_versions(nodes, versions())
+            yield Room(at_once, frozenset(node["NodeManagerHostname"] for node in nodes))
+
+    def run(self, jobs: Sequence[Any], work: Work, resources: Resources, stop: Stop, tell: Tell) -> None:
+        """Each batch in an actor, as soon as the cluster has room for one."""
+        with _connected(_address(resources)):
+            import ray
+
+            idle: list[_Process] = []
+            try:
+                run_in_batches(jobs, work, resources, stop, tell, partial(_Actor, resources, idle))
+            finally:
+                for process in idle:
+                    ray.kill(process.handle)
+
+
+def _address(resources: Resources) -> str:
+    return resources.address or os.environ.get("RAY_ADDRESS", "") or RUNNING
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[None]:
+    """Connected to a cluster inside; nothing is changed where this process is connected already."""
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    ray._private.worker._worker_logs_enabled = False  # what goes wrong in the cluster it prints on standard output
+    own = {"object_store_memory": STORE_BYTES, "include_dashboard": False} if address == ALONE else {}
+    heard = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+    except ConnectionError as error:
+        raise UsageError(
+            f"executor ray: no cluster at {address!r} ({_words(error)}). Start one with `ray start --head`, give --address "
+            f"HOST:PORT, or --address {ALONE} for one of this machine alone"
+        ) from error
+    except (RuntimeError, ValueError) as error:  # another Python or Ray than the cluster's
+        raise UsageError(f"executor ray: the cluster at {address!r} refuses: {_words(error)}") from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, heard)  # Ray takes it for itself
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _needs(resources: Resources) -> dict[str, float]:
+    """What one process takes, in Ray's words: its jobs share a card and, in turns of one thread, the CPUs of one job."""
+    needed = {"CPU": resources.cpus, "GPU": float(resources.on_cards), "memory": resources.memory * resources.in_turns}
+    return {name: amount for name, amount in needed.items() if amount}
+
+
+def _room(resources: Resources, nodes: Sequence[Mapping[str, Any]]) -> int:
+    """How many jobs the cluster can run at a time, whoever else uses it now; UsageError where it is none."""
+    needs = _needs(resources)
+    processes = sum(
+        min(int(node["Resources"].get(name, 0) / amount) for name, amount in needs.items()) for node in nodes
+    )
+    if not processes:
+        largest = {name: max((node["Resources"].get(name, 0) for node in nodes), default=0) for name in needs}
+        raise UsageError(
+            f"executor ray: no machine of the cluster ({len(nodes)}) has room for a process of {_amounts(needs)}; the most that "
+            f"one has is {_amounts(largest)}. Ask for less (--cpus-per-run, --gpus-per-run, --memory), or add machines"
+        )
+    return processes * resources.in_turns
+
+
+def _amounts(amounts: Mapping[str, float]) -> str:
+    words = [f"{amount:g} {name}" for name, amount in amounts.items() if name != "memory"]
+    return ", ".join([*words, *(f"{amounts['memory'] / 2**30:.1f} GiB" for _ in [0] if "memory" in amounts)])
+
+
+def check_versions(nodes: Sequence[Mapping[str, Any]], here: Mapping[str, str]) -> None:
+    """UsageError where a machine of Ray's list has other versions than `here`, or does not say."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    look = ray.remote(num_cpus=0, max_retries=0)(versions)
+    asked = {
+        look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(): node
+        for node in nodes
+    }
+    ray.wait(list(asked), num_returns=len(asked), timeout=LOOKS)
+    problems = []
+    for answer, node in asked.items():
+        host = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+        try:
+            problems.append(unequal(here, ray.get(answer, timeout=0), host))
+        except ray.exceptions.GetTimeoutError:
+            problems.append(f"{host} did not say within {LOOKS:.0f} s what is installed there")
+        except ray.exceptions.RayError as error:
+            problems.append(f"{host} cannot import fa_registry ({_words(error)}); install there what is installed here")
+    if found := [problem for problem in problems if problem]:
+        raise UsageError(f"executor ray: {'; '.join(found)}")
+
+
+def _words(error: BaseException) -> str:
+    """What Ray says, in one line, without the ids that it lists."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
+    return " ".join(lines[-2:])[:400]
+
+
+class _Actor(Placed):
+    """A batch in an actor: one that is idle, or a new one."""
+
+    def __init__(self, resources: Resources, idle: list[_Process], message: bytes):
+        self._idle = idle
+        self._process = idle.pop() if idle else _Process(resources)
+        self._process.handle.begin.remote(message)
+
+    def told(self) -> list[Message]:
+        return self._process.told()
+
+    def ask_to_stop(self) -> None:
+        self._process.handle.ask_to_stop.remote()
+
+    def leave(self) -> None:
+        self._idle.append(self._process)
+
+    def end(self) -> None:
+        import ray
+
+        ray.kill(self._process.handle)
+
+
+class _Process:
+    """An actor as this process knows it: its handle, and its answer to come of what it has told."""
+
+    def __init__(self, resources: Resources):
+        import ray
+
+        needs = _needs(resources)
+        self.handle = (
+            ray.remote(_Worker)
+            .options(
+                num_cpus=needs.get("CPU", 0),
+                num_gpus=needs.get("GPU", 0),
+                memory=needs.get("memory"),
+                max_concurrency=3,  # one waits in `told`, one asks to stop, one begins
+                scheduling_strategy="SPREAD",
+            )
+            .remote()
+        )
+        self._answer = self.handle.told.remote()
+
+    def told(self) -> list[Message]:
+        """See Placed."""
+        import ray
+
+        if not ray.wait([self._answer], timeout=0)[0]:
+            return []
+        try:
+            messages = ray.get(self._answer)
+        except ray.exceptions.RayError as error:
+            raise Lost(f"was lost: {_words(error)}") from error
+        self._answer = self.handle.told.remote()
+        for _, kind, value, _ in messages:
+            if kind == BROKEN:
+                raise Lost(f"could not begin: {pickle.loads(value)}")
+        return messages
+
+
+class _Worker:
+    """In the cluster: the process itself."""
+
+    def __init__(self) -> None:
+        self._told: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._asked = threading.Event()
+        log_to(self._told.put)
+
+    def begin(self, message: bytes) -> None:
+        threading.Thread(target=self._do, args=(message,), name="jobs", daemon=True).start()
+
+    def _do(self, message: bytes) -> None:
+        try:
+            do_batch(message, self._asked.is_set, self._told.put)
+        except BaseException:
+            self._told.put((0, BROKEN, pickle.dumps(traceback.format_exc()), 0))
+
+    def told(self) -> list[Message]:
+        """All that was told since the last time, at least one."""
+        messages = [self._told.get()]
+        while not self._told.empty():
+            messages.append(self._told.get())
+        return messages
+
+    def ask_to_stop(self) -> None:
+        self._asked.set()
+
+
+PLUGIN = Ray()

@@ -1,0 +1,168 @@
+"""submitit: jobs as jobs of a batch system, Slurm's above all; the store says what is trained, Slurm only where and when.
+
+A process tells what its jobs tell in a file of a folder that all machines share, the current one's `.fa_registry`; it looks there
+too whether it shall stop. What has begun goes on when this process ends, and is found complete by the same command.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from fa_registry import owners
+from fa_registry.errors import UsageError
+from fa_registry.studies.batches import Lost, Placed, do_batch, run_in_batches
+from fa_registry.studies.executors.base import Executor, Resources, Room, Stop, Tell, Work, of_a_cluster
+from fa_registry.studies.executors.local import stop_on_signal
+from fa_registry.studies.workers import Message, log_to
+from fa_registry.training.devices import usable_cores
+
+SLURM, HERE = "slurm", "local"  # submitit's names of clusters
+MOST = 256  # processes of ours that wait in Slurm's queue or run, at a time
+MINUTES = 1440  # that a process may take; SBATCH_TIMELIMIT, as every SBATCH_ variable, says otherwise
+LENGTH = 8  # bytes before each message that say how many it has
+LOOKS = 1.0  # seconds between two looks whether a process shall stop
+ENDING = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")  # scancel; the time is up; others need the machine
+
+
+class Submitit(Executor):
+    """Jobs as Slurm's, or as processes of this machine that submitit starts; see docs/many-machines.md."""
+
+    def problems(self, resources: Resources) -> list[str]:
+        """Why it cannot run jobs: what is not installed, or an address that is no batch system's name."""
+        found = of_a_cluster("submitit", resources)
+        if _cluster(resources) not in (SLURM, HERE):
+            found.append(f"address: expected {SLURM} or {HERE} with executor submitit; found {resources.address!r}")
+        elif _cluster(resources) == SLURM and not shutil.which("sbatch"):
+            found.append(
+                f"address: there is no Slurm on this machine (no sbatch); --address {HERE} takes this machine alone"
+            )
+        return found
+
+    @contextmanager
+    def opened(self, resources: Resources) -> Iterator[Room]:
+        if _cluster(resources) == HERE:
+            yield Room(
+                max(1, int(usable_cores() / resources.cpus)) * resources.in_turns, frozenset([os.uname().nodename])
+            )
+        else:
+            yield Room(MOST * resources.in_turns, frozenset(["Slurm's machines"]))
+
+    def run(self, jobs: Sequence[Any], work: Work, resources: Resources, stop: Stop, tell: Tell) -> None:
+        import submitit
+
+        submitit.core.logger.get_logger().handlers.clear()  # they print on standard output
+        shared = Path.cwd() / ".fa_registry"
+        shared.mkdir(exist_ok=True)
+        with owners.folder("submitit-", shared) as folder:
+            place = partial(_Submitted, resources, folder, count())
+            run_in_batches(jobs, work, resources, stop, tell, place)
+
+
+def _cluster(resources: Resources) -> str:
+    return resources.address or SLURM
+
+
+class _Submitted(Placed):
+    """A batch as one job of the batch system, with a folder of its own."""
+
+    def __init__(self, resources: Resources, folder: Path, numbers: Iterator[int], message: bytes):
+        import submitit
+
+        self._folder, self._read = folder / str(next(numbers)), 0
+        self._folder.mkdir()
+        executor = submitit.AutoExecutor(self._folder, cluster=_cluster(resources))
+        executor.update_parameters(
+            name="fa_registry",
+            timeout_min=MINUTES,
+            cpus_per_task=math.ceil(resources.cpus),
+            **({"gpus_per_node": 1} if resources.on_cards else {}),
+            **(
+                {"slurm_mem": f"{math.ceil(resources.memory * resources.in_turns / 2**20)}M"}
+                if resources.memory
+                else {}
+            ),
+        )
+        try:
+            self._job = executor.submit(_work, str(self._folder), message)
+        except Exception as error:
+            raise UsageError(f"executor submitit: {_cluster(resources)} takes no job: {error}") from error
+
+    def told(self) -> list[Message]:
+        gone = self._job.done()  # asked first: who leaves in between may have told of its end
+        messages = self._messages()
+        if gone and not messages:
+            raise Lost(f"ended ({self._job.state}); its words are in {self._job.paths.stderr}")
+        return messages
+
+    def _messages(self) -> list[Message]:
+        """What has been written since; of a message that is not whole yet nothing."""
+        found, path = [], self._folder / "told"
+        if not path.exists():
+            return found
+        with path.open("rb") as stream:
+            stream.seek(self._read)
+            while len(head := stream.read(LENGTH)) == LENGTH:
+                body = stream.read(int.from_bytes(head))
+                if len(body) < int.from_bytes(head):
+                    break
+                found.append(pickle.loads(body))
+                self._read = stream.tell()
+        return found
+
+    def ask_to_stop(self) -> None:
+        (self._folder / "stop").touch()
+
+    def leave(self) -> None:
+        while not self._job.done():  # it writes its last lines into the folder
+            time.sleep(LOOKS / 10)
+
+    def end(self) -> None:
+        self._job.cancel(check=False)
+
+
+# In the process.
+
+
+def _work(folder: str, message: bytes) -> None:
+    told, alone = (Path(folder) / "told").open("ab"), threading.Lock()
+
+    def send(message: Message) -> None:
+        body = pickle.dumps(message)
+        with alone:
+            told.write(len(body).to_bytes(LENGTH) + body)
+            told.flush()
+
+    log_to(send)
+    known = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+    with told, stop_on_signal(known) as asked:
+        do_batch(message, _Asked(Path(folder) / "stop", asked), send)
+
+
+class _Asked:
+    """The stop of a batch: by a signal, or by a file, which is looked for now and then."""
+
+    def __init__(self, file: Path, asked: Stop):
+        self._file, self._asked, self._next = file, asked, 0.0
+        self._found = False
+
+    def __call__(self) -> bool:
+        if not self._found and time.monotonic() >= self._next:
+            self._next = time.monotonic() + LOOKS
+            with suppress(OSError):  # the shared disk does not answer now
+                self._found = self._file.exists()
+        return self._found or self._asked()
+
+
+PLUGIN = Submitit()

@@ -1,0 +1,152 @@
+"""Jobs placed in processes of a cluster, with processes that a test makes up: what is told of each, whatever becomes of them."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import platform
+import queue
+
+import pytest
+
+from fa_registry.errors import UsageError
+from fa_registry.studies import batches
+from fa_registry.studies.batches import Lost, Placed, do_batch, run_in_batches
+from fa_registry.studies.executors.base import ENDS, Resources
+from tests.studies.jobs import three_steps, told_to_end_once
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(batches, "POLL_SECONDS", 0)
+
+
+class InThisThread(Placed):
+    """A process that does its batch at once. fate: of each one placed, in order; None does it."""
+
+    def __init__(self, fates, record):
+        self.fates, self.record = fates, record
+        self.messages = queue.SimpleQueue()
+
+    def __call__(self, message):
+        placed = InThisThread(self.fates, self.record)
+        placed.fate = self.fates.pop(0) if self.fates else None
+        _, _, indices, _ = pickle.loads(message)
+        self.record.append(indices)
+        if placed.fate is None:
+            do_batch(message, lambda: False, placed.messages.put)
+        return placed
+
+    def told(self):
+        if isinstance(self.fate, Lost):
+            raise self.fate
+        return [self.messages.get() for _ in range(self.messages.qsize())]
+
+    def ask_to_stop(self):
+        self.record.append("asked")
+
+    def leave(self):
+        self.record.append("left")
+
+    def end(self):
+        self.record.append("ended")
+
+
+def placed(jobs, *fates, work=three_steps, stop=lambda: False, **resources):
+    """What was told, and what was done with processes, each by the indices of its jobs."""
+    events, record = [], []
+    run_in_batches(jobs, work, Resources(**resources), stop, events.append, InThisThread(list(fates), record))
+    return events, record
+
+
+def ends(events):
+    return {event.index: (event.kind, event.value) for event in events if event.kind in ENDS}
+
+
+def test_every_job_ends_once_under_its_own_index():
+    events, record = placed(["a", "breaks", "c"], at_once=2)
+    assert ends(events)[0] == ("done", "a done") and ends(events)[2] == ("done", "c done")
+    assert ends(events)[1][0] == "failed" and "this one breaks" in ends(events)[1][1]
+    assert sorted(event.index for event in events if event.kind == "progress") == [0, 0, 0, 2, 2, 2]
+    assert record == [[0], [1], "left", "left", [2], "left"]
+
+
+def test_cards_are_shared_alike_and_a_process_takes_those_of_one_card():
+    def sizes(jobs, **resources):
+        return [len(entry) for entry in placed(list("abcdefghij")[:jobs], **resources)[1] if isinstance(entry, list)]
+
+    assert sizes(10, at_once=8, gpus=0.25) == [4, 4, 1, 1]
+    assert sizes(4, at_once=16, gpus=0.25) == [1, 1, 1, 1], "four cards, and none idle"
+    assert sizes(4, at_once=2, gpus=0.25) == [2, 2], "no more at a time than was asked for"
+    assert sizes(8, at_once=8, device="cuda") == [8]
+
+
+def test_a_lost_process_costs_its_jobs_one_attempt():
+    events, record = placed(["a", "b"], Lost("was lost"), at_once=1)
+    assert ends(events) == {0: ("done", "a done"), 1: ("done", "b done")}
+    assert [(event.index, event.value) for event in events if event.kind == "again"] == [
+        (0, "its process was lost; it begins again in another")
+    ]
+    assert record == [[0], "ended", [0], "left", [1], "left"]
+
+
+def test_a_job_whose_process_is_lost_twice_has_failed_and_the_others_go_on():
+    events, _ = placed(["a", "b"], Lost("was lost"), Lost("died"), at_once=1)
+    assert ends(events)[0] == ("failed", "its process was lost; begun again, it died") and ends(events)[1][0] == "done"
+    assert [event.lost for event in events if event.kind == "failed"] == [True]
+
+
+def test_what_the_machine_stops_begins_again_elsewhere(tmp_path):
+    events, _ = placed([str(tmp_path)], work=told_to_end_once)
+    assert ends(events) == {0: ("done", "done")}
+    (again,) = [event for event in events if event.kind == "again"]
+    assert again.value.startswith("its process was told to end where it was (stopped after epoch 3); it begins")
+
+
+def test_a_stop_drops_what_waits_for_room_too():
+    asked = iter([False, True, True])
+    events, record = placed(["a", "b"], "waits", "waits", at_once=1, stop=lambda: next(asked))
+    assert ends(events) == {0: ("stopped", None), 1: ("stopped", None)}
+    assert record == [[0], "ended"]
+
+
+def test_who_is_silent_for_too_long_is_ended(monkeypatch):
+    clock = iter(range(0, 10**6, 30))
+    monkeypatch.setattr(batches.time, "monotonic", lambda: next(clock))
+
+    class Begun(InThisThread):
+        def __call__(self, message):
+            placed = super().__call__(message)
+            placed.messages.put((0, batches.BEGUN, pickle.dumps(None), 0))
+            return placed
+
+    events, record = [], []
+    run_in_batches(["a"], three_steps, Resources(silence=60), lambda: False, events.append, Begun(["hangs"], record))
+    ((kind, why),) = ends(events).values()
+    assert kind == "failed" and "gave no sign of life for" in why and events[-1].lost and record[-1] == "ended"
+
+
+def test_who_waits_for_room_is_said_and_never_silent(monkeypatch, caplog):
+    clock = iter(range(0, 10**6, 40))
+    monkeypatch.setattr(batches.time, "monotonic", lambda: next(clock))
+    asked = iter([False] * 5 + [True] * 5)
+    with caplog.at_level(logging.INFO, "fa_registry"):
+        events, _ = placed(["a"], "waits", silence=1, stop=lambda: next(asked))
+    assert ends(events) == {0: ("stopped", None)}
+    assert "1 of 1 processes wait for room on the cluster, which others use" in caplog.messages
+
+
+def test_unequal_versions_end_it_all_before_a_job_begins(monkeypatch):
+    there = iter([{**batches.versions(), "torch": "1.0"}, batches.versions()])
+    monkeypatch.setattr(batches, "versions", lambda: next(there))
+    with pytest.raises(UsageError) as refused:
+        placed(["a"])
+    assert refused.value.exit_code == 2
+    assert str(refused.value).startswith(f"{platform.node()} has torch ")
+    assert "where this machine has 1.0; nothing was trained there" in str(refused.value)
+
+
+def test_what_cannot_be_read_or_sent_fails_its_job_alone():
+    events, _ = placed(["a", lambda: None, "c"], at_once=1)
+    assert [kind for _, (kind, _) in sorted(ends(events).items())] == ["done", "failed", "done"]
+    assert "pickle" in ends(events)[1][1].lower()

@@ -1,0 +1,56 @@
+"""The executor submitit with its own processes on this machine: what holds of every executor, and what Slurm would be told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fa_registry.studies.executors import submitit as executor
+from fa_registry.studies.executors.base import ENDS, Resources
+from tests.studies.jobs import at_work_until_stopped, dies_once, three_steps
+
+ROOT = Path(__file__).parents[2]
+HERE = Resources(at_once=2, address="local")
+
+
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path, monkeypatch):
+    """Nothing may be left in it, and nothing be printed."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    monkeypatch.chdir(tmp_path)
+    yield
+    assert list((tmp_path / ".fa_registry").iterdir()) == []
+
+
+def run(jobs, work, stop=lambda: False, resources=HERE):
+    events = []
+    executor.PLUGIN.run(jobs, work, resources, stop, events.append)
+    return events
+
+
+def ends(events):
+    return {event.index: (event.kind, event.value) for event in events if event.kind in ENDS}
+
+
+def test_every_job_ends_once_and_a_failure_stops_no_other(capfd):
+    events = run(["a", "breaks", "c"], three_steps, resources=Resources(at_once=3, gpus=0.3, address="local"))
+    assert ends(events)[0] == ("done", "a done") and ends(events)[2] == ("done", "c done")
+    assert ends(events)[1][0] == "failed" and "this one breaks" in ends(events)[1][1]
+    assert {event.value for event in events if event.kind == "progress"} == {1}, "its number of threads"
+    assert capfd.readouterr().out == ""
+
+
+def test_a_job_whose_process_is_killed_begins_again_in_another(tmp_path):
+    again, done = run([str(tmp_path / "tried")], dies_once)
+    assert again.kind == "again" and "its process ended (FINISHED); its words are in" in again.value
+    assert done.kind == "done" and done.value[0] != done.value[1]
+
+
+def test_a_stop_reaches_what_is_at_work():
+    heard = []
+    executor.PLUGIN.run(
+        ["a", "b"], at_work_until_stopped, Resources(address="local"), lambda: len(heard) > 0, heard.append
+    )
+    assert sorted(kind for kind, _ in ends(heard).values()) == ["stopped"] * 2
