@@ -15,7 +15,7 @@ import platform
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +31,7 @@ LOG = logging.getLogger(__name__)
 BEGUN, UNEQUAL = "begun", "unequal"  # what a process tells that is no event of a job
 COMPARED = ("python", "torch", "mlflow")  # MLflow: a newer one would migrate the database
 POLL_SECONDS = 0.2
+MOST_TRIES = 10  # to find a process for a job
 PATIENCE = 60.0  # between two lines that say how many batches wait for room
 
 
@@ -50,8 +51,8 @@ class Placed(ABC):
         """Have its jobs end at their next safe point."""
 
     @abstractmethod
-    def leave(self) -> None:
-        """All its jobs have ended: its process may go, or take the next batch."""
+    def leave(self, more: bool) -> None:
+        """All its jobs have ended. more: batches wait of which its process may take the next; else it goes, and makes room."""
 
     @abstractmethod
     def end(self) -> None:
@@ -116,6 +117,7 @@ class _Batches:
         self._processes = math.ceil(resources.at_once / resources.in_turns)
         self._batches: list[_Batch] = []
         self._deaths: dict[int, str] = {}  # of a job whose first process was lost: how that one ended
+        self._unbegun: Counter[int] = Counter()  # how often a process of a job was lost before it had begun
         self._said = time.monotonic()
 
     def run(self) -> None:
@@ -169,7 +171,7 @@ class _Batches:
             self._batches.remove(batch)
             batch.placed.end()
             for index, job in batch.open.items():
-                self._count_death(index, job, str(lost))
+                self._count_death(index, job, str(lost), begun=batch.heard is not None)
             return
         batch.heard = time.monotonic() if messages else batch.heard
         for message in messages:
@@ -177,7 +179,7 @@ class _Batches:
         silent = 0.0 if batch.heard is None else time.monotonic() - batch.heard
         if not batch.open:
             self._batches.remove(batch)
-            batch.placed.leave()
+            batch.placed.leave(bool(self._waiting))
         elif self._resources.silence and silent > self._resources.silence:
             self._batches.remove(batch)
             batch.placed.end()
@@ -195,13 +197,19 @@ class _Batches:
         if event.kind in ENDS:
             job = batch.open.pop(event.index)
             if event.kind == "stopped" and not self._stop():  # by the machine: its time is up, or others need it
-                self._count_death(event.index, job, f"was told to end where it was ({event.value})")
+                self._count_death(event.index, job, f"was told to end where it was ({event.value})", begun=True)
                 return
         self._tell(event)
 
-    def _count_death(self, index: int, job: Any, how: str) -> None:
-        """Have the job begin again, or say that it failed."""
-        if index in self._deaths:
+    def _count_death(self, index: int, job: Any, how: str, begun: bool) -> None:
+        """Have the job begin again, or say that it failed.
+
+        begun: else its process never was: a machine that has just died is chosen once more until the cluster knows.
+        """
+        self._unbegun[index] += not begun
+        if not begun and self._unbegun[index] < MOST_TRIES:
+            self._waiting.appendleft((index, job))
+        elif index in self._deaths:
             why = f"its process {self._deaths[index]}; begun again, it {how}"
             self._tell(JobEvent(index, "failed", why, lost=True))
         else:

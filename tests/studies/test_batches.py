@@ -11,7 +11,7 @@ import pytest
 
 from fa_registry.errors import UsageError
 from fa_registry.studies import batches
-from fa_registry.studies.batches import Lost, Placed, do_batch, run_in_batches
+from fa_registry.studies.batches import BEGUN, Lost, Placed, do_batch, run_in_batches
 from fa_registry.studies.executors.base import ENDS, Resources
 from tests.studies.jobs import three_steps, told_to_end_once
 
@@ -22,7 +22,7 @@ def no_waiting(monkeypatch):
 
 
 class InThisThread(Placed):
-    """A process that does its batch at once. fate: of each one placed, in order; None does it."""
+    """A process that does its batch at once. fates: of those placed, in order: lost before or after it has BEGUN; None does it."""
 
     def __init__(self, fates, record):
         self.fates, self.record = fates, record
@@ -40,13 +40,16 @@ class InThisThread(Placed):
     def told(self):
         if isinstance(self.fate, Lost):
             raise self.fate
+        if self.fate == BEGUN:
+            self.fate = Lost("was lost")
+            return [(0, BEGUN, pickle.dumps(None), 0)]
         return [self.messages.get() for _ in range(self.messages.qsize())]
 
     def ask_to_stop(self):
         self.record.append("asked")
 
-    def leave(self):
-        self.record.append("left")
+    def leave(self, more):
+        self.record.append("goes on" if more else "left")
 
     def end(self):
         self.record.append("ended")
@@ -68,7 +71,7 @@ def test_every_job_ends_once_under_its_own_index():
     assert ends(events)[0] == ("done", "a done") and ends(events)[2] == ("done", "c done")
     assert ends(events)[1][0] == "failed" and "this one breaks" in ends(events)[1][1]
     assert sorted(event.index for event in events if event.kind == "progress") == [0, 0, 0, 2, 2, 2]
-    assert record == [[0], [1], "left", "left", [2], "left"]
+    assert record == [[0], [1], "goes on", "goes on", [2], "left"]
 
 
 def test_cards_are_shared_alike_and_a_process_takes_those_of_one_card():
@@ -81,19 +84,34 @@ def test_cards_are_shared_alike_and_a_process_takes_those_of_one_card():
     assert sizes(8, at_once=8, device="cuda") == [8]
 
 
+def test_a_process_for_which_nothing_waits_makes_room_for_one_that_waits():
+    """It would else hold its CPUs as long as the batch that has none yet."""
+    assert placed(["a", "b"], None, Lost("never was"), at_once=2)[1] == [[0], [1], "left", "ended", [1], "left"]
+
+
 def test_a_lost_process_costs_its_jobs_one_attempt():
-    events, record = placed(["a", "b"], Lost("was lost"), at_once=1)
+    events, record = placed(["a", "b"], BEGUN, Lost("was lost"), at_once=1)
     assert ends(events) == {0: ("done", "a done"), 1: ("done", "b done")}
     assert [(event.index, event.value) for event in events if event.kind == "again"] == [
         (0, "its process was lost; it begins again in another")
     ]
-    assert record == [[0], "ended", [0], "left", [1], "left"]
+    assert record == [[0], "ended", [0], "ended", [0], "goes on", [1], "left"]
 
 
 def test_a_job_whose_process_is_lost_twice_has_failed_and_the_others_go_on():
-    events, _ = placed(["a", "b"], Lost("was lost"), Lost("died"), at_once=1)
-    assert ends(events)[0] == ("failed", "its process was lost; begun again, it died") and ends(events)[1][0] == "done"
+    events, _ = placed(["a", "b"], BEGUN, BEGUN, at_once=1)
+    assert (
+        ends(events)[0] == ("failed", "its process was lost; begun again, it was lost") and ends(events)[1][0] == "done"
+    )
     assert [event.lost for event in events if event.kind == "failed"] == [True]
+
+
+def test_a_process_that_never_was_costs_no_attempt_but_is_not_looked_for_for_ever():
+    """A machine that has just died is chosen again until its cluster knows."""
+    events, _ = placed(["a"], *[Lost("was lost")] * 9)
+    assert [event.kind for event in events if event.kind != "progress"] == ["done"]
+    events, _ = placed(["a"], *[Lost("was lost")] * 11)
+    assert [event.kind for event in events] == ["again", "failed"]
 
 
 def test_what_the_machine_stops_begins_again_elsewhere(tmp_path):
@@ -117,7 +135,7 @@ def test_who_is_silent_for_too_long_is_ended(monkeypatch):
     class Begun(InThisThread):
         def __call__(self, message):
             placed = super().__call__(message)
-            placed.messages.put((0, batches.BEGUN, pickle.dumps(None), 0))
+            placed.messages.put((0, BEGUN, pickle.dumps(None), 0))
             return placed
 
     events, record = [], []

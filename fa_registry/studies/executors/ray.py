@@ -187,8 +187,11 @@ class _Actor(Placed):
     def ask_to_stop(self) -> None:
         self._process.handle.ask_to_stop.remote()
 
-    def leave(self) -> None:
-        self._idle.append(self._process)
+    def leave(self, more: bool) -> None:
+        if more:
+            self._idle.append(self._process)
+        else:
+            self.end()
 
     def end(self) -> None:
         import ray

@@ -60,6 +60,7 @@ class Submitit(Executor):
             yield Room(MOST * resources.in_turns, frozenset(["Slurm's machines"]))
 
     def run(self, jobs: Sequence[Any], work: Work, resources: Resources, stop: Stop, tell: Tell) -> None:
+        """Each batch as a job of the batch system."""
         import submitit
 
         submitit.core.logger.get_logger().handlers.clear()  # they print on standard output
@@ -124,7 +125,7 @@ class _Submitted(Placed):
     def ask_to_stop(self) -> None:
         (self._folder / "stop").touch()
 
-    def leave(self) -> None:
+    def leave(self, more: bool) -> None:
         while not self._job.done():  # it writes its last lines into the folder
             time.sleep(LOOKS / 10)
 

@@ -1,0 +1,92 @@
+"""A Ray cluster of two nodes: processes and a node are killed while a study trains, and its runs are as if nobody had."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import fa_registry
+from fa_registry.tracking import schema
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.workflows.requests import Chosen
+from tests.end_to_end.server import mlflow_server
+
+ROOT = Path(__file__).parents[2]
+SPECS = 8
+STUDY = """
+name = "kills"
+title = "One method and its control, four seeds"
+edition = "2026-05"
+cost = "a minute"
+recipe = { epochs = 60 }
+
+[[grid]]
+methods = ["dfa"]
+architectures = ["resmlp"]
+datasets = ["digits"]
+seeds = [1, 2, 3, 4]
+architecture_options = { d_hidden = 16, num_blocks = 2 }
+"""
+WAITS = 300.0
+
+
+def kill_a_process(tracker: MlflowTracker, spared: set[str]) -> None:
+    """One that has told of an epoch, so that there is something to lose, and whose specification was spared so far."""
+    deadline = time.monotonic() + WAITS
+    while time.monotonic() < deadline:
+        for run in tracker.search({schema.TAG_KIND: "run"}, state="RUNNING"):
+            if run.tags[schema.TAG_SPEC] in spared and run.metrics:
+                spared.remove(run.tags[schema.TAG_SPEC])
+                os.kill(int(run.tags[schema.TAG_PROCESS].split(":")[1]), signal.SIGKILL)
+                return
+        time.sleep(0.1)
+    raise TimeoutError("nothing is trained")
+
+
+def weights(tracker: MlflowTracker) -> dict[str, list[str]]:
+    """Of each specification the digests of its complete runs' weights."""
+    runs = [run for run in tracker.search({schema.TAG_KIND: "run"}) if run.tags[schema.TAG_STATUS] == "complete"]
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        found.setdefault(run.tags[schema.TAG_SPEC], []).append(run.tags[schema.TAG_WEIGHTS])
+    return found
+
+
+@pytest.mark.long
+def test_a_study_on_two_nodes_outlives_three_kills(tmp_path, monkeypatch):
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    (tmp_path / "study.toml").write_text(STUDY)
+    with mlflow_server(f"sqlite:///{tmp_path / 'server.db'}", tmp_path / "mlartifacts") as store:
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        try:
+            node = cluster.add_node(num_cpus=1)
+            where = ("--store", store, "--executor", "ray", "--address", cluster.address, "--lease", "10")
+            study = [sys.executable, "-m", "fa_registry", "study", "study.toml", *where, "--device", "cpu", "--json"]
+            with subprocess.Popen(study, stdout=subprocess.PIPE, text=True) as process:
+                tracker = MlflowTracker(store)
+                spared = {spec.identity for spec in Chosen("study.toml", overrides={"device": "cpu"}).as_asked.specs}
+                kill_a_process(tracker, spared)
+                cluster.remove_node(node, allow_graceful=False)
+                cluster.add_node(num_cpus=1)
+                kill_a_process(tracker, spared)
+                told = json.loads(process.communicate(timeout=WAITS)[0])
+        finally:
+            cluster.shutdown()
+        disturbed, states = weights(tracker), Counter(run.state for run in tracker.search({}))
+    assert process.returncode == 0 and told["failed"] == {} and told["stopped"] == []
+    assert len(disturbed) == SPECS and {len(digests) for digests in disturbed.values()} == {1}
+    assert states["RUNNING"] == 0
+    here = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    assert fa_registry.study("study.toml", store=here, device="cpu").exit_code == 0
+    assert disturbed == weights(MlflowTracker(here))
