@@ -20,7 +20,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.refusals import AWAY, Refusal
 from fa_registry.tracking.store import sqlite_path
-from fa_registry.untrusted import TENSORS, check_regular
+from fa_registry.untrusted import TENSORS, UnreadableFile, check_regular
 
 LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN = 60.0  # what the loss of a machine costs at most, beside the epoch that it was in
@@ -50,14 +50,19 @@ class KeptState:
         if not self._needed or not (further := [entry for entry in known if entry[0] > beyond]):
             return
         epoch, run, place = max(further, key=lambda entry: entry[0])
-        held = self._tracker.artifact(run.run_id, _artifact(place[2], place[3]))
+        try:
+            held = self._tracker.artifact(run.run_id, _artifact(place[2], place[3]))
+            held = check_regular(held, TENSORS) if held else None
+        except UnreadableFile as error:
+            LOG.warning("the state that run %s left is not gone on from: %s", run.run_id, error)
+            return
         if held is None:
             LOG.warning(
                 "the state of epoch %d that run %s left in %s is not there", epoch, run.run_id, self._tracker.uri
             )
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(check_regular(held, TENSORS), path)
+        shutil.copyfile(held, path)
         LOG.info("going on from epoch %d, where run %s on %s ended", epoch, run.run_id, _host(run))
 
     def offer(self, path: Path, epoch: int, now: bool = False) -> None:
