@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
-from fa_registry.diagnostics import CATALOG, Observation, evaluating, observe
+from fa_registry.diagnostics import CATALOG, Look, Observation, evaluating, look
 from fa_registry.diagnostics.base import Table
 from fa_registry.errors import InvalidFields
 from fa_registry.protocol.engine import judge
@@ -29,8 +29,13 @@ def observed(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: boo
 
     subject: whom the error speaks for. double: whether the float64 pass is made too, which fidelity needs.
     """
+    return observed_look(network, x, y, subject, double).observation(None)
+
+
+def observed_look(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True) -> Look:
+    """The same before it is one vector a sample and site."""
     try:
-        return observe(network, x, y, double=double)
+        return look(network, x, y, double)
     except RuntimeError as error:
         if not any(words in str(error) for words in NO_GRAPH):
             raise
