@@ -95,20 +95,10 @@ def train(
 
     own = {"method": method, "architecture": architecture, "dataset": dataset, "seed": seed, "epochs": epochs}
     own |= {"penalty": penalty, "control": control, "device": device}
-    return run_train(
-        spec_fields(own, settings or {}),
-        Place(store, experiment, data_root),
-        study=study,
-        edition=edition,
-        stop_on=",".join(listed(stop_on)),
-        threads=threads,
-        keep=Keep(checkpoint_every, points),
-        force=force,
-        keep_trained=keep_trained,
-        executor=executor,
-        silence=silence,
-        lease=lease,
-    )
+    asked = {"study": study, "edition": edition, "stop_on": ",".join(listed(stop_on)), "executor": executor}
+    asked |= {"force": force, "keep_trained": keep_trained, "silence": silence, "lease": lease}
+    place, keep = Place(store, experiment, data_root), Keep(checkpoint_every, points)
+    return run_train(spec_fields(own, settings or {}), place, threads=threads, keep=keep, **asked)
 
 
 def study(
