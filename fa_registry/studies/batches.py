@@ -30,6 +30,7 @@ from fa_registry.training.devices import pinned_threads
 LOG = logging.getLogger(__name__)
 BEGUN, UNEQUAL = "begun", "unequal"  # what a process tells that is no event of a job
 COMPARED = ("python", "torch", "mlflow")  # MLflow: a newer one would migrate the database
+BEGINS: Message = packed(JobEvent(0, BEGUN))
 POLL_SECONDS = 0.2
 MOST_TRIES = 10  # to find a process for a job
 PATIENCE = 60.0  # between two lines that say how many batches wait for room
@@ -228,12 +229,14 @@ class _Batches:
 
 
 def do_batch(message: bytes, stop: Stop, send: Callable[[Message], None]) -> None:
-    """Do the jobs that `_Batches` wrote down, in turns, and send what they tell, each under its own index."""
+    """Do the jobs that `_Batches` wrote down, in turns, and send what they tell, each under its own index.
+
+    Whoever calls it has sent BEGINS.
+    """
     asked, threads, indices, given = pickle.loads(message)
     if words := unequal(asked, versions(), platform.node()):
         send(packed(JobEvent(0, UNEQUAL, words)))
         return
-    send(packed(JobEvent(0, BEGUN)))
 
     def tell(event: JobEvent) -> None:
         own = dataclasses.replace(event, index=indices[event.index])

@@ -11,7 +11,7 @@ import pytest
 
 from fa_registry.errors import UsageError
 from fa_registry.studies import batches
-from fa_registry.studies.batches import BEGUN, Lost, Placed, do_batch, run_in_batches
+from fa_registry.studies.batches import BEGINS, Lost, Placed, do_batch, run_in_batches
 from fa_registry.studies.executors.base import ENDS, Resources
 from tests.studies.jobs import three_steps, told_to_end_once
 
@@ -22,7 +22,7 @@ def no_waiting(monkeypatch):
 
 
 class InThisThread(Placed):
-    """A process that does its batch at once. fates: of those placed, in order: lost before or after it has BEGUN; None does it."""
+    """A process that does its batch at once. fates: of those placed, in order: Lost at once, or once it BEGINS; None does it."""
 
     def __init__(self, fates, record):
         self.fates, self.record = fates, record
@@ -40,9 +40,9 @@ class InThisThread(Placed):
     def told(self):
         if isinstance(self.fate, Lost):
             raise self.fate
-        if self.fate == BEGUN:
+        if self.fate == BEGINS:
             self.fate = Lost("was lost")
-            return [(0, BEGUN, pickle.dumps(None), 0)]
+            return [BEGINS]
         return [self.messages.get() for _ in range(self.messages.qsize())]
 
     def ask_to_stop(self):
@@ -90,7 +90,7 @@ def test_a_process_for_which_nothing_waits_makes_room_for_one_that_waits():
 
 
 def test_a_lost_process_costs_its_jobs_one_attempt():
-    events, record = placed(["a", "b"], BEGUN, Lost("was lost"), at_once=1)
+    events, record = placed(["a", "b"], BEGINS, Lost("was lost"), at_once=1)
     assert ends(events) == {0: ("done", "a done"), 1: ("done", "b done")}
     assert [(event.index, event.value) for event in events if event.kind == "again"] == [
         (0, "its process was lost; it begins again in another")
@@ -99,7 +99,7 @@ def test_a_lost_process_costs_its_jobs_one_attempt():
 
 
 def test_a_job_whose_process_is_lost_twice_has_failed_and_the_others_go_on():
-    events, _ = placed(["a", "b"], BEGUN, BEGUN, at_once=1)
+    events, _ = placed(["a", "b"], BEGINS, BEGINS, at_once=1)
     assert (
         ends(events)[0] == ("failed", "its process was lost; begun again, it was lost") and ends(events)[1][0] == "done"
     )
@@ -135,7 +135,7 @@ def test_who_is_silent_for_too_long_is_ended(monkeypatch):
     class Begun(InThisThread):
         def __call__(self, message):
             placed = super().__call__(message)
-            placed.messages.put((0, BEGUN, pickle.dumps(None), 0))
+            placed.messages.put(BEGINS)
             return placed
 
     events, record = [], []

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from fa_registry.errors import UsageError
-from fa_registry.studies.batches import Lost, Placed, do_batch, run_in_batches, unequal, versions
+from fa_registry.studies.batches import BEGINS, Lost, Placed, do_batch, run_in_batches, unequal, versions
 from fa_registry.studies.executors.base import Executor, Resources, Room, Stop, Tell, Work, of_a_cluster
 from fa_registry.studies.workers import Message, log_to
 
@@ -179,7 +179,7 @@ class _Actor(Placed):
     def __init__(self, resources: Resources, idle: list[_Process], message: bytes):
         self._idle = idle
         self._process = idle.pop() if idle else _Process(resources)
-        self._process.handle.begin.remote(message)
+        self._process.begin(message)
 
     def told(self) -> list[Message]:
         return self._process.told()
@@ -200,7 +200,7 @@ class _Actor(Placed):
 
 
 class _Process:
-    """An actor as this process knows it: its handle, and its answer to come of what it has told."""
+    """An actor as this process knows it: its handle, and its answers to come, that it has begun and what it has told."""
 
     def __init__(self, resources: Resources):
         import ray
@@ -217,19 +217,27 @@ class _Process:
             )
             .remote()
         )
-        self._answer = self.handle.told.remote()
+        self._answers = [self.handle.told.remote()]
+
+    def begin(self, message: bytes) -> None:
+        """Its answer comes first: of one that a job ended at once it has to be known that it had begun."""
+        self._answers.insert(0, self.handle.begin.remote(message))
 
     def told(self) -> list[Message]:
         """See Placed."""
         import ray
 
-        if not ray.wait([self._answer], timeout=0)[0]:
+        ready = ray.wait(self._answers, num_returns=len(self._answers), timeout=0)[0]
+        answer = next((answer for answer in self._answers if answer in ready), None)
+        if answer is None:
             return []
         try:
-            messages = ray.get(self._answer)
+            messages = ray.get(answer)
         except ray.exceptions.RayError as error:
             raise Lost(f"was lost: {_words(error)}") from error
-        self._answer = self.handle.told.remote()
+        self._answers.remove(answer)
+        if messages != [BEGINS]:
+            self._answers.append(self.handle.told.remote())
         for _, kind, value, _ in messages:
             if kind == BROKEN:
                 raise Lost(f"could not begin: {pickle.loads(value)}")
@@ -244,8 +252,9 @@ class _Worker:
         self._asked = threading.Event()
         log_to(self._told.put)
 
-    def begin(self, message: bytes) -> None:
+    def begin(self, message: bytes) -> list[Message]:
         threading.Thread(target=self._do, args=(message,), name="jobs", daemon=True).start()
+        return [BEGINS]
 
     def _do(self, message: bytes) -> None:
         try:

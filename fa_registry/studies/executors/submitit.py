@@ -22,7 +22,7 @@ from typing import Any
 
 from fa_registry import owners
 from fa_registry.errors import UsageError
-from fa_registry.studies.batches import Lost, Placed, do_batch, run_in_batches
+from fa_registry.studies.batches import BEGINS, Lost, Placed, do_batch, run_in_batches
 from fa_registry.studies.executors.base import Executor, Resources, Room, Stop, Tell, Work, of_a_cluster
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.studies.workers import Message, log_to
@@ -147,6 +147,7 @@ def _work(folder: str, message: bytes) -> None:
 
     log_to(send)
     known = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+    send(BEGINS)
     with told, stop_on_signal(known) as asked:
         do_batch(message, _Asked(Path(folder) / "stop", asked), send)
 
