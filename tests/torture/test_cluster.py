@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -14,9 +15,12 @@ from pathlib import Path
 import pytest
 
 import fa_registry
+from fa_registry.cli import main
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.workflows import study
 from fa_registry.workflows.requests import Chosen
+from fa_registry.workflows.training import training_steps
 from tests.end_to_end.server import mlflow_server
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +40,14 @@ seeds = [1, 2, 3, 4]
 architecture_options = { d_hidden = 16, num_blocks = 2 }
 """
 WAITS = 300.0
+
+
+def with_states(job, stop, report):
+    """Training on the cluster; of every epoch the state is kept."""
+    from fa_registry.training import resume
+
+    resume.SECONDS_BETWEEN = -1.0
+    return (yield from training_steps(job, stop, report))
 
 
 def kill_a_process(tracker: MlflowTracker, spared: set[str]) -> None:
@@ -72,21 +84,38 @@ def test_a_study_on_two_nodes_outlives_three_kills(tmp_path, monkeypatch):
         try:
             node = cluster.add_node(num_cpus=1)
             where = ("--store", store, "--executor", "ray", "--address", cluster.address, "--lease", "10")
-            study = [sys.executable, "-m", "fa_registry", "study", "study.toml", *where, "--device", "cpu", "--json"]
-            with subprocess.Popen(study, stdout=subprocess.PIPE, text=True) as process:
+            command = [
+                sys.executable,
+                "-m",
+                "tests.torture.test_cluster",
+                "study",
+                "study.toml",
+                *where,
+                "--device",
+                "cpu",
+                "--json",
+            ]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
                 tracker = MlflowTracker(store)
                 spared = {spec.identity for spec in Chosen("study.toml", overrides={"device": "cpu"}).as_asked.specs}
                 kill_a_process(tracker, spared)
                 cluster.remove_node(node, allow_graceful=False)
                 cluster.add_node(num_cpus=1)
                 kill_a_process(tracker, spared)
-                told = json.loads(process.communicate(timeout=WAITS)[0])
+                printed, said = process.communicate(timeout=WAITS)
         finally:
             cluster.shutdown()
         disturbed, states = weights(tracker), Counter(run.state for run in tracker.search({}))
-    assert process.returncode == 0 and told["failed"] == {} and told["stopped"] == []
+    told = json.loads(printed)
+    assert process.returncode == 0 and told["failed"] == {} and told["stopped"] == [], said
+    assert said.count("it begins again in another") >= 2 and said.count("resumed after epoch") >= 2, said
     assert len(disturbed) == SPECS and {len(digests) for digests in disturbed.values()} == {1}
     assert states["RUNNING"] == 0
     here = f"sqlite:///{tmp_path / 'mlflow.db'}"
     assert fa_registry.study("study.toml", store=here, device="cpu").exit_code == 0
     assert disturbed == weights(MlflowTracker(here))
+
+
+if __name__ == "__main__":  # the command line, as the test starts it
+    study.training_steps = importlib.import_module("tests.torture.test_cluster").with_states  # not __main__'s
+    main()
