@@ -27,7 +27,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from fa_registry.errors import StoreError
 from fa_registry.tracking.refusals import AWAY, HELD, Refusal, refused
-from fa_registry.tracking.store import check_begun, check_store, revision, sqlite_path
+from fa_registry.tracking.store import VERSION, check_begun, check_revision, check_store, revision, sqlite_path
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -120,13 +120,13 @@ def _all_experiments(client: MlflowClient) -> list[Experiment]:
 
 def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
     """What `ask` answers. A server that is away is asked again; asking it twice for the same does no more than once."""
-    if not uri.startswith("http"):
+    if sqlite_path(uri):
         return ask()
     begun, told = time.monotonic(), False
     while True:
         try:
             with _of_mlflow(waits):
-                if not waits:
+                if not waits and uri.startswith("http"):
                     _check_reached(uri)
                 return ask()
         except Refusal as refusal:
@@ -203,7 +203,7 @@ def _wait(attempt: Callable[[], bool], what: str, holder: Callable[[], str]) -> 
 
 @contextlib.contextmanager
 def _made_once(uri: str, address: str) -> Iterator[None]:
-    """Inside, nobody else makes or migrates the store; a database that was not there is.
+    """Inside, nobody else makes or migrates the store, which is no newer MLflow's; a database that was not there is.
 
     Of four processes that made one together three failed, and a kill in between left tables that no MLflow could finish.
     """
@@ -239,11 +239,17 @@ def _file_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _advisory_lock(uri: str) -> Iterator[None]:
-    """PostgreSQL's own lock, which a transaction holds: it ends with its connection, whatever ends that."""
+    """PostgreSQL's own lock, which a transaction holds: it ends with its connection, whatever ends that.
+
+    Raises StoreError for a database of a newer MLflow, which MLflow would have its owner upgrade.
+    """
     engine = sqlalchemy.create_engine(uri, poolclass=sqlalchemy.NullPool)
     wanted = sqlalchemy.text("SELECT pg_try_advisory_xact_lock(:number)").bindparams(number=ADVISORY)
     with engine.begin() as connection:
         _wait(lambda: connection.execute(wanted).scalar_one(), f"store {uri}", lambda: "another process that opens it")
+        if sqlalchemy.inspect(connection).has_table(VERSION):
+            found = connection.execute(sqlalchemy.text(f"SELECT version_num FROM {VERSION}")).scalar()
+            check_revision(uri, found, known_revisions())
         yield
 
 

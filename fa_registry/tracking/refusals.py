@@ -16,7 +16,7 @@ from mlflow.utils.credentials import read_mlflow_creds
 from fa_registry.errors import StoreError
 
 HELD, FULL, BARRED, FAILING, DAMAGED, LACKING = "held", "full", "barred", "failing", "damaged", "lacking"
-AWAY, UNKNOWN, FORBIDDEN = "away", "unknown", "forbidden"  # of servers
+AWAY, UNKNOWN, FORBIDDEN, KEYLESS = "away", "unknown", "forbidden", "keyless"  # of servers
 OF_SYSTEM = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), BARRED),
@@ -39,6 +39,13 @@ NOT_THERE = (
     requests.exceptions.Timeout,
     requests.exceptions.RetryError,
 )
+BUCKETS = ("boto3", "botocore", "google", "azure")  # libraries of buckets, none of which is needed before one is asked
+KEYS = re.compile("credential|AccessDenied|InvalidAccessKey|SignatureDoesNotMatch|ExpiredToken", re.I)  # as they say it
+# Of PostgreSQL's driver, which has no code where there is no connection: the first is an answer, and no absence.
+ANSWERED = re.compile("FATAL: (?!.*(starting up|shutting down|in recovery|administrator command))", re.S)
+CUT = re.compile(
+    "connection to server|could not (connect|translate)|connection (has been|already) closed|server closed|FATAL: "
+)
 ASKED = re.compile(r"/mlflow(?:-artifacts)?/([\w/.-]+)")  # in MLflow's words: which of its endpoints
 KEPT = "what was written before is kept"
 TO_DO = {
@@ -51,6 +58,8 @@ TO_DO = {
     AWAY: f"{KEPT}. See that it is up and that its address is right, then repeat the command",
     UNKNOWN: f"{KEPT}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; who keeps the server makes users",
     FORBIDDEN: f"{KEPT}. Who may MANAGE that experiment, or who keeps the server, can grant EDIT (docs/team-server.md)",
+    KEYLESS: f"{KEPT}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their like; clients of a server that keeps the files "
+    "(--artifacts-destination, docs/team-server.md) need none",
 }
 SAYS = {AWAY: "does not answer"}  # by kind; all others refuse
 ADDED = re.compile(r"\n\[SQL:|\n\(Background on this error")
@@ -72,8 +81,10 @@ def refused(subject: str, *kinds: type[Exception]) -> Iterator[None]:
     """Inside, what the system refuses, and errors of these kinds, are a Refusal. subject: what refuses, as `store sqlite:///…`."""
     try:
         yield
-    except (OSError, sqlite3.Error, ImportError, *kinds) as error:
-        raise Refusal(subject, error) from error
+    except Exception as error:
+        if isinstance(error, (OSError, sqlite3.Error, ImportError, *kinds)) or _library(error) in BUCKETS:
+            raise Refusal(subject, error) from error
+        raise
 
 
 def _root(error: BaseException) -> tuple[BaseException, str]:
@@ -81,7 +92,7 @@ def _root(error: BaseException) -> tuple[BaseException, str]:
     cause: BaseException | None = error
     while cause is not None:
         told = getattr(cause, "orig", None) or cause  # SQLAlchemy's errors hold the driver's
-        kind = _of_server(told)
+        kind = _of_server(told) or _of_bucket(told) or _of_database(told)
         code = getattr(told, "sqlite_errorcode", 0) & 0xFF  # the lower byte; the rest tells its variants apart
         kind = kind or OF_SQLITE.get(code) or OF_SYSTEM.get(getattr(told, "errno", None) or 0)
         kind = (
@@ -103,6 +114,25 @@ def _of_server(error: BaseException) -> str:
         return OF_HTTP[status]
     untrusted = isinstance(error, requests.exceptions.SSLError)  # a certificate is no better in a minute
     return AWAY if isinstance(error, NOT_THERE) and not untrusted else ""
+
+
+def _of_bucket(error: BaseException) -> str:
+    """The kind of what the library of a bucket says, which is told by its words."""
+    if _library(error) not in BUCKETS:
+        return ""
+    is_away = re.search("Connect|Timeout", type(error).__name__)
+    return AWAY if is_away else KEYLESS if KEYS.search(f"{type(error).__name__} {error}") else ""
+
+
+def _of_database(error: BaseException) -> str:
+    """AWAY where a database of the network is; what it refuses itself has no kind."""
+    words = str(error)
+    is_gone = _library(error) == "psycopg2" and CUT.search(words) and not ANSWERED.search(words)
+    return AWAY if is_gone else ""
+
+
+def _library(error: BaseException) -> str:
+    return type(error).__module__.partition(".")[0]
 
 
 def _said(error: BaseException, kind: str = "") -> str:

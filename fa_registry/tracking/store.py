@@ -78,14 +78,19 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
     found = revision(path)
     if found is None and not make:
         raise StoreError(f"store {uri}: there is none yet; `fa-registry study` makes one with its first run")
-    if found and found not in known_revisions:
+    check_revision(uri, found, known_revisions)
+    if make:
+        check_writable(uri)
+    return _reading(path) if _obstacle(path) else uri
+
+
+def check_revision(uri: str, found: str | None, known: set[str]) -> None:
+    """Raise StoreError for a database whose schema is of a newer MLflow than this."""
+    if found and found not in known:
         raise StoreError(
             f"store {uri}: its schema {found!r} is unknown to this MLflow; a newer MLflow made it. "
             "Use that version, or start a new store with --store"
         )
-    if make:
-        check_writable(uri)
-    return _reading(path) if _obstacle(path) else uri
 
 
 def check_writable(uri: str) -> None:

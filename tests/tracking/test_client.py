@@ -39,6 +39,7 @@ from fa_registry.tracking.refusals import (
     FORBIDDEN,
     FULL,
     HELD,
+    KEYLESS,
     LACKING,
     UNKNOWN,
     Refusal,
@@ -297,6 +298,14 @@ def answered(status: int) -> MlflowException:
     return raised.value
 
 
+SOCKET, FATAL = 'connection to server at "db", port 5432 failed:', "FATAL: "
+
+
+def of(module: str, name: str, text: str) -> Exception:
+    """An error as of a library that is not needed here."""
+    return type(name, (Exception,), {"__module__": module})(text)
+
+
 def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
     error = sqlite3.OperationalError(text)
     error.sqlite_errorcode = code
@@ -330,6 +339,23 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
         ),
         (answered(503), AWAY, "does not answer: .*See that it is up"),
         (requests.exceptions.SSLError("certificate verify failed"), "", "certificate verify failed$"),
+        (of("botocore.exceptions", "NoCredentialsError", "Unable to locate credentials"), KEYLESS, "AWS_ACCESS_KEY_ID"),
+        (of("boto3.exceptions", "S3UploadFailedError", "(SignatureDoesNotMatch) when"), KEYLESS, "need none$"),
+        (of("botocore.exceptions", "EndpointConnectionError", "Could not connect"), AWAY, "does not answer: Could not"),
+        (of("botocore.errorfactory", "NoSuchBucket", "no bucket"), "", "refuses: no bucket$"),
+        (wrapped(of("psycopg2", "OperationalError", SOCKET)), AWAY, "does not answer: .*See that it is up"),
+        (wrapped(of("psycopg2.errors", "AdminShutdown", f"{FATAL}administrator command\nserver closed")), AWAY, "kept"),
+        (
+            wrapped(of("psycopg2", "OperationalError", f"{SOCKET} {FATAL}the database system is starting up")),
+            AWAY,
+            "up",
+        ),
+        (
+            wrapped(of("psycopg2", "OperationalError", f'{SOCKET} {FATAL}password failed for "ann"')),
+            "",
+            "password failed",
+        ),
+        (wrapped(of("psycopg2.errors", "DiskFull", "could not extend file")), "", "refuses"),
     ],
 )
 def test_what_a_store_refuses_is_said_in_a_sentence_with_what_is_safe_and_what_to_do(error, kind, words, monkeypatch):
