@@ -4,13 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-long torture check ui bench bench-gpu clean help
+.PHONY: demo test test-long torture team check ui bench bench-gpu clean help
 
 help:
 	@echo "make demo   environment, then train, audit and report the digits study (reports/index.html)"
 	@echo "make test   environment, then the whole suite"
 	@echo "make test-long  the paper's pipeline on embedded data, which takes minutes"
 	@echo "make torture  kills, races, flipped bits, failing disks and malformed files; one line a kind"
+	@echo "make team   a team's server on loopback (PostgreSQL, S3, users), and the digits study on it; KEEP=--keep leaves it at work"
 	@echo "make check  the linter and the fast tests"
 	@echo "make ui     MLflow's pages on http://127.0.0.1:5000"
 	@echo "make bench  measured comparisons, as ratios, in some minutes"
@@ -33,6 +34,9 @@ test-long: $(READY)
 
 torture: $(READY)
 	$(BIN)/python -m tests.torture
+
+team: $(READY)
+	$(BIN)/python -m tests.torture.team $(KEEP)
 
 check: $(READY)
 	$(BIN)/ruff check .

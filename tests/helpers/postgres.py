@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 SYSTEM_USER = "postgres"  # the server refuses to be root
 DEBIAN = Path("/usr/lib/postgresql")  # where programs that no user needs are kept, by release
 QUICK = "-c fsync=off -c full_page_writes=off -c listen_addresses= -c unix_socket_directories="
+OWN = "team"  # the user, who may do everything
 
 
 def missing() -> str:
@@ -23,25 +25,53 @@ def missing() -> str:
     return "" if importlib.util.find_spec("psycopg2") else "psycopg2-binary is not installed"
 
 
+@dataclass(frozen=True)
+class Postgres:
+    """folder: of its data and of its socket."""
+
+    folder: Path
+
+    def address(self, database: str = "postgres") -> str:
+        return f"postgresql+psycopg2://{OWN}@/{database}?host={self.folder}"
+
+    def begin(self) -> None:
+        settings = f"{QUICK}{self.folder}"
+        self._control("pg_ctl", "-w", "-t", "240", "-l", str(self.folder / "log"), "-o", settings, "start")
+
+    def end(self) -> None:
+        """At once, with nothing written that a kill would not have left."""
+        self._control("pg_ctl", "-w", "-m", "immediate", "stop")
+
+    def make(self) -> None:
+        self._control("initdb", "-U", OWN, "-A", "trust", "--no-sync")
+
+    def call(self, program: str, *arguments: str) -> str:
+        """One of its clients, as createdb, psql or pg_dump; what it prints."""
+        place = {**os.environ, "PGHOST": str(self.folder), "PGUSER": OWN}
+        command = [_programs() / program, *arguments]
+        return subprocess.run(command, check=True, env=place, stdout=subprocess.PIPE, text=True, timeout=300).stdout
+
+    def _control(self, program: str, *arguments: str) -> None:
+        user = {"user": SYSTEM_USER, "group": SYSTEM_USER} if os.getuid() == 0 else {}
+        command = [_programs() / program, "-D", self.folder / "data", *arguments]
+        subprocess.run(command, check=True, cwd=self.folder, stdout=subprocess.DEVNULL, timeout=300, **user)
+
+
 @contextmanager
-def postgres() -> Iterator[str]:
-    """The address of an empty database."""
+def postgres() -> Iterator[Postgres]:
+    """One that is at work, with the empty database `postgres`."""
     folder = Path(tempfile.mkdtemp(prefix="fa_registry-postgres-", dir="/tmp"))  # a socket's path may have 107 bytes
-    user = {"user": SYSTEM_USER, "group": SYSTEM_USER} if os.getuid() == 0 else {}
-    if user:
+    if os.getuid() == 0:
         shutil.chown(folder, SYSTEM_USER, SYSTEM_USER)
-
-    def call(program: str, *arguments: str) -> None:
-        command = [_programs() / program, "-D", folder / "data", *arguments]
-        subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL, timeout=300, **user)
-
+    server = Postgres(folder)
     try:
-        call("initdb", "-U", "team", "-A", "trust", "--no-sync")
-        call("pg_ctl", "-w", "-t", "240", "-l", str(folder / "log"), "-o", f"{QUICK}{folder}", "start")
+        server.make()
+        server.begin()
         try:
-            yield f"postgresql+psycopg2://team@/postgres?host={folder}"
+            yield server
         finally:
-            call("pg_ctl", "-w", "-m", "immediate", "stop")
+            with suppress(subprocess.CalledProcessError):  # ended already, by who tries what that does
+                server.end()
     finally:
         shutil.rmtree(folder)
 

@@ -21,8 +21,8 @@ def test_nor_on_an_empty_postgresql(tmp_path, monkeypatch):
     if missing():
         skipped(missing())
     monkeypatch.chdir(tmp_path)  # where MLflow puts the artifacts of a database that no server serves
-    with postgres() as store:
-        assert race(store, WRITERS, RUNS) == (0, [])
+    with postgres() as database:
+        assert race(database.address(), WRITERS, RUNS) == (0, [])
 
 
 @pytest.mark.long

@@ -27,8 +27,8 @@ def test_so_they_do_on_postgresql(tmp_path, monkeypatch):
     if missing():
         skipped(missing())
     monkeypatch.chdir(tmp_path)
-    with postgres() as store:
-        assert_each_once(store)
+    with postgres() as database:
+        assert_each_once(database.address())
 
 
 @pytest.mark.long
