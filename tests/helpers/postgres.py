@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ OWN = "team"  # the user, who may do everything
 
 def missing() -> str:
     """What this machine lacks for it; empty where it lacks nothing."""
-    if not _programs():
+    if not programs():
         return "postgresql is not installed"
     return "" if importlib.util.find_spec("psycopg2") else "psycopg2-binary is not installed"
 
@@ -33,6 +33,11 @@ class Postgres:
 
     def address(self, database: str = "postgres") -> str:
         return f"postgresql+psycopg2://{OWN}@/{database}?host={self.folder}"
+
+    @property
+    def place(self) -> dict[str, str]:
+        """The environment that tells its clients where it is."""
+        return {"PGHOST": str(self.folder), "PGUSER": OWN}
 
     def begin(self) -> None:
         settings = f"{QUICK}{self.folder}"
@@ -47,13 +52,12 @@ class Postgres:
 
     def call(self, program: str, *arguments: str) -> str:
         """One of its clients, as createdb, psql or pg_dump; what it prints."""
-        place = {**os.environ, "PGHOST": str(self.folder), "PGUSER": OWN}
-        command = [_programs() / program, *arguments]
+        command, place = [programs() / program, *arguments], {**os.environ, **self.place}
         return subprocess.run(command, check=True, env=place, stdout=subprocess.PIPE, text=True, timeout=300).stdout
 
     def _control(self, program: str, *arguments: str) -> None:
         user = {"user": SYSTEM_USER, "group": SYSTEM_USER} if os.getuid() == 0 else {}
-        command = [_programs() / program, "-D", self.folder / "data", *arguments]
+        command = [programs() / program, "-D", self.folder / "data", *arguments]
         subprocess.run(command, check=True, cwd=self.folder, stdout=subprocess.DEVNULL, timeout=300, **user)
 
 
@@ -70,13 +74,14 @@ def postgres() -> Iterator[Postgres]:
         try:
             yield server
         finally:
-            with suppress(subprocess.CalledProcessError):  # ended already, by who tries what that does
+            if (folder / "data" / "postmaster.pid").exists():  # else ended already, by who tries what that does
                 server.end()
     finally:
         shutil.rmtree(folder)
 
 
-def _programs() -> Path | None:
+def programs() -> Path | None:
+    """The folder of PostgreSQL's programs."""
     installed = sorted(DEBIAN.glob("*/bin/initdb"), key=lambda path: int(path.parent.parent.name))
     found = shutil.which("initdb") or (installed and installed[-1])
     return Path(found).resolve().parent if found else None

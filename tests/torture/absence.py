@@ -1,6 +1,8 @@
 """A team's server is killed again and again while a study trains into it: no run may be lost, and every point is there once.
 
-    python -m tests.torture.absence [--kills 5]
+    python -m tests.torture.absence [--kills 5] [--postgresql]
+
+--postgresql: a database that the study writes to without MLflow's server.
 
 One line: tried, lost, crashed.
 """
@@ -10,17 +12,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+
+import sqlalchemy
 
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record, table_history
 from tests.end_to_end.server import free_port, mlflow_server
+from tests.helpers.postgres import postgres
 
 STUDY = """
 name = "absence"
@@ -55,12 +61,16 @@ def study(folder: Path, store: str) -> subprocess.Popen[str]:
     )
 
 
-def absence(folder: Path, kills: int) -> tuple[int, int, str]:
-    """How many times the server was killed while the study ran, how many of its runs are not whole afterwards, and what it said."""
-    port, database = free_port(), f"sqlite:///{folder / 'mlflow.db'}"
+def absence(
+    folder: Path, kills: int, live: Callable[[], AbstractContextManager[str]], database: str
+) -> tuple[int, int, str]:
+    """How many times the server was killed while the study ran, how many of its runs are not whole afterwards, and what it said.
+
+    live: begins the server, which is killed at the end of the block, and gives its address. database: of its runs.
+    """
     done = 0
     with contextlib.ExitStack() as lives:
-        store = lives.enter_context(mlflow_server(database, folder / "mlartifacts", port, KILL))
+        store = lives.enter_context(live())
         training = study(folder, store)
         begun(store, training)
         while done < kills and training.poll() is None:
@@ -68,15 +78,34 @@ def absence(folder: Path, kills: int) -> tuple[int, int, str]:
             lives.close()  # the server is gone, whatever it was at
             done += 1
             time.sleep(PAUSE)
-            lives.enter_context(mlflow_server(database, folder / "mlartifacts", port, KILL))
+            lives.enter_context(live())
         said = training.communicate(timeout=SECONDS)[1]
-        whole = [
-            run
-            for run in MlflowTracker(store).search({"fa.kind": "run", "fa.status": "complete"})
-            if is_whole(store, run)
-        ]
-    once = "" if training.returncode == 0 else f"exit code {training.returncode}: {said}"
-    return done, RUNS - len({run.tags["fa.spec"] for run in whole}), once or twice(folder / "mlflow.db")
+        once = "" if training.returncode == 0 else f"exit code {training.returncode}: {said}"
+        kept = MlflowTracker(store).search({"fa.kind": "run", "fa.status": "complete"})
+        whole = {run.tags["fa.spec"] for run in kept if is_whole(store, run)}
+        return done, RUNS - len(whole), once or twice(database)
+
+
+def of_server(folder: Path, kills: int) -> tuple[int, int, str]:
+    """`absence` of an MLflow server over sqlite."""
+    port, database = free_port(), f"sqlite:///{folder / 'mlflow.db'}"
+    return absence(folder, kills, lambda: mlflow_server(database, folder / "mlartifacts", port, KILL), database)
+
+
+def of_postgresql(folder: Path, kills: int) -> tuple[int, int, str]:
+    """`absence` of a database that the study writes to itself."""
+    with postgres() as database:
+        database.end()  # each life begins it
+
+        @contextlib.contextmanager
+        def life() -> Iterator[str]:
+            database.begin()
+            try:
+                yield database.address()
+            finally:
+                database.end()
+
+        return absence(folder, kills, life, database.address())
 
 
 def begun(store: str, training: subprocess.Popen[str]) -> None:
@@ -93,19 +122,22 @@ def is_whole(store: str, run) -> bool:
     return run.state == "FINISHED" and table_history(tracker, run).outcome == "agrees"
 
 
-def twice(database: Path) -> str:
+def twice(database: str) -> str:
     """The first point that a complete run has more than once; empty where there is none."""
     points = "SELECT run_uuid, metrics.key, step FROM metrics JOIN tags USING (run_uuid)"
-    with contextlib.closing(sqlite3.connect(database)) as connection:
-        ended = connection.execute(f"{points} WHERE tags.key = 'fa.status' AND tags.value = 'complete'").fetchall()
+    ended_well = f"{points} WHERE tags.key = 'fa.status' AND tags.value = 'complete'"
+    with sqlalchemy.create_engine(database, poolclass=sqlalchemy.NullPool).connect() as connection:
+        ended = connection.execute(sqlalchemy.text(ended_well)).fetchall()
     return next((f"point {point} is there {count} times" for point, count in Counter(ended).items() if count > 1), "")
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--postgresql", action="store_true")
+    asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="fa_registry-absence-") as folder:
-        kills, lost, wrong = absence(Path(folder), parser.parse_args(arguments).kills)
+        kills, lost, wrong = (of_postgresql if asked.postgresql else of_server)(Path(folder), asked.kills)
     print(wrong, end="\n" if wrong else "", file=sys.stderr)
     print(f"absence: tried {kills} kills of the server, lost {lost} of {RUNS} runs, crashed {int(bool(wrong))}")
     return bool(lost or wrong)
