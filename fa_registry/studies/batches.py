@@ -16,20 +16,18 @@ import time
 import traceback
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from fa_registry import provenance
-from fa_registry.catalog import source_digest
 from fa_registry.errors import UsageError
 from fa_registry.studies.executors.base import ENDS, JobEvent, Resources, Stop, Tell, Work
 from fa_registry.studies.executors.side_by_side import run_side_by_side
+from fa_registry.studies.versions import unequal, versions
 from fa_registry.studies.workers import Message, packed, send_end, unpacked
 from fa_registry.training.devices import pinned_threads
 
 LOG = logging.getLogger(__name__)
 BEGUN, UNEQUAL = "begun", "unequal"  # what a process tells that is no event of a job
-COMPARED = ("python", "torch", "mlflow")  # MLflow: a newer one would migrate the database
 BEGINS: Message = packed(JobEvent(0, BEGUN))
 POLL_SECONDS = 0.2
 MOST_TRIES = 10  # to find a process for a job
@@ -58,27 +56,6 @@ class Placed(ABC):
     @abstractmethod
     def end(self) -> None:
         """End its process, whatever it is doing."""
-
-
-def versions() -> dict[str, str]:
-    """What must be the same wherever a study's runs train: this package to the byte, Python, torch and MLflow."""
-    known = provenance.versions()
-    ours = f"{known.get('fa_registry', '')} (source {source_digest('fa_registry')[:8]})"
-    return {"fa_registry": ours, **{name: known.get(name, "not installed") for name in COMPARED}}
-
-
-def unequal(here: Mapping[str, str], there: Mapping[str, str], host: str) -> str:
-    """What is not the same on two machines and what to do, one sentence; empty where nothing is."""
-    names = [name for name in here if here[name] != there.get(name)]
-    if not names:
-        return ""
-    found = ", ".join(
-        f"{name} {there.get(name, 'not installed')} where this machine has {here[name]}" for name in names
-    )
-    return (
-        f"{host} has {found}; nothing was trained there. Runs of different versions are not one study: install the same there "
-        "(pip install with the same constraints.txt), or leave that machine out"
-    )
 
 
 def run_in_batches(

@@ -80,6 +80,11 @@ def test_more_than_the_cluster_has_is_refused_and_not_waited_for(cluster, more, 
         pass
 
 
+def test_its_address_is_one_at_which_ray_answers(cluster):
+    address = ray.get_runtime_context().gcs_address
+    assert executor.PLUGIN.problems(Resources(address=address)) == []
+
+
 def test_unequal_versions_are_named_before_anything_is_trained(cluster):
     with pytest.raises(UsageError, match="has python 3.* where this machine has 2.7, torch .* this machine has 1.0"):
         executor.check_versions(ray.nodes(), {"python": "2.7", "torch": "1.0"})

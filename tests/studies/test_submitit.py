@@ -54,3 +54,33 @@ def test_a_stop_reaches_what_is_at_work():
         ["a", "b"], at_work_until_stopped, Resources(address="local"), lambda: len(heard) > 0, heard.append
     )
     assert sorted(kind for kind, _ in ends(heard).values()) == ["stopped"] * 2
+
+
+SLURM = {
+    "sbatch": 'cp "$1" "$GIVEN"; SLURM_JOB_ID=$$ SLURM_PROCID=0 setsid sh "$1" >/dev/null 2>&1 & echo "Submitted batch job $$"',
+    "srun": 'while [ "${1#-}" != "$1" ]; do case "$1" in --output|--error) shift;; esac; shift; done; exec "$@"',
+    "sacct": 'echo "JobID|State"',
+    "scancel": ":",
+}
+
+
+def test_what_slurm_is_told(tmp_path, tmp_path_factory, monkeypatch):
+    """By programs that stand for Slurm's: they start at once what they are given."""
+    programs = tmp_path_factory.mktemp("slurm")
+    for name, words in SLURM.items():
+        (programs / name).write_text(f"#!/bin/sh\n{words}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    monkeypatch.setenv("GIVEN", str(programs / "given"))
+    asked = Resources(at_once=2, cpus=2, gpus=0.5, memory=3 * 2**30)
+    assert executor.PLUGIN.problems(asked) == []
+    with executor.PLUGIN.opened(asked) as room:
+        assert room.at_once == 512 and room.machines == {"Slurm's machines"}
+    assert ends(run(["a", "b"], three_steps, resources=asked)) == {0: ("done", "a done"), 1: ("done", "b done")}
+    told = set((programs / "given").read_text().splitlines())
+    assert {
+        "#SBATCH --cpus-per-task=2",
+        "#SBATCH --gpus-per-node=1",
+        "#SBATCH --mem=6144M",
+        "#SBATCH --time=1440",
+    } <= told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import platform
 import socket
+import threading
 
 import pytest
 
@@ -64,10 +65,29 @@ def test_an_address_at_which_nobody_answers_is_said_before_ray_is_asked():
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     ((problem,),) = [asked("ray", address=f"127.0.0.1:{port}")[1]]
-    assert problem.startswith(f"address: nobody answers at 127.0.0.1:{port} (") and "ray status" in problem
+    assert problem.startswith("address: nobody answers (") and f") at 127.0.0.1:{port}; see `ray status`" in problem
+    assert "(6379, unless `ray start --port` named one) answers at 127.0.0.1:" in answered_by(b"HTTP/1.1 505")
+    assert "another server" in answered_by(b"")
     for address in ("ray://head:10001", "head", "head:99999999", "::1"):
         ((problem,),) = [asked("ray", address=address)[1]]
         assert problem.startswith("address: expected HOST:PORT"), address
+
+
+def answered_by(words: bytes) -> str:
+    """The problem with the address of a server that says this."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(words)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        (problem,) = asked("ray", address=f"127.0.0.1:{server.getsockname()[1]}")[1]
+        thread.join()
+    return problem
 
 
 def test_submitit_knows_slurm_and_this_machine(monkeypatch, tmp_path):

@@ -21,14 +21,17 @@ from functools import partial
 from typing import Any
 
 from fa_registry.errors import UsageError
-from fa_registry.studies.batches import BEGINS, Lost, Placed, do_batch, run_in_batches, unequal, versions
+from fa_registry.studies.batches import BEGINS, Lost, Placed, do_batch, run_in_batches
 from fa_registry.studies.executors.base import Executor, Resources, Room, Stop, Tell, Work, of_a_cluster
+from fa_registry.studies.versions import unequal, versions
 from fa_registry.studies.workers import Message, log_to
 
 ALONE = "local"  # Ray's word for a cluster of this machine alone, made for this process
 RUNNING = "auto"  # and for the one that was started on this machine
 ADDRESS = re.compile(r"(?P<host>[^\s/:]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
 ANSWERS = 5.0  # seconds that a cluster may take to answer; Ray itself asks for minutes
+SETTINGS = b"\4"  # what follows the length in the first answer of whoever speaks HTTP/2, as gRPC does
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + b"\0" * 5  # RFC 9113, section 3.4
 LOOKS = 120.0  # seconds that its machines may take to say what is installed there
 STORE_BYTES = (
     100_000_000  # of a cluster of our own for its objects, which are small; Ray would take a third of the memory
@@ -52,11 +55,10 @@ class Ray(Executor):
         match = ADDRESS.fullmatch(address)
         if not match:
             return [*found, f"address: expected HOST:PORT of a Ray cluster, {RUNNING} or {ALONE}; found {address!r}"]
-        try:
-            socket.create_connection((match["host"].strip("[]"), int(match["port"])), ANSWERS).close()
-        except (OSError, OverflowError) as error:
-            found.append(f"address: nobody answers at {address} ({error}); see `ray status` on the cluster's head")
-        return found
+        silence = _unanswered(match["host"].strip("[]"), int(match["port"]))
+        return (
+            [*found, f"address: {silence} at {address}; see `ray status` on the cluster's head"] if silence else found
+        )
 
     @contextmanager
     def opened(self, resources: Resources) -> Iterator[Room]:
@@ -84,6 +86,23 @@ class Ray(Executor):
 
 def _address(resources: Resources) -> str:
     return resources.address or os.environ.get("RAY_ADDRESS", "") or RUNNING
+
+
+def _unanswered(host: str, port: int) -> str:
+    """Who does not answer there as Ray would: Ray itself asks on for minutes, of another server too. Empty where it answers."""
+    try:
+        with socket.create_connection((host, port), ANSWERS) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
+                return ""
+            connection.sendall(HELLO)
+            answer = connection.recv(9)
+    except (OSError, OverflowError) as error:
+        return f"nobody answers ({error})"
+    return (
+        ""
+        if answer[3:4] == SETTINGS
+        else "another server than Ray's (6379, unless `ray start --port` named one) answers"
+    )
 
 
 @contextmanager
