@@ -353,7 +353,7 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
         (
             wrapped(of("psycopg2", "OperationalError", f'{SOCKET} {FATAL}password failed for "ann"')),
             "",
-            "password failed",
+            "refuses",
         ),
         (wrapped(of("psycopg2.errors", "DiskFull", "could not extend file")), "", "refuses"),
     ],
