@@ -20,7 +20,6 @@ from fa_registry.reporting.claims_measured import (
     GAIN,
     GAMMA,
     GRADIENTS,
-    GROWTH,
     HIGH,
     KEYS,
     NOISY,
@@ -240,7 +239,7 @@ def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple
     growth = extent(runs, lambda run: scalar(run.record, "growth_max"), "num")
     limit = findings[0].threshold
     within = f" within the limit of {compact(limit)}" if limit is not None else ""
-    seen = f"; the largest {GROWTH} in one block is {growth}" if growth else ""
+    seen = f"; the {label_of('growth_max')} in one block is {growth}" if growth else ""
     return "keeps scale", (
         f"The stream keeps its scale{within}, so that norms and gradients of the blocks may be compared{seen}"
     )

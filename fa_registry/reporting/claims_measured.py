@@ -34,7 +34,7 @@ CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
     }
 )
 # As the catalogue calls what sentences speak of.
-GAMMA, GROWTH, GAIN, FIDELITY = map(symbol_of, ("gamma", "growth", "gain", "fidelity"))
+GAMMA, GAIN, FIDELITY = map(symbol_of, ("gamma", "gain", "fidelity"))
 GRADIENT = 1 - 1e-6  # Γ from here on is that of the gradient itself: an angle below 0.1°
 
 
@@ -191,7 +191,7 @@ def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iter
     first, last = (extent(touched, lambda run, end=end: _length(run, end), "num") for end in (0, -1))
     growth = extent(touched, lambda run: scalar(run.record, "growth_max"), "num")
     gradient = extent(touched, lambda run: last_site(run.record, "g_norm_mean_ce"), "sci")
-    by = f"; the largest {GROWTH} in one block is {growth}" if growth else ""
+    by = f"; the {label_of('growth_max')} in one block is {growth}" if growth else ""
     small = f"small ({label_of('g_norm_mean_ce_L')} {gradient})" if gradient else "small"
     here = (
         f" The {GAMMA} here is computed in float64 without that constant: a true direction, but of a reference without scale."

@@ -38,7 +38,7 @@ def test_a_users_edition_has_variants_too(tmp_path):
 
 
 def test_every_shipped_name_loads_and_is_the_editions_own():
-    assert {"2026-04", "2026-04:first-release", "2026-05", "2026-05:strict", "2026-11"} == set(shipped())
+    assert {"2026-04", "2026-04:first-release", "2026-05", "2026-05:strict", "2026-11"} <= set(shipped())
     assert all(load_edition(name).name == name for name in shipped())
 
 
