@@ -11,7 +11,6 @@ import pytest
 import ray
 
 import fa_registry
-from fa_registry import owners
 from fa_registry.errors import UsageError
 from fa_registry.studies.executors import ray as executor
 from fa_registry.studies.executors.base import ENDS, Resources
@@ -90,18 +89,14 @@ def test_unequal_versions_are_named_before_anything_is_trained(cluster):
         executor.check_versions(ray.nodes(), {"python": "2.7", "torch": "1.0"})
 
 
-def test_a_study_and_its_audit_are_bit_equal_to_those_of_this_machine(cluster, workplace):
+def test_a_study_is_bit_equal_to_that_of_this_machine(cluster, workplace):
     Path("study.toml").write_text(STUDY.replace("epochs = 2", "epochs = 1"), encoding="utf-8")
-    asked = {"executor": "ray", "address": "local", "jobs": 1}
-    result = fa_registry.study("study.toml", device="cpu", **asked)
+    result = fa_registry.study("study.toml", device="cpu", jobs=1, executor="ray", address="local")
     assert result.exit_code == 0 and len(result.trained) == 4
     tracker = MlflowTracker()
     there = {tracker.get(run_id).name: digests(tracker, run_id) for run_id in result.trained}
     again = fa_registry.study("study.toml", device="cpu", jobs=1, executor="side_by_side", force=True)
     assert {tracker.get(run_id).name: digests(tracker, run_id) for run_id in again.trained} == there
-    audit = fa_registry.audit(run_ids=result.trained, device="cpu", **asked)
-    assert {run.record.integrity.state for run in audit.report.runs} == {"verified"}
-    assert not [path for path in owners.abandoned_folders()]
 
 
 def digests(tracker, run_id):

@@ -17,6 +17,7 @@ import pytest
 import fa_registry
 from fa_registry.cli import main
 from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows import study
 from fa_registry.workflows.requests import Chosen
@@ -30,7 +31,7 @@ name = "kills"
 title = "One method and its control, four seeds"
 edition = "2026-05"
 cost = "a minute"
-recipe = { epochs = 60 }
+recipe = { epochs = 40 }
 
 [[grid]]
 methods = ["dfa"]
@@ -50,11 +51,21 @@ def with_states(job, stop, report):
     return (yield from training_steps(job, stop, report))
 
 
+def registry(*arguments: str) -> subprocess.Popen:
+    """The command line as it ends this file."""
+    command = [sys.executable, "-m", "tests.torture.test_cluster", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def at_work(tracker: MlflowTracker) -> list[StoredRun]:
+    return tracker.search({schema.TAG_KIND: "run"}, state="RUNNING")
+
+
 def kill_a_process(tracker: MlflowTracker, spared: set[str]) -> None:
     """One that has told of an epoch, so that there is something to lose, and whose specification was spared so far."""
     deadline = time.monotonic() + WAITS
     while time.monotonic() < deadline:
-        for run in tracker.search({schema.TAG_KIND: "run"}, state="RUNNING"):
+        for run in at_work(tracker):
             if run.tags[schema.TAG_SPEC] in spared and run.metrics:
                 spared.remove(run.tags[schema.TAG_SPEC])
                 os.kill(int(run.tags[schema.TAG_PROCESS].split(":")[1]), signal.SIGKILL)
@@ -83,34 +94,27 @@ def test_a_study_on_two_nodes_outlives_three_kills(tmp_path, monkeypatch):
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         try:
             node = cluster.add_node(num_cpus=1)
-            where = ("--store", store, "--executor", "ray", "--address", cluster.address, "--lease", "10")
-            command = [
-                sys.executable,
-                "-m",
-                "tests.torture.test_cluster",
-                "study",
-                "study.toml",
-                *where,
-                "--device",
-                "cpu",
-                "--json",
-            ]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            where = ("--store", store, "--executor", "ray", "--address", cluster.address, "--device", "cpu", "--json")
+            with registry("study", "study.toml", "--lease", "10", *where) as training:
                 tracker = MlflowTracker(store)
                 spared = {spec.identity for spec in Chosen("study.toml", overrides={"device": "cpu"}).as_asked.specs}
                 kill_a_process(tracker, spared)
+                spared -= {run.tags[schema.TAG_SPEC] for run in at_work(tracker)}
                 cluster.remove_node(node, allow_graceful=False)
                 cluster.add_node(num_cpus=1)
                 kill_a_process(tracker, spared)
-                printed, said = process.communicate(timeout=WAITS)
+                printed, said = training.communicate(timeout=WAITS)
+            with registry("audit", "--study", "study.toml", *where) as auditing:
+                report = json.loads(auditing.communicate(timeout=WAITS)[0])["report"]
         finally:
             cluster.shutdown()
         disturbed, states = weights(tracker), Counter(run.state for run in tracker.search({}))
     told = json.loads(printed)
-    assert process.returncode == 0 and told["failed"] == {} and told["stopped"] == [], said
+    assert training.returncode == 0 and told["failed"] == {} and told["stopped"] == [], said
     assert said.count("it begins again in another") >= 2 and said.count("resumed after epoch") >= 2, said
     assert len(disturbed) == SPECS and {len(digests) for digests in disturbed.values()} == {1}
     assert states["RUNNING"] == 0
+    assert [run["record"]["integrity"]["state"] for run in report["runs"]] == ["verified"] * SPECS
     here = f"sqlite:///{tmp_path / 'mlflow.db'}"
     assert fa_registry.study("study.toml", store=here, device="cpu").exit_code == 0
     assert disturbed == weights(MlflowTracker(here))

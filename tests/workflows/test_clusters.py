@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import platform
 import socket
 import threading
@@ -118,6 +119,13 @@ def test_a_password_in_the_address_is_not_handed_on(store):
         with pytest.raises(StoreError) as refused:
             check_reach(store, room)
         assert "s3cret" not in str(refused.value) and "PGPASSFILE" in str(refused.value)
+
+
+def test_an_audit_is_measured_by_the_executor_that_was_asked_for(trained):
+    """By one that hands its jobs to other processes; by Ray: tests/torture/test_cluster.py."""
+    result = trained("audit", "--study", "tiny", "--device", "cpu", "--executor", "local", "--jobs", "1", "--json")
+    report = json.loads(result.stdout)["report"]
+    assert {run["record"]["integrity"]["state"] for run in report["runs"]} == {"verified"} and len(report["runs"]) == 4
 
 
 def test_the_command_line_refuses_before_anything_is_written(registry):
