@@ -11,7 +11,7 @@ help:
 	@echo "make test   environment, then the whole suite"
 	@echo "make test-long  the paper's pipeline on embedded data, which takes minutes"
 	@echo "make torture  kills, races, flipped bits, failing disks and malformed files; one line a kind"
-	@echo "make team   a team's server on loopback (PostgreSQL, S3, users), and the digits study on it; KEEP=--keep leaves it at work"
+	@echo "make team   a team's server on loopback (PostgreSQL, S3, users), and the digits study on it"
 	@echo "make check  the linter and the fast tests"
 	@echo "make ui     MLflow's pages on http://127.0.0.1:5000"
 	@echo "make bench  measured comparisons, as ratios, in some minutes"
@@ -36,7 +36,7 @@ torture: $(READY)
 	$(BIN)/python -m tests.torture
 
 team: $(READY)
-	$(BIN)/python -m tests.torture.team $(KEEP)
+	$(BIN)/python -m tests.torture.team
 
 check: $(READY)
 	$(BIN)/ruff check .
