@@ -85,7 +85,8 @@ def alignment(
 
     Raises InvalidFields that names all that is wrong. Source: arXiv 2606.21126, Γ and its fresh-B null.
 
-    >>> print(fa_registry.alignment(model, (x, y), lambda model, x, y: my_credits))
+    >>> fa_registry.alignment(model, (x, y), my_rule).gamma[1]
+    Reading(value=0.31, reason='')
     """
     checks = Checks("alignment")
     network = _network(checks, model, sites, skip, readout)
