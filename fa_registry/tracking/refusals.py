@@ -46,6 +46,7 @@ ANSWERED = re.compile("FATAL: (?!.*(starting up|shutting down|in recovery|admini
 CUT = re.compile(
     "connection to server|could not (connect|translate)|connection (has been|already) closed|server closed|FATAL: "
 )
+OF_FILES = re.compile(r"list artifacts in \w+://")  # a server tells its bucket's refusal with the code of its own
 ASKED = re.compile(r"/mlflow(?:-artifacts)?/([\w/.-]+)")  # in MLflow's words: which of its endpoints
 KEPT = "what was written before is kept"
 TO_DO = {
@@ -58,8 +59,8 @@ TO_DO = {
     AWAY: f"{KEPT}. See that it is up and that its address is right, then repeat the command",
     UNKNOWN: f"{KEPT}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; who keeps the server makes users",
     FORBIDDEN: f"{KEPT}. Who may MANAGE that experiment, or who keeps the server, can grant EDIT (docs/team-server.md)",
-    KEYLESS: f"{KEPT}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their like; clients of a server that keeps the files "
-    "(--artifacts-destination, docs/team-server.md) need none",
+    KEYLESS: f"{KEPT}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their like; where a server keeps the files "
+    "(--artifacts-destination, docs/team-server.md), for that server: its clients need none",
 }
 SAYS = {AWAY: "does not answer"}  # by kind; all others refuse
 ADDED = re.compile(r"\n\[SQL:|\n\(Background on this error")
@@ -109,7 +110,8 @@ def _of_server(error: BaseException) -> str:
     status = getattr(getattr(error, "response", None), "status_code", 0)
     answers = isinstance(error, MlflowException) and str(error).startswith("API request")
     if isinstance(error, RestException) or answers:  # of a database MLflow uses these codes too
-        return OF_MLFLOW.get(error.error_code, "")
+        kind = OF_MLFLOW.get(error.error_code, "")
+        return KEYLESS if kind in (UNKNOWN, FORBIDDEN) and OF_FILES.search(str(error)) else kind
     if status in OF_HTTP:
         return OF_HTTP[status]
     untrusted = isinstance(error, requests.exceptions.SSLError)  # a certificate is no better in a minute

@@ -18,7 +18,7 @@ import pytest
 import requests
 from filelock import FileLock
 from mlflow import MlflowClient
-from mlflow.exceptions import MlflowException
+from mlflow.exceptions import MlflowException, RestException
 from mlflow.store.tracking import sqlalchemy_store
 from mlflow.store.tracking.dbmodels import initial_models
 from mlflow.store.tracking.dbmodels.models import SqlDataset
@@ -336,6 +336,13 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
             ),
             FORBIDDEN,
             "user 'ann' has no permission for artifacts/1/x; ",
+        ),
+        (
+            RestException(
+                {"error_code": "UNAUTHENTICATED", "message": "Failed to list artifacts in s3://a/1: no match"}
+            ),
+            KEYLESS,
+            "no match; .*for that server: its clients need none",
         ),
         (answered(503), AWAY, "does not answer: .*See that it is up"),
         (requests.exceptions.SSLError("certificate verify failed"), "", "certificate verify failed$"),
