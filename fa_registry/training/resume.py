@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load, save
 
 from fa_registry import jsonio, owners
-from fa_registry.errors import IntegrityError, shortened
+from fa_registry.errors import IntegrityError, InvalidFields, shortened
 from fa_registry.records import Measurements
 from fa_registry.training.checkpoint import READING_FAILS
 from fa_registry.training.loop import EpochRow
@@ -118,7 +118,7 @@ class ResumeFile:
             if [row.epoch for row in rows] not in ([], list(range(last + 1))):
                 raise ValueError(f"it is of epoch {last} and has the rows of others")
             tensors = load(saved)
-        except (*READING_FAILS, TypeError) as error:  # somebody wrote it who can make a digest
+        except (*READING_FAILS, TypeError, InvalidFields) as error:  # somebody wrote it who can make a digest
             raise IntegrityError(
                 f"the state to go on from, {self.path}, is none that training wrote: {error}"
             ) from error

@@ -37,7 +37,7 @@ from fa_registry.reporting.render import render_report
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, Tracker
 from fa_registry.tracking.pages import seal_folder, seal_pages
-from fa_registry.tracking.refusals import LACKING, Refusal
+from fa_registry.tracking.refusals import KEYLESS, LACKING, Refusal
 from fa_registry.untrusted import UnreadableFile
 from fa_registry.workflows.conformance import with_conformance
 from fa_registry.workflows.editions import checked_terms, signature
@@ -342,11 +342,10 @@ def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> d
             try:
                 tracker.upload(run_id, folder)
             except (UnreadableFile, Refusal) as error:
-                if isinstance(error, Refusal) and error.kind != LACKING:
+                if isinstance(error, Refusal) and error.kind not in (LACKING, KEYLESS):
                     raise
-                LOG.warning(
-                    "run %s gets no %s: %s", run_id, path, error
-                )  # of a stranger's store: the others get theirs
+                # a stranger's store may name a bucket for one run: the others get theirs
+                LOG.warning("run %s gets no %s: %s", run_id, path, error)
         return {path: jsonio.file_digest(copy)}
 
 
