@@ -30,7 +30,6 @@ LONG = (
     "tests/end_to_end/",
     "tests/testing/",
     "tests/studies/test_executors",
-    "tests/studies/test_ray",
     "tests/red_team/",
     "tests/workflows/",
     "tests/docs/test_code",

@@ -69,6 +69,7 @@ def test_the_line_a_form_prints_trains_the_same_specification_once(command, work
         assert (run.state, run.tags[schema.TAG_STATUS]) == ("FINISHED", "complete")
 
 
+@pytest.mark.long
 def test_an_experiment_that_somebody_names_gets_the_run_that_mlflow_started(mlflow_run, workplace):
     succeeded, printed = mlflow_run("train", {"method": "dfa", "seed": "7", "epochs": "1"}, "mine")
     assert succeeded, printed

@@ -30,6 +30,7 @@ from tests.end_to_end.server import mlflow_server
 from tests.helpers.stores import working_in
 from tests.workflows.conftest import call
 
+pytestmark = pytest.mark.long  # of a minute and a half MLflow's server and its pages in chromium take the most
 PATIENCE = 60_000  # ms; a page of MLflow takes seconds on a busy machine
 QUIET = "localStorage.setItem('mlflow.assistant.fab.autoOpenedOnFirstLoad_v1', 'true')"  # MLflow's chat stays closed
 PLOTS = "[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.data[0])"

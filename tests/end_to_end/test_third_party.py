@@ -63,6 +63,7 @@ def test_it_is_listed_with_its_file_and_meets_the_conformance_suite(with_package
     assert "fail" not in outcomes.values()
 
 
+@pytest.mark.long
 def test_it_is_trained_audited_and_reported(with_package, workplace):
     study = workplace / "tiny" / "study.toml"
     study.write_text(STUDY.replace('"bp", "fa", "dfa"', f'"{NAME}"'), encoding="utf-8")

@@ -10,7 +10,7 @@ from fa_registry.testing.cases import supported_by
 from fa_registry.testing.declared import DECLARED
 from fa_registry.testing.suite import UNIVERSAL
 
-QUICK = {"resmlp", "small_cnn"}  # vectors and maps; the others' minute is the long tests'
+QUICK = {"resmlp"}  # the others' two minutes are the long tests'
 
 
 def supported(name: str) -> dict[bool, list[str]]:

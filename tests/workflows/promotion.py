@@ -83,7 +83,8 @@ class Judged:
 
     def _left(self) -> tuple[set[Path], list[str]]:
         """Every file of a version, and every version."""
-        versions = [version.reference for name in self.registry.names() for version in self.registry.versions(name)]
+        registry = self.registry  # opened once
+        versions = [version.reference for name in registry.names() for version in registry.versions(name)]
         return set(self.folder.glob("mlartifacts/**/promoted/**/*")), versions
 
 
