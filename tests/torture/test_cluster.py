@@ -68,10 +68,20 @@ def kill_a_process(tracker: MlflowTracker, spared: set[str]) -> None:
         for run in at_work(tracker):
             if run.tags[schema.TAG_SPEC] in spared and run.metrics:
                 spared.remove(run.tags[schema.TAG_SPEC])
-                os.kill(int(run.tags[schema.TAG_PROCESS].split(":")[1]), signal.SIGKILL)
-                return
+                if killed_at_work(tracker, run):
+                    return
         time.sleep(0.1)
     raise TimeoutError("nothing is trained")
+
+
+def killed_at_work(tracker: MlflowTracker, run: StoredRun) -> bool:
+    """Whether its process could be killed before its run was complete: it is held meanwhile, and what it had asked is answered."""
+    process = int(run.tags[schema.TAG_PROCESS].split(":")[1])
+    os.kill(process, signal.SIGSTOP)
+    time.sleep(1.0)
+    is_at_work = schema.TAG_WEIGHTS not in tracker.get(run.run_id).tags
+    os.kill(process, signal.SIGKILL if is_at_work else signal.SIGCONT)
+    return is_at_work
 
 
 def weights(tracker: MlflowTracker) -> dict[str, list[str]]:
