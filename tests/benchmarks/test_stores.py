@@ -76,11 +76,13 @@ def test_a_study_has_settings_of_25_seeds(tmp_path):
     assert [len(specs) for specs in study.settings.values()] == [125, 125, 115]
 
 
+@pytest.mark.long
 def test_there_is_nothing_left_to_train(call):
     result = call("study", "study.toml", "--device", "cpu")
     assert result.exit_code == 0 and f"all {RUNS} runs are complete" in result.stderr
 
 
+@pytest.mark.long
 def test_an_audit_takes_every_run_and_finds_it_intact(call, filled, tmp_path):
     store = shutil.copy(filled / "mlflow.db", tmp_path)  # so that what an audit writes is in no other test's store
     (tmp_path / "mlartifacts").symlink_to(filled / "mlartifacts")
@@ -91,6 +93,7 @@ def test_an_audit_takes_every_run_and_finds_it_intact(call, filled, tmp_path):
     assert len(report["runs"]) == RUNS and not report["excluded"]
 
 
+@pytest.mark.long
 def test_a_copy_is_a_run_of_its_own_and_leaves_the_one_it_was_made_from_alone(filled):
     names = runs(filled)
     assert len(names) == RUNS
@@ -103,6 +106,7 @@ def test_a_copy_is_a_run_of_its_own_and_leaves_the_one_it_was_made_from_alone(fi
         assert found == provenance["digests"]
 
 
+@pytest.mark.long
 def test_a_copy_has_what_a_trained_run_of_its_specification_has(filled, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copy(filled / "study.toml", tmp_path)
@@ -224,6 +228,7 @@ def test_120_runs_of_one_setting_show_their_figures_on_a_page_of_less_than_a_meg
     )
 
 
+@pytest.mark.long
 def test_each_size_has_a_process_of_its_own():
     (found,) = measure_sizes([3])
     assert found.records == 3 and found.milliseconds_a_record > 0

@@ -35,6 +35,7 @@ def start(command, workplace, epochs):
     return process, tracker, arguments
 
 
+@pytest.mark.long
 def test_a_study_can_be_stopped_and_goes_on(command, workplace):
     process, tracker, arguments = start(command, workplace, epochs=20)
     process.send_signal(signal.SIGINT)

@@ -87,6 +87,7 @@ def test_wrong_parameters_are_all_named_and_no_run_is_left(mlflow_run, workplace
     assert all_runs(workplace) == []
 
 
+@pytest.mark.long
 def test_main_trains_audits_and_reports(mlflow_run, workplace):
     study, out = workplace / "tiny", workplace / "out"
     succeeded, printed = mlflow_run("main", {"study": str(study), "out": str(out), "jobs": "1"})
