@@ -22,10 +22,12 @@ __all__ = [
     "audit",
     "compare",
     "diagnose",
+    "frozen_control",
     "load_model",
     "report",
     "study",
     "torchvision",
+    "track",
     "train",
     "verify",
     "work",
@@ -39,7 +41,9 @@ _HOMES = {
     "alignment": "fa_registry.api",
     "diagnose": "fa_registry.api",
     "load_model": "fa_registry.api.loading",
+    "frozen_control": "fa_registry.training.frozen",
     "torchvision": "fa_registry.datasets._files",
+    "track": "fa_registry.workflows.track",
     **dict.fromkeys(("audit", "compare", "report", "study", "train", "verify", "work"), "fa_registry.workflows.verbs"),
 }
 

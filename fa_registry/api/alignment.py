@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from fa_registry import jsonio
-from fa_registry.api.checks import Checks
-from fa_registry.api.one_batch import observed_look
-from fa_registry.architectures import Adapted, adapt
-from fa_registry.diagnostics import CATALOG, Absent, Bench
-from fa_registry.errors import UsageError
+from fa_registry.diagnostics import CATALOG
 from fa_registry.records import Measurements, Reading
+from fa_registry.training.checks import Checks
+from fa_registry.training.own import CreditRule, FreshRule, OwnCredit, measured, own_network
 
 MEASURED = ("h_norm", "gain", "g_norm", "fidelity", "gamma", "gamma_null", "norm_ratio", "aggregates")
 COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", "gamma_null_mean", "gamma_null_p")  # of the table that print shows
-NO_FRESH = "no `fresh` was given: a null needs the credit under other feedback than the model was trained with"
-NOT_GIVEN = "no credit was given at this site"
-SEED = 0
-Credits = Sequence[Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -69,10 +61,10 @@ class Alignment:
 def alignment(
     model: nn.Module,
     batch: tuple[Tensor, Tensor],
-    credit: Callable[[nn.Module, Tensor, Tensor], Credits],
+    credit: CreditRule,
     sites: Sequence[str] = (),
     draws: int = 20,
-    fresh: Callable[[nn.Module, Tensor, Tensor, torch.Generator], Credits] | None = None,
+    fresh: FreshRule | None = None,
     skip: str = "outside",
     readout: str = "",
 ) -> Alignment:
@@ -89,7 +81,7 @@ def alignment(
     Reading(value=0.31, reason='')
     """
     checks = Checks("alignment")
-    network = _network(checks, model, sites, skip, readout)
+    network = own_network(checks, model, sites, skip, readout)
     x, y = batch if isinstance(batch, (tuple, list)) and len(batch) == 2 else (None, None)
     checks.batch(network, x, y, ("batch[0]", "batch[1]"))
     whole = isinstance(draws, int) and not isinstance(draws, bool) and draws >= 2
@@ -98,133 +90,18 @@ def alignment(
         f"{name}: expected a function" for name, rule in _rules(credit, fresh).items() if not callable(rule)
     ]
     checks.finish()
-    look = observed_look(network, x, y, "alignment")
-    states = look.single.hidden
-    with _untouched(model):
-        given = _credits(checks, credit(model, x, y), states)
-    checks.finish()
-
-    def drawn(index: int) -> list[Tensor]:
-        with _untouched(model):
-            again = _credits(checks, fresh(model, x, y, torch.Generator().manual_seed(SEED + index)), states)
-        checks.finish()
-        return _filled(again, states)
-
-    observation = look.observation(_filled(given, states), bench=_bench(drawn if fresh else None, draws))
-    return Alignment(_names(network, len(states)), _measured(observation, given), draws if fresh else 0)
+    rule = OwnCredit("alignment", model, credit, fresh, draws)
+    found = measured(network, x, y, rule, [CATALOG.get(name) for name in MEASURED])
+    return Alignment(_names(network, found), found, draws if fresh else 0)
 
 
 def _rules(credit: Any, fresh: Any) -> Mapping[str, Any]:
     return {"credit": credit} | ({} if fresh is None else {"fresh": fresh})
 
 
-def _network(checks: Checks, model: Any, sites: Sequence[str], skip: str, readout: str) -> nn.Module | None:
-    if not (sites or readout) or isinstance(model, Adapted) or not isinstance(model, nn.Module):
-        return checks.network(model)
-    try:
-        return adapt(model, sites, skip, readout)
-    except UsageError as error:
-        checks.problems.append(f"model: {error}")
-        return None
-
-
-def _names(network: nn.Module, count: int) -> tuple[str, ...]:
+def _names(network: nn.Module, found: Measurements) -> tuple[str, ...]:
     names = getattr(network, "sites", None)
-    return ("h_0", *names) if names else tuple(f"h_{site}" for site in range(count))
-
-
-def _credits(checks: Checks, given: Any, states: Sequence[Tensor]) -> list[Tensor | None]:
-    """One a site, detached; what cannot be a credit is added to the problems."""
-    listed = list(given) if isinstance(given, (list, tuple)) else None
-    if listed is None or len(listed) != len(states):
-        found = f"{len(listed)} of them" if listed is not None else f"a {type(given).__name__}"
-        checks.problems.append(f"credit: expected a list of {len(states)}, c_0 to c_{len(states) - 1}, found {found}")
-        return [None] * len(states)
-    for site, (one, state) in enumerate(zip(listed, states, strict=True)):
-        if one is None:
-            continue
-        if not isinstance(one, Tensor):
-            checks.problems.append(f"credit: c_{site}: expected a tensor or None, found a {type(one).__name__}")
-        elif one.shape not in (state.shape, _row_shape(state)):
-            expected = " or ".join(map(str, dict.fromkeys((tuple(state.shape), tuple(_row_shape(state))))))
-            checks.problems.append(f"credit: c_{site}: expected the shape {expected}, found {tuple(one.shape)}")
-        elif one.device != state.device:
-            checks.problems.append(
-                f"credit: c_{site}: expected it where the model is ({state.device}), found {one.device}"
-            )
-    return [one.detach() if isinstance(one, Tensor) else None for one in listed]
-
-
-def _row_shape(state: Tensor) -> torch.Size:
-    """One vector a sample, as `gradient_vectors` makes them: tokens' last, maps' second dimension is the state's width."""
-    return torch.Size((len(state), state.shape[1] if state.dim() == 4 else state.shape[-1]))
-
-
-def _filled(credits: Credits, states: Sequence[Tensor]) -> list[Tensor]:
-    return [
-        torch.full_like(state, torch.nan) if one is None else one for one, state in zip(credits, states, strict=True)
-    ]
-
-
-def _bench(fresh: Callable[[int], Sequence[Tensor]] | None, draws: int) -> Bench:
-    absent = Absent("alignment looks at one batch: this needs trials on the network")
-    return Bench(
-        states=(),
-        gradients=(),
-        losses=torch.zeros(0),
-        losses_from=lambda *given: torch.zeros(0),
-        generator=lambda name: torch.Generator(),
-        credits=absent,
-        batch_gradients=absent,
-        fresh_credits=fresh or Absent(NO_FRESH),
-        weights=absent,
-        initial_weights=absent,
-        bridge_residuals=absent,
-        costates=absent,
-        null_draws=draws,
-    )
-
-
-def _measured(observation: Any, given: Credits) -> Measurements:
-    """Every figure; at a site without a credit those of a credit say so, and not that it is zero or not finite."""
-    sites: dict[str, tuple[Reading, ...]] = {}
-    scalars: dict[str, Reading] = {}
-    for name in MEASURED:
-        diagnostic = CATALOG.get(name)
-        found = diagnostic.measure(observation)
-        of_credit = set(diagnostic.card.needs_credit)
-        sites |= {
-            quantity: tuple(
-                Reading(None, NOT_GIVEN) if quantity in of_credit and one is None else reading
-                for reading, one in zip(row, given, strict=True)
-            )
-            for quantity, row in found.sites.items()
-        }
-        scalars |= found.scalars
-    return Measurements(sites, scalars)
-
-
-@contextmanager
-def _untouched(model: nn.Module):
-    """Inside, a rule may run the model as it likes: gradients, modes, buffers and generators are as before afterwards."""
-    gradients = [(weight, weight.grad) for weight in model.parameters()]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    modes = [(module, module.training) for module in model.modules()]
-    cards = {weight.device for weight in model.parameters() if weight.device.type == "cuda"}
-    for weight, _ in gradients:
-        weight.grad = None
-    model.eval()
-    try:
-        with torch.random.fork_rng(devices=cards), torch.enable_grad():
-            yield
-    finally:
-        for weight, gradient in gradients:
-            weight.grad = gradient
-        with torch.no_grad():
-            for buffer, before in buffers:
-                buffer.copy_(before)
-        for module, mode in modes:
-            module.training = mode
+    return ("h_0", *names) if names else tuple(f"h_{site}" for site in range(len(found.sites["h_norm"])))
 
 
 def _shown(reading: Reading) -> str:

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import jsonio
-from fa_registry.api.checks import Batch, Checks
 from fa_registry.api.one_batch import accuracy, judged, measured, observed
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.stability import BATCHES, mean_pairwise_cosine
 from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.records import Measurements, Reading, RunAudit
+from fa_registry.training.checks import Batch, Checks
 
 EDITION = "2026-04:first-release"  # max ‖h_l‖ / ‖h_0‖ > 50: growth of the whole stream, as the published report has it
 # What a rule judges, as the report speaks of it: (flag, quantities, what the verdict says where it fires).

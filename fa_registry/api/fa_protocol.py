@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fa_registry.api.checks import Checks
 from fa_registry.api.one_batch import accuracy, accuracy_of, judged, measured, observed
 from fa_registry.errors import EvidenceWarning
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.protocol.verdict import PROVISIONAL, verdict
 from fa_registry.records import Finding, RunAudit, Verdict
+from fa_registry.training.checks import Checks
 
 EDITION = "2026-05"
 FORMATS = {

@@ -12,16 +12,15 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
-from fa_registry.diagnostics import CATALOG, Look, Observation, evaluating, look
+from fa_registry.diagnostics import CATALOG, Observation, evaluating
 from fa_registry.diagnostics.base import Table
-from fa_registry.errors import InvalidFields
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Integrity, Measurements, Reading, RunAudit, RunRecord, RunSpec
+from fa_registry.training.own import observed_look
 
 OURS = ("fidelity", "gain")  # what the published code does not know
 PUBLISHED = ("g_norm", "h_norm")
-NO_GRAPH = ("not have been used in the graph", "does not require grad")  # in torch's words
 
 
 def observed(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True) -> Observation:
@@ -30,17 +29,6 @@ def observed(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: boo
     subject: whom the error speaks for. double: whether the float64 pass is made too, which fidelity needs.
     """
     return observed_look(network, x, y, subject, double).observation(None)
-
-
-def observed_look(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True) -> Look:
-    """The same before it is one vector a sample and site."""
-    try:
-        return look(network, x, y, double)
-    except RuntimeError as error:
-        if not any(words in str(error) for words in NO_GRAPH):
-            raise
-        problem = "model: expected every state to be on the way from the input to the loss, found one that is detached or unused"
-        raise InvalidFields(subject, [problem]) from error
 
 
 def _lower_median(norms: Table) -> Table:

@@ -15,6 +15,7 @@ from fa_registry.cli.options import (
     DATA_ROOT,
     EDITION,
     EDITIONS,
+    FACTORIES,
     JSON,
     MEASURING_JOBS,
     OUT,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 @WAIVERS
 @TRUST
 @REPLAY
+@FACTORIES
 @MEASURING_JOBS
 @PLACED
 @REPLACING
@@ -79,6 +81,7 @@ def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **argumen
 @RUN
 @REPLACING
 @REPLAY
+@FACTORIES
 @MEASURING_JOBS
 @STORE
 @JSON

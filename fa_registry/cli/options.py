@@ -98,6 +98,13 @@ STUDY = click.option(
     shell_complete=completing.studies(),
 )
 RUN = click.option("--run", "run_ids", multiple=True, metavar="ID", help="One run; may be repeated.")
+FACTORIES = click.option(
+    "--factory",
+    "factories",
+    multiple=True,
+    metavar="PACKAGE.MODULE:FUNCTION",
+    help="Code that builds the model of somebody's own loop and may be run, to measure its runs again; repeatable.",
+)
 MEASURING_JOBS = click.option(
     "--jobs", default="0", metavar="N", help="Processes at a time that measure runs again [one a core, if it pays]."
 )

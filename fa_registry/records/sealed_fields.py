@@ -53,6 +53,7 @@ PROVENANCE: Mapping[str, Is] = {
     "eval_indices": is_nothing_or(is_list_of(is_whole)),  # of what has no evaluation batch
     "hardware": is_table,
     "origin": is_table_of(is_text),
+    "own_loop": is_table,
     "versions": is_table_of(is_text),
 }
 FEEDBACK: Mapping[str, Is] = {"sha256": is_text, "tensors": is_table_of(is_list_of(is_whole))}

@@ -7,19 +7,19 @@ import shutil
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from fa_registry import diagnostics, jsonio, owners, provenance
+from fa_registry.records import RunSpec
 from fa_registry.tracking import claim, schema
 from fa_registry.tracking.base import MOST_POINTS, DatasetReference, Point, Tracker
 from fa_registry.tracking.refusals import AWAY, Refusal
 from fa_registry.tracking.series import write_series
 from fa_registry.training.checkpoint import content_digest, save_tensors
-from fa_registry.training.code import code_of
 from fa_registry.training.devices import gpu_name
 from fa_registry.training.loop import EpochRow, Outcome
 from fa_registry.training.specs import run_name, setting_label
@@ -81,6 +81,7 @@ class RunWriter:
     study_run: id of the study's own run.
     origin: of a run that was not trained here; it has no initial weights, and feedback only where that was given.
     conformance: what was measured of a method that is not our own.
+    open_end: how many epochs there will be is said later, by `specify`; until then the run has no parameters.
     lease: seconds after whose silence somebody else may train the specification; 0: of a run that claims none.
     """
 
@@ -95,6 +96,7 @@ class RunWriter:
         origin: Origin | None = None,
         conformance: Mapping[str, Any] | None = None,
         lease: int = 0,
+        open_end: bool = False,
     ):
         self._tracker = tracker
         self._task = task
@@ -103,7 +105,7 @@ class RunWriter:
         self._origin = origin
         cards = (diagnostic.card for diagnostic in diagnostics.CATALOG.members().values())
         self._charts = schema.charts(quantity for card in cards for quantity in card.described)
-        self._sealed = {"code": code_of(task.spec), **({"conformance": dict(conformance)} if conformance else {})}
+        self._sealed = {**task.sealed, **({"conformance": dict(conformance)} if conformance else {})}
         self._sealed |= {schema.CHARTS: list(self._charts)} if self._charts else {}
         self._folder = owners.new_folder("fa_registry-run-")
         self._study = study
@@ -128,7 +130,7 @@ class RunWriter:
             if adopt:
                 self.run_id = tracker.adopt(adopt, name, tags, schema.params(spec))
             else:
-                self.run_id = tracker.create(name, tags, schema.params(spec))
+                self.run_id = tracker.create(name, tags, {} if open_end else schema.params(spec))
         except BaseException:
             shutil.rmtree(self._folder)
             raise
@@ -157,15 +159,25 @@ class RunWriter:
         if initial is not None and self._keep.checkpoint_every:
             save_tensors(self._folder / schema.INITIAL, initial.state_dict())
         self._write_feedback()
+        for name, tensors in task.files.items():
+            save_tensors(self._folder / name, tensors)
 
-    def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
+    def on_epoch(self, row: EpochRow, trainer: Trainer | None = None) -> None:
         """Write the epoch down, and a checkpoint if one is due. TakenOver where the run was, as this machine slept."""
         self.write_down(row)
         if self.claim:
             self.claim.check_if_late()
         every = self._keep.checkpoint_every
         if every and row.epoch and row.epoch % every == 0:
-            save_tensors(self._folder / schema.epoch_checkpoint(row.epoch), trainer.task.network.state_dict())
+            save_tensors(self._folder / schema.epoch_checkpoint(row.epoch), self._task.network.state_dict())
+
+    def specify(self, spec: RunSpec) -> None:
+        """Say how long a run of open end was."""
+        self._task = replace(self._task, spec=spec)
+        (self._folder / schema.SPEC).write_text(jsonio.pretty(spec), encoding="utf-8")
+        self._tracker.adopt(
+            self.run_id, run_name(spec), schema.tags(spec, setting_label(spec), self._study), schema.params(spec)
+        )
 
     def first_steps(self, early: Early | None) -> None:
         """Write where the first steps led; nothing of a run that went on from an older release's resume file."""
@@ -236,7 +248,7 @@ class RunWriter:
         if self.claim:
             self.claim.check()
         save_tensors(folder / schema.FINAL, task.network.state_dict())
-        if not task.method.end_to_end:
+        if task.has_feedback:
             self._write_feedback()  # a learned feedback state ends elsewhere than it began
         write_series(folder / schema.SERIES, [(row.epoch, row.measurements) for row in self.rows])
         (folder / schema.MEASUREMENTS).write_text(jsonio.pretty(outcome.final), encoding="utf-8")
@@ -293,10 +305,9 @@ class RunWriter:
         if not state or (self._origin and not self._origin.feedback):
             return
         digest = save_tensors(self._folder / schema.FEEDBACK, state)
-        drawn = {"distribution": task.method.card.feedback, "seed": task.spec.seed, "stream": "feedback"}
         card = {
             "method": task.spec.method,
-            **(self._origin.feedback_card if self._origin else drawn),
+            **(self._origin.feedback_card if self._origin else task.drawn),
             "sha256": digest,
             "tensors": {name: list(value.shape) for name, value in state.items()},
         }

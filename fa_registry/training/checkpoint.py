@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,7 +34,13 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}{owners.mark()}")  # mkstemp would make it readable by its owner alone
     try:
-        written = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        places = Counter(tensor.untyped_storage().data_ptr() for tensor in held.values())
+        # weights that two layers share are written twice: the format knows no sharing
+        tied = {
+            name: tensor.clone() for name, tensor in held.items() if places[tensor.untyped_storage().data_ptr()] > 1
+        }
+        written = {**held, **tied}
         # None, not {}: safetensors writes an unreadable header for no tensors with empty metadata
         save_file(written, temporary, dict(metadata) if metadata else None)
         with temporary.open("rb+") as stream:

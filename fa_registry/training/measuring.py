@@ -53,13 +53,13 @@ def measure(
     for name, diagnostic in diagnostics.CATALOG.members().items():
         if diagnostic.card.when not in moments:
             continue
-        measured, failure = _attempt(diagnostic, observation)
+        measured, failure = attempt(diagnostic, observation)
         sites |= measured.sites
         scalars |= measured.scalars
         failures |= {name: failure} if failure else {}
     if "epoch" in moments:
         scalars["accuracy"] = test_accuracy(task)
-    return _sorted(sites, scalars, failures)
+    return in_order(sites, scalars, failures)
 
 
 def with_final(
@@ -70,7 +70,7 @@ def with_final(
     Measuring again takes both moments at one look (training.recompute), and finds the same figures.
     """
     final = measure(task, no_feedback, ("final",), initial)
-    together = _sorted(
+    together = in_order(
         {**measured.sites, **final.sites},
         {**measured.scalars, **final.scalars},
         {**measured.failures, **final.failures},
@@ -84,16 +84,24 @@ def with_conventions(measurements: Measurements, task: Task) -> Measurements:
         "eval_samples": len(task.eval_batch[1]),
         "eval_digest": eval_digest(task),
         "test_samples": len(task.splits.test_labels),
+        **conventions_of(task),
+        **bench_conventions(task),
+    }
+    return dataclasses.replace(measurements, conventions=conventions)
+
+
+def conventions_of(task: Task) -> dict[str, Scalar]:
+    """How any network is measured on this machine, ours or somebody else's."""
+    conventions: dict[str, Scalar] = {
         "site_convention": "block_output; gamma_block_input is the published reading, one site earlier",
         "gradient_reduction": "sum",
         "g_norm_mean_ce_samples": REFERENCE_BATCH,
         "precision": "float32 pass, float64 arithmetic; fidelity against a float64 pass; rho and nudge in float64 throughout",
         **machine(task),
-        **bench_conventions(task),
     }
     for diagnostic in diagnostics.CATALOG.members().values():
         conventions |= diagnostic.card.conventions
-    return dataclasses.replace(measurements, conventions=conventions)
+    return conventions
 
 
 def machine(task: Task) -> dict[str, Scalar]:
@@ -112,7 +120,7 @@ def _no_gamma(task: Task) -> str:
     return f"by its card, Γ has no meaning for {card.name}" if card.gamma_reference == "none" else ""
 
 
-def _attempt(diagnostic: Diagnostic, observation: Observation) -> tuple[Measured, str]:
+def attempt(diagnostic: Diagnostic, observation: Observation) -> tuple[Measured, str]:
     """What it measures and no failure, or nothing and the traceback: one broken diagnostic must not cost a run.
 
     A PluginError is no crash but a method that breaks its contract (a credit that fits no state): that is not measured round.
@@ -125,7 +133,7 @@ def _attempt(diagnostic: Diagnostic, observation: Observation) -> tuple[Measured
         return Measured(), traceback.format_exc()
 
 
-def _sorted(
+def in_order(
     sites: Mapping[str, tuple[Reading, ...]], scalars: Mapping[str, Reading], failures: Mapping[str, str]
 ) -> Measurements:
     """In the order in which a resume file gives them back."""

@@ -252,15 +252,15 @@ def run_name(spec: RunSpec) -> str:
 def _method(spec: RunSpec) -> str:
     """The label, the first digits of an adopted file, and options that are not the default."""
     label = " ".join([spec.method_label, spec.weights[:DIGITS]]).strip()
-    unusual = _unusual(spec.method_options, methods.CATALOG.get(spec.method).card.options)
+    unusual = _unusual(spec.method_options, _options(methods.CATALOG, spec.method))
     if spec.recipe.credit_norm != Recipe.credit_norm:
         unusual.append(f"credit_norm={spec.recipe.credit_norm}")
     return f"{label} ({', '.join(unusual)})" if unusual else label
 
 
 def _setting(spec: RunSpec, epochs: list[str]) -> list[str]:
-    options = architectures.CATALOG.get(spec.architecture).card.options
-    resolved = {name: spec.architecture_options.get(name, option.default) for name, option in options.items()}
+    options = _options(architectures.CATALOG, spec.architecture)
+    resolved = {name: option.default for name, option in options.items()} | dict(spec.architecture_options)
     size = "x".join(str(resolved.pop(name)) for name in ("d_hidden", "num_blocks") if name in resolved)
     architecture = "-".join(part for part in (spec.architecture, size) if part)
     machine = [word for word, usual in ((spec.precision, "fp32"), (spec.device_class, "cpu")) if word != usual]
@@ -268,7 +268,17 @@ def _setting(spec: RunSpec, epochs: list[str]) -> list[str]:
 
 
 def _unusual(values: Mapping[str, Scalar], options: Mapping[str, Option]) -> list[str]:
-    return [f"{name}={value}" for name, value in values.items() if value != options[name].default]
+    return [
+        f"{name}={value}" for name, value in values.items() if name not in options or value != options[name].default
+    ]
+
+
+def _options(catalog: Catalog, name: str) -> Mapping[str, Option]:
+    """Those of its card; none of what a loop of its author's own trains."""
+    try:
+        return catalog.get(name).card.options
+    except UnknownName:
+        return {}
 
 
 def _unusual_recipe(spec: RunSpec) -> list[str]:

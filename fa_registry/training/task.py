@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +25,7 @@ from fa_registry.positions import features
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
 from fa_registry.terminal_loss import is_regression
+from fa_registry.training.code import code_of
 
 MOST_BLOCKS = 10_000  # a module each, whatever their width
 BYTES, BYTES_A_WEIGHT = 4, 16  # of a float32; of one that learns: itself, its gradient, and the optimiser's two moments
@@ -51,6 +54,26 @@ class Task:
     def blocks(self) -> int:
         """L."""
         return len(self.network.blocks)
+
+    @property
+    def has_feedback(self) -> bool:
+        """Whether the method may hold a feedback state."""
+        return not self.method.end_to_end
+
+    @property
+    def files(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """What is written beside what every run has: nothing, for all of it follows from the specification."""
+        return {}
+
+    @property
+    def drawn(self) -> Mapping[str, Any]:
+        """Where its feedback state came from, for the card beside it."""
+        return {"distribution": self.method.card.feedback, "seed": self.spec.seed, "stream": "feedback"}
+
+    @property
+    def sealed(self) -> dict[str, Any]:
+        """What of its code is sealed with the run."""
+        return {"code": code_of(self.spec)}
 
     @property
     def exact_sites(self) -> tuple[bool, ...]:

@@ -23,6 +23,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_provenance
 from fa_registry.training.code import Code, changes, code_of, described
+from fa_registry.training.own_task import OWN_LOOP
 from fa_registry.workflows.stores import registry_folder
 
 LOG = logging.getLogger(__name__)
@@ -58,6 +59,8 @@ def with_conformance(record: RunRecord) -> RunRecord:
 
 def _conformance(record: RunRecord) -> Conformance:
     spec = record.spec
+    if OWN_LOOP in record.provenance:
+        return Conformance("unchecked", ("a loop of its author's own trained the run, not the method of that name",))
     entry = (sealed_code(record.provenance) or {}).get(f"methods/{spec.method}", {})
     try:
         own = methods.CATALOG.location(spec.method).own

@@ -29,11 +29,13 @@ from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.code import runs_others_code
 from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve, usable_cores
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
+from fa_registry.training.own_task import OWN_LOOP
 from fa_registry.training.redraw import OFF, Redrawn, Sealed, asked_steps, credit_in_training, redraw
 from fa_registry.training.specs import whole_number
 from fa_registry.training.task import Task, prepare
 from fa_registry.workflows.clusters import asked_resources, check_reach
 from fa_registry.workflows.conformance import code_check
+from fa_registry.workflows.own_loops import of_own_loop
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.requests import Measuring
 from fa_registry.workflows.same_weights import compared, final_weights
@@ -257,6 +259,8 @@ def _measured(
     code = code_check(record)
     # Whatever of it is believed, every file that was recorded must be the recorded one.
     check_files(tracker, record.run_id, record.digests, may_be_lost=ROLES.values())
+    if OWN_LOOP in record.provenance:
+        return of_own_loop(tracker, record, measuring.factories), None
     if measuring.trust_logged:
         lost = schema.FEEDBACK in record.digests and feedback is None
         record = dataclasses.replace(record, integrity=with_checks(record.integrity, [code]))

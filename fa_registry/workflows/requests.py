@@ -92,6 +92,7 @@ class Measuring:
 
     jobs: processes that measure, 0: one a core where it pays. replay: how many steps of every run are taken again, `auto`, `off`.
     device: which of several cards measures what was trained on one, `cuda:1`. executor: who measures; empty: this machine.
+    factories: of models of others' own loops, which may be imported: see workflows.own_loops.
     """
 
     trust_logged: bool = False
@@ -100,6 +101,7 @@ class Measuring:
     device: str = AUTO
     executor: str = ""
     cluster: Cluster = Cluster()
+    factories: tuple[str, ...] = ()
 
 
 LOGGED = Measuring(trust_logged=True)

@@ -221,6 +221,7 @@ def audit(
     waivers: str = "",
     trust_logged: bool = False,
     replay: int | str = "auto",
+    factories: Several = (),
     jobs: int | str = 0,
     epochs: int | str = "",
     seeds: Several = (),
@@ -241,7 +242,8 @@ def audit(
 
     editions: several side by side instead of `edition`. waivers: file of findings that shall not count [waivers.toml, if it is
     here]. trust_logged: judge logged figures without measuring again. replay: how many training steps of every run are taken
-    again, `auto` or `off`. executor, with what a cluster is asked for: who measures again, as for `study` [this machine].
+    again, `auto` or `off`. factories: `package.module:function` of models of others' own loops, which may be imported then.
+    executor, with what a cluster is asked for: who measures again, as for `study` [this machine].
 
     Returns the report (`report.runs` with findings and verdicts), its pages, the audit's own run, and `exit_code` (0: none
     fails, 1: some fail, 3: incomplete or not intact).
@@ -256,7 +258,15 @@ def audit(
     return run_audit(
         Chosen(study, experiment, listed(run_ids), overrides(epochs, seeds, device, data, scale)),
         Terms(edition, listed(editions), thresholds or {}, waivers),
-        Measuring(trust_logged, jobs, replay, device, executor, Cluster(address, cpus_per_run, gpus_per_run, memory)),
+        Measuring(
+            trust_logged,
+            jobs,
+            replay,
+            device,
+            executor,
+            Cluster(address, cpus_per_run, gpus_per_run, memory),
+            listed(factories),
+        ),
         Place(store, data_root=data_root),
         Pages(out, templates),
     )
@@ -318,12 +328,13 @@ def verify(
     scale: float | str = "",
     device: str = "auto",
     replay: int | str = "auto",
+    factories: Several = (),
     jobs: int | str = 0,
     store: str = "",
 ) -> list[Verification]:
     """Recompute runs from their artifacts, or check that an old audit.json still matches the store.
 
-    report_file: the audit.json; or a study or runs instead. replay: as for `audit`.
+    report_file: the audit.json; or a study or runs instead. replay, factories: as for `audit`.
 
     Returns one outcome a run, whose `integrity.state` is verified, mismatch or unverifiable; of a report first its own.
     Raises UsageError unless exactly one thing is asked for, InvalidFields, NothingSelected, StoreError.
@@ -334,7 +345,9 @@ def verify(
     from fa_registry.workflows.verify import run_verify
 
     chosen = Chosen(study, "", listed(run_ids), overrides(epochs, seeds, device, data, scale))
-    return run_verify(str(report_file), chosen, Measuring(jobs=jobs, replay=replay, device=device), store)
+    return run_verify(
+        str(report_file), chosen, Measuring(jobs=jobs, replay=replay, device=device, factories=listed(factories)), store
+    )
 
 
 def report(

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 import fa_registry
-from fa_registry.api.alignment import NO_FRESH, NOT_GIVEN
 from fa_registry.diagnostics import look
 from fa_registry.errors import InvalidFields
 from fa_registry.training.bench import credits_under
+from fa_registry.training.own import NO_FRESH, NOT_GIVEN
 from tests.api.models import CLASSES, DEPTH, WIDTH, batch, build, indifferent
 from tests.helpers.small import trained
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from fa_registry.api.checks import Checks
 from fa_registry.architectures.base import Network
 from fa_registry.errors import EvidenceWarning, InvalidFields
+from fa_registry.training.checks import Checks
 from tests.api.models import CLASSES, WIDTH, batch, build, exploded
 
 X, Y = batch()

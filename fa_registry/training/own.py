@@ -1,0 +1,211 @@
+"""A model, a credit rule and a batch of somebody else's: measured as ours are, and left as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fa_registry.architectures import Adapted, adapt
+from fa_registry.diagnostics import Absent, Bench, Look, look
+from fa_registry.diagnostics.base import Diagnostic
+from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.records import Measurements, Reading
+from fa_registry.training.checks import Checks
+from fa_registry.training.measuring import attempt, in_order
+
+NO_FRESH = "no `fresh` was given: a null needs the credit under other feedback than the model was trained with"
+NO_RULE = "no credit was given: the norms are of the network alone"
+NOT_GIVEN = "no credit was given at this site"
+NO_GRAPH = ("not have been used in the graph", "does not require grad")  # in torch's words
+OF_A_NULL = "gamma_null"  # the one diagnostic that asks for fresh draws
+SEED = 0
+Credits = Sequence[Tensor | None]
+CreditRule = Callable[[nn.Module, Tensor, Tensor], Credits]
+FreshRule = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Credits]
+
+
+def unwrapped(model: Any) -> tuple[Any, tuple[str, ...]]:
+    """The module inside of torch.compile's and the parallel wrappers, whose weights it shares, and what it was taken out of.
+
+    A compiled module runs no hooks of ours, and a parallel one speaks to the other processes in every pass.
+    """
+    wrappers: list[str] = []
+    while isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)) or hasattr(model, "_orig_mod"):
+        wrappers.append(type(model).__name__)
+        model = model._orig_mod if hasattr(model, "_orig_mod") else model.module
+    return model, tuple(wrappers)
+
+
+def own_network(checks: Checks, model: Any, sites: Sequence[str], skip: str, readout: str) -> nn.Module | None:
+    """`model` with its sites observable; None where that cannot be, which is among the problems."""
+    if not (sites or readout) or isinstance(model, Adapted) or not isinstance(model, nn.Module):
+        return checks.network(model)
+    try:
+        return adapt(model, sites, skip, readout)
+    except UsageError as error:
+        checks.problems.append(f"model: {error}")
+        return None
+
+
+def observed_look(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True) -> Look:
+    """What one batch shows: x (N, …), y (N,); InvalidFields where the loss has no gradient for some state.
+
+    subject: whom the error speaks for. double: whether the float64 pass is made too, which fidelity needs.
+    """
+    try:
+        return look(network, x, y, double)
+    except RuntimeError as error:
+        if not any(words in str(error) for words in NO_GRAPH):
+            raise
+        problem = "model: expected every state to be on the way from the input to the loss, found one that is detached or unused"
+        raise InvalidFields(subject, [problem]) from error
+
+
+class OwnCredit:
+    """A rule of somebody else's, asked on one batch. subject: whom an error speaks for.
+
+    rule(model, x, y) → [c_0 … c_L], each (N, D_l) or of the state's shape; None where it gives none. fresh: the same under
+    feedback drawn anew, for the null.
+    """
+
+    def __init__(self, subject: str, model: nn.Module, rule: CreditRule | None, fresh: FreshRule | None, draws: int):
+        self.subject = subject
+        self._model, self._rule, self._fresh, self._draws = model, rule, fresh, draws
+
+    def __bool__(self) -> bool:
+        """Whether there is a rule."""
+        return self._rule is not None
+
+    def given(self, x: Tensor, y: Tensor, states: Sequence[Tensor]) -> list[Tensor | None]:
+        """One a site, detached; InvalidFields that names every one that cannot be a credit."""
+        with untouched(self._model):
+            return self._checked(self._rule(self._model, x, y), states)
+
+    def bench(self, x: Tensor, y: Tensor, states: Sequence[Tensor]) -> Bench:
+        """With nothing on it but the null's draws."""
+
+        def drawn(index: int) -> list[Tensor]:
+            with untouched(self._model):
+                generator = torch.Generator().manual_seed(SEED + index)
+                return _filled(self._checked(self._fresh(self._model, x, y, generator), states), states)
+
+        return _bench(drawn if self._fresh else None, self._draws)
+
+    def _checked(self, given: Any, states: Sequence[Tensor]) -> list[Tensor | None]:
+        checks = Checks(self.subject)
+        credits = _credits(checks, given, states)
+        checks.finish()
+        return credits
+
+
+def measured(
+    network: nn.Module, x: Tensor, y: Tensor, rule: OwnCredit, diagnostics: Iterable[Diagnostic]
+) -> Measurements:
+    """What these diagnostics find on the batch; at a site without a credit its figures say so, and not that they are not finite.
+
+    A diagnostic that crashes is among the failures, as in a training of ours.
+    """
+    seen = observed_look(network, x, y, rule.subject)
+    states = seen.single.hidden
+    given = rule.given(x, y, states) if rule else None
+    credits = None if given is None else _filled(given, states)
+    bare = seen.observation(credits, no_credits=NO_RULE)
+    null = replace(bare, bench=rule.bench(x, y, states) if rule else None)
+    sites: dict[str, tuple[Reading, ...]] = {}
+    scalars: dict[str, Reading] = {}
+    failures: dict[str, str] = {}
+    for diagnostic in diagnostics:
+        card = diagnostic.card
+        found, failure = attempt(diagnostic, null if card.name == OF_A_NULL else bare)
+        lost = set(card.needs_credit) if given else set()
+        sites |= {name: _without(row, given) if name in lost else row for name, row in found.sites.items()}
+        scalars |= found.scalars
+        failures |= {card.name: failure} if failure else {}
+    return in_order(sites, scalars, failures)
+
+
+def _without(row: Sequence[Reading], given: Credits) -> tuple[Reading, ...]:
+    absent = Reading(None, NOT_GIVEN)
+    return tuple(absent if credit is None else reading for reading, credit in zip(row, given, strict=True))
+
+
+def _filled(credits: Credits, states: Sequence[Tensor]) -> list[Tensor]:
+    """nan where there is none."""
+    return [
+        torch.full_like(state, torch.nan) if credit is None else credit
+        for credit, state in zip(credits, states, strict=True)
+    ]
+
+
+def _credits(checks: Checks, given: Any, states: Sequence[Tensor]) -> list[Tensor | None]:
+    """One a site, detached; what cannot be a credit is added to the problems."""
+    listed = list(given) if isinstance(given, (list, tuple)) else None
+    if listed is None or len(listed) != len(states):
+        found = f"{len(listed)} of them" if listed is not None else f"a {type(given).__name__}"
+        checks.problems.append(f"credit: expected a list of {len(states)}, c_0 to c_{len(states) - 1}, found {found}")
+        return [None] * len(states)
+    for site, (credit, state) in enumerate(zip(listed, states, strict=True)):
+        if credit is None:
+            continue
+        if not isinstance(credit, Tensor):
+            checks.problems.append(f"credit: c_{site}: expected a tensor or None, found a {type(credit).__name__}")
+        elif credit.shape not in (state.shape, _row_shape(state)):
+            expected = " or ".join(map(str, dict.fromkeys((tuple(state.shape), tuple(_row_shape(state))))))
+            checks.problems.append(f"credit: c_{site}: expected the shape {expected}, found {tuple(credit.shape)}")
+        elif credit.device != state.device:
+            checks.problems.append(
+                f"credit: c_{site}: expected it where the model is ({state.device}), found {credit.device}"
+            )
+    return [credit.detach() if isinstance(credit, Tensor) else None for credit in listed]
+
+
+def _row_shape(state: Tensor) -> torch.Size:
+    """One vector a sample, as `gradient_vectors` makes them: tokens' last, maps' second dimension is the state's width."""
+    return torch.Size((len(state), state.shape[1] if state.dim() == 4 else state.shape[-1]))
+
+
+def _bench(fresh: Callable[[int], Sequence[Tensor]] | None, draws: int) -> Bench:
+    absent = Absent("it was looked at one batch alone: this needs trials on the network")
+    return Bench(
+        states=(),
+        gradients=(),
+        losses=torch.zeros(0),
+        losses_from=lambda *given: torch.zeros(0),
+        generator=lambda name: torch.Generator(),
+        credits=absent,
+        batch_gradients=absent,
+        fresh_credits=fresh or Absent(NO_FRESH),
+        weights=absent,
+        initial_weights=absent,
+        bridge_residuals=absent,
+        costates=absent,
+        null_draws=draws,
+    )
+
+
+@contextmanager
+def untouched(model: nn.Module) -> Iterator[None]:
+    """Inside, a rule may run the model as it likes: gradients, modes, buffers and generators are as before afterwards."""
+    gradients = [(weight, weight.grad) for weight in model.parameters()]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    modes = [(module, module.training) for module in model.modules()]
+    cards = {weight.device for weight in model.parameters() if weight.device.type == "cuda"}
+    for weight, _ in gradients:
+        weight.grad = None
+    model.eval()
+    try:
+        with torch.random.fork_rng(devices=cards), torch.enable_grad():
+            yield
+    finally:
+        for weight, gradient in gradients:
+            weight.grad = gradient
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
+        for module, mode in modes:
+            module.training = mode

@@ -1,0 +1,297 @@
+"""track: a training loop of one's own becomes a run, epoch by epoch, measured as ours are."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from torch import Tensor, nn
+
+from fa_registry import diagnostics, jsonio
+from fa_registry.architectures import Adapted
+from fa_registry.datasets.base import tensors_digest
+from fa_registry.diagnostics.base import MOMENTS
+from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
+from fa_registry.records import Measurements, Reading, RunSpec
+from fa_registry.tracking.writer import Keep, RunWriter
+from fa_registry.training.checks import Checks
+from fa_registry.training.frozen import frozen_blocks
+from fa_registry.training.loop import EpochRow, Outcome, has_diverged
+from fa_registry.training.own import CreditRule, FreshRule, OwnCredit, measured, own_network, unwrapped
+from fa_registry.training.own_task import DIGITS, OWN, OwnRows, OwnTask, structure
+from fa_registry.training.specs import INTEGERS
+from fa_registry.visible import unfit
+from fa_registry.workflows.editions import DEFAULT_EDITION
+from fa_registry.workflows.own_loops import from_factory
+from fa_registry.workflows.stores import open_tracker, registry_folder
+from fa_registry.workflows.watching import Monitor, checked_watch
+
+FIGURES = ("loss_train", "accuracy_train", "penalty")  # what a loop may tell of its own besides the test accuracy
+NO_ACCURACY = "no test accuracy was given"
+NOBODY_CALLED = (
+    "the loop ended without a call of run.epoch(): nothing was measured after its beginning, and no run is complete"
+)
+STATED = "method, seed, data set, accuracies and losses are what the loop's author says; the credit is what his function gave"
+DRAWS = 20  # of the null, as for a run of ours
+
+
+class Tracked:
+    """One run of a loop of somebody else's. Made by `track`; a context.
+
+    run_id: in the store. done: epochs that are measured; of a loop that goes on, where it goes on. fired: rule of the edition →
+    the epoch at which it first fired.
+    """
+
+    def __init__(
+        self, task: OwnTask, network: nn.Module, rule: OwnCredit, writer: Callable[[], RunWriter], rows: OwnRows
+    ):
+        self._task, self._network, self._rule, self._rows = task, network, rule, rows
+        self._begin, self._writer = writer, None
+        self.done = 0
+
+    @property
+    def run_id(self) -> str:
+        return self._writer.run_id
+
+    @property
+    def fired(self) -> Mapping[str, int]:
+        return dict(self._monitor.fired)
+
+    def __enter__(self) -> Tracked:
+        earlier = self._rows.read()
+        first = EpochRow(0, self._measured({})) if not earlier else None  # before there is a run: it may be refused
+        self._writer = self._begin()
+        try:
+            self._writer.start(self._task.network if first else None)
+            self._writer.restore(earlier)
+            self._monitor = Monitor(checked_watch(DEFAULT_EDITION, "", []), self._writer.tag, earlier)
+            self.done = earlier[-1].epoch if earlier else 0
+            if first:
+                self._hear(first)
+        except BaseException as error:
+            self._writer.fail(error)
+            raise
+        return self
+
+    def epoch(self, test_accuracy: float | None = None, **figures: float) -> Measurements:
+        """Measure the model as it is now, and write it down as the next epoch's figures, which are returned.
+
+        test_accuracy: a fraction of the whole test set, measured by the loop. figures: loss_train, accuracy_train, penalty. The
+        model is as before afterwards, its gradients, modes, buffers and all random generators too. Raises InvalidFields.
+        """
+        if self._writer is None:
+            raise UsageError("track: run.epoch() belongs inside `with fa_registry.track(…) as run:`")
+        checks = Checks("run.epoch")
+        checks.fractions(test_accuracy=test_accuracy)
+        checks.problems += [unknown_name_text("figure", name, FIGURES) for name in figures if name not in FIGURES]
+        checks.limits(**{name: value for name, value in figures.items() if name in FIGURES and not _is_number(value)})
+        checks.finish()
+        told = {name: Reading.of(value) for name, value in figures.items()}
+        told["accuracy"] = Reading(None, NO_ACCURACY) if test_accuracy is None else Reading(float(test_accuracy))
+        row = EpochRow(self.done + 1, self._measured(told))
+        self._hear(row)
+        self.done = row.epoch
+        return row.measurements
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            self._writer.interrupt(f"interrupted after epoch {self.done}; track(…, resume=True) goes on from there")
+        elif error is not None:
+            self._writer.fail(error)
+        elif not self.done:
+            refusal = UsageError(f"track: {NOBODY_CALLED}")
+            self._writer.fail(refusal)
+            raise refusal
+        else:
+            self._complete()
+
+    def _complete(self) -> None:
+        try:
+            last = self._writer.rows[-1].measurements
+            status = "diverged" if has_diverged(last) else "complete"
+            spec = self._task.spec
+            if not spec.epochs:
+                spec = dataclasses.replace(spec, epochs=self.done)
+                self._writer.specify(spec)
+            elif status == "complete" and self.done != spec.epochs:
+                status = "stopped_early"
+            told = {name: reading for name, reading in last.scalars.items() if name in (*FIGURES, "accuracy")}
+            final = self._task.with_conventions(self._measured(told, MOMENTS))
+            self._writer.complete(Outcome(status, self.done, final, stepping="a loop of its author's own"))
+            self._rows.remove()
+        except BaseException as failure:
+            self._writer.fail(failure)
+            raise
+
+    def _hear(self, row: EpochRow) -> None:
+        self._rows.add(row)
+        self._writer.on_epoch(row)
+        self._monitor.hear(row)
+
+    def _measured(self, told: Mapping[str, Reading], moments: Sequence[str] = ("epoch",)) -> Measurements:
+        members = diagnostics.CATALOG.members().values()
+        wanted = [diagnostic for diagnostic in members if diagnostic.card.when in moments]
+        found = measured(self._network, *self._task.eval_batch, self._rule, wanted)
+        told = {"accuracy": Reading(None, NO_ACCURACY), **told}
+        return dataclasses.replace(found, scalars=dict(sorted({**found.scalars, **told}.items())))
+
+
+def track(
+    model: nn.Module,
+    sites: Sequence[str] = (),
+    eval: tuple[Tensor, Tensor] | None = None,
+    method: str = "",
+    seed: int = 0,
+    credit: CreditRule | None = None,
+    *,
+    fresh: FreshRule | None = None,
+    skip: str = "outside",
+    readout: str = "",
+    dataset: str = "",
+    factory: str = "",
+    feedback: Mapping[str, Tensor] | nn.Module | None = None,
+    epochs: int = 0,
+    checkpoint_every: int = 0,
+    study: str = "",
+    experiment: str = "",
+    store: str = "",
+    resume: bool = False,
+) -> Tracked:
+    """A context in which a loop of one's own is a run: `run.epoch(test_accuracy=…)` once an epoch, and all else is written.
+
+    model, sites, skip, readout: as for `adapt`. eval: the batch of all figures, x (N, …) and y (N,) int64; 128 samples of the test
+    set as the paper has it. method: what it is called; inside `frozen_control` it is its control's. credit(model, x, y) → [c_0 …
+    c_L] and fresh: as for `alignment`; without a credit there is no Γ. dataset: what it is called [own- and digits of the batch].
+    factory: `package.module:function` that builds such a model without arguments: who audits with --factory can measure again.
+    feedback: the matrices (name → tensor) or modules that make the credit, kept with the run. epochs: how many there will be [as
+    many as run.epoch was called]. checkpoint_every: see `train`. study, experiment, store: where the run is found again. resume: go
+    on after the last epoch of the same loop that did not end, `run.done`.
+
+    Raises InvalidFields that names all that is wrong, before anything is trained or written.
+
+    >>> with fa_registry.track(model, eval=(x, y), method="mine", seed=7, credit=rule) as run:
+    ...     for epoch in range(100):
+    ...         train_one_epoch()
+    ...         run.epoch(test_accuracy=accuracy())
+    """
+    checks = Checks("track")
+    model, wrappers = unwrapped(model)
+    network = own_network(checks, model, sites, skip, readout)
+    x, y = eval if isinstance(eval, (tuple, list)) and len(eval) == 2 else (None, None)
+    checks.batch(network, x, y, ("eval[0]", "eval[1]"))
+    checks.problems += _problems(method, seed, epochs, dataset, study, credit, fresh)
+    checks.problems += _misfit(factory, network) if factory and network else []
+    checks.finish()
+    inner, frozen = _inner(network), frozen_blocks(model)
+    spec = _spec(inner, "bp" if frozen else method, dataset or _name((x, y)), seed, epochs, bool(frozen))
+    known = {"factory": factory, "unwrapped from": ", ".join(wrappers)}
+    story = {**_story(network, credit, frozen), **{name: words for name, words in known.items() if words}}
+    task = OwnTask(spec, inner, (x, y), int(y.max()) + 1, _tensors(feedback), story)
+    rule = OwnCredit("track", model, None if frozen else credit, fresh, DRAWS)
+    tracker = open_tracker(store, experiment)
+    rows = OwnRows(registry_folder(tracker.uri) / "own_loops", spec, resume)
+    keep = Keep(checkpoint_every, Keep().points if epochs else 0)
+    return Tracked(task, network, rule, lambda: RunWriter(tracker, task, study, keep=keep, open_end=not epochs), rows)
+
+
+def _inner(network: nn.Module) -> nn.Module:
+    """The author's own model."""
+    return network.model if isinstance(network, Adapted) else network
+
+
+def _name(batch: tuple[Tensor, Tensor]) -> str:
+    """What data are called that nobody named: those of another batch are others."""
+    return f"{OWN}-{tensors_digest(*batch)[:DIGITS]}"
+
+
+def _spec(inner: nn.Module, method: str, dataset: str, seed: int, epochs: int, is_frozen: bool) -> RunSpec:
+    """A control pairs with the runs whose specification differs from its own in the method alone: see protocol.grouping."""
+    parameter = next(inner.parameters(), None)
+    return RunSpec(
+        method=method,
+        architecture=type(inner).__name__,
+        dataset=dataset,
+        seed=seed,
+        epochs=epochs,
+        architecture_options={"structure": structure(inner)},
+        control="frozen" if is_frozen else "none",
+        device_class="cuda" if parameter is not None and parameter.device.type == "cuda" else "cpu",
+    )
+
+
+def _problems(method: str, seed: Any, epochs: Any, dataset: str, study: str, credit: Any, fresh: Any) -> list[str]:
+    texts = {"method": method, "dataset": dataset, "study": study}
+    problems = [] if method else ["method: expected what the rule is called"]
+    problems += [f"{name}: {unfit(text)}" for name, text in texts.items() if text and unfit(text)]
+    for name, number in (("seed", seed), ("epochs", epochs)):
+        least, most = INTEGERS[name]
+        whole = isinstance(number, int) and not isinstance(number, bool)
+        if not whole or not least <= number <= most:
+            problems.append(f"{name}: expected a whole number from {least} to {most}, found {number!r}")
+    rules = {"credit": credit, "fresh": fresh}
+    return problems + [
+        f"{name}: expected a function" for name, rule in rules.items() if rule is not None and not callable(rule)
+    ]
+
+
+def _misfit(factory: str, network: nn.Module) -> list[str]:
+    """Why the factory's model is not such a one as is trained."""
+    try:
+        built = structure(from_factory(factory))
+    except UsageError as error:
+        return [str(error)]
+    return [] if built == structure(_inner(network)) else [f"factory {factory!r}: its model has other weights"]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _tensors(feedback: Mapping[str, Tensor] | nn.Module | None) -> dict[str, Tensor]:
+    state = feedback.state_dict() if isinstance(feedback, nn.Module) else feedback or {}
+    wrong = [
+        f"feedback: {name}: expected a tensor, found a {type(held).__name__}"
+        for name, held in state.items()
+        if not isinstance(held, Tensor)
+    ]
+    if wrong:
+        raise InvalidFields("track", wrong)
+    return dict(state)
+
+
+def _story(network: nn.Module, credit: CreditRule | None, frozen: Sequence[str]) -> dict[str, Any]:
+    """What provenance.json says under `own_loop`."""
+    script = Path(getattr(sys.modules.get("__main__"), "__file__", "") or "")
+    sealed = (
+        {"script": script.name, "sha256": jsonio.file_digest(script)}
+        if script.is_file()
+        else {"script": "no file: typed in"}
+    )
+    return {
+        **sealed,
+        "commit": _commit(script.parent if script.is_file() else Path.cwd()),
+        **(
+            {"sites": list(network.sites), "skip": network.skip, "readout": network.readout}
+            if isinstance(network, Adapted)
+            else {}
+        ),
+        "credit": "" if credit is None else getattr(credit, "__qualname__", type(credit).__name__),
+        "frozen": list(frozen),
+        "stated": STATED,
+    }
+
+
+def _commit(folder: Path) -> str:
+    """Of the checkout that the script lies in, with a + where files of it were changed; empty where it lies in none."""
+    try:
+        words = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+"]
+        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -1,0 +1,372 @@
+"""track: a loop of one's own is a run whose figures are ours to the bit, and the loop does not notice."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import fa_registry
+from fa_registry import diagnostics
+from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.records import Reading
+from fa_registry.tracking import schema
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.reader import read_record
+from fa_registry.training.bench import credits_under
+from fa_registry.training.checkpoint import load_tensors
+from fa_registry.training.measuring import measure
+from fa_registry.training.own_task import OwnRows
+from fa_registry.training.trainer import Trainer
+from fa_registry.workflows import track
+from tests.helpers.small import tiny_task
+from tests.workflows.conftest import call
+
+WIDTH, CLASSES = 8, 3
+
+
+class Residual(nn.Module):
+    """Two residual blocks by the published contract."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(5, WIDTH)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()) for _ in range(2))
+        self.out_head = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x):
+        h = self.embed(x)
+        for block in self.blocks:
+            h = h + block(h)
+        return self.out_head(h)
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return Residual()
+
+
+@pytest.fixture
+def batch():
+    return torch.randn(16, 5, generator=torch.Generator().manual_seed(1)), torch.arange(16) % CLASSES
+
+
+def train_one_epoch(model, batch, optimizer=None):
+    optimizer = optimizer or torch.optim.SGD([w for w in model.parameters() if w.requires_grad], lr=0.1)
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(batch[0]), batch[1]).backward()
+    optimizer.step()
+
+
+def dfa(matrices):
+    def credit(model, x, y):
+        error = model(x).softmax(1) - nn.functional.one_hot(y, CLASSES)
+        return [None, *(error @ matrix.T for matrix in matrices)]
+
+    return credit
+
+
+def record_of(run):
+    tracker = MlflowTracker()
+    return read_record(tracker, tracker.get(run.run_id))
+
+
+def test_the_figures_are_those_of_the_same_training_by_our_loop(workplace):
+    """A task of ours trained in the context, epoch by epoch: norms, growth, gain and Γ come out bit-equal to `measure`."""
+    task, ours = tiny_task(), []
+    trainer = Trainer(task)
+
+    def credit(network, x, y):
+        return credits_under(task, task.feedback, diagnostics.look(network, x, y))
+
+    with fa_registry.track(task.network, eval=task.eval_batch, method="mine", seed=7, credit=credit) as run:
+        ours.append(measure(task))
+        for _ in range(2):
+            trainer.run_epoch()
+            ours.append(measure(task))
+            run.epoch(test_accuracy=ours[-1].scalars["accuracy"].value)
+    record = record_of(run)
+    for name in ("h_L", "g_L", "growth_max", "gamma_deep_mean", "accuracy"):
+        logged = list(record.trajectory[name])
+        assert logged[1:] == [row.scalars[name] for row in ours[1:]], name
+    for name in ("h_norm", "g_norm", "growth", "gain", "gamma", "fidelity"):
+        assert record.measurements.sites[name] == ours[-1].sites[name], name
+    assert record.status == "complete" and record.spec.epochs == 2
+
+
+def test_it_is_written_as_our_runs_are(workplace, model, batch):
+    matrices = [torch.randn(WIDTH, CLASSES) for _ in range(2)]
+    feedback = {f"B_{site}": matrix for site, matrix in enumerate(matrices, 1)}
+    with fa_registry.track(
+        model, eval=batch, method="mine", seed=7, credit=dfa(matrices), feedback=feedback, epochs=3, checkpoint_every=1
+    ) as run:
+        for _ in range(3):
+            train_one_epoch(model, batch)
+            run.epoch(test_accuracy=0.5, loss_train=1.25)
+    tracker, record = MlflowTracker(), record_of(run)
+    assert load_tensors(tracker.artifact(run.run_id, schema.FEEDBACK)).keys() == feedback.keys()
+    last = load_tensors(tracker.artifact(run.run_id, schema.FINAL))
+    assert all(torch.equal(tensor, last[name]) for name, tensor in model.state_dict().items())
+    assert {schema.epoch_checkpoint(1), schema.epoch_checkpoint(2), schema.INITIAL} <= record.digests.keys()
+    assert record.provenance["own_loop"]["credit"].endswith("dfa.<locals>.credit")
+    assert record.measurements.sites["gamma"][0].reason == "no credit was given at this site"
+    assert record.measurements.sites["gamma"][1].value is not None
+    assert [reading.value for reading in record.trajectory["loss_train"]][1:] == [1.25] * 3
+    stored = tracker.get(run.run_id)
+    assert stored.tags[schema.TAG_STATUS] == "complete" and stored.params["cfg/epochs"] == "3"
+
+
+def test_the_loop_does_not_notice(workplace, model, batch):
+    """Weights, gradients, modes and every draw are those of the same loop without us."""
+
+    def loop(epoch_ended):
+        torch.manual_seed(3)
+        trained = Residual()
+        trained.blocks[0].eval()
+        optimizer = torch.optim.Adam(trained.parameters())
+        with (
+            fa_registry.track(
+                trained, eval=batch, method="mine", seed=1, credit=dfa([torch.eye(WIDTH)[:, :CLASSES]] * 2)
+            )
+            if epoch_ended
+            else nothing() as run
+        ):
+            for _ in range(2):
+                noisy = batch[0] + torch.randn(16, 5), batch[1]
+                train_one_epoch(trained, noisy, optimizer)
+                if epoch_ended:
+                    run.epoch()
+        hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in trained.modules()]
+        modes = [module.training for module in trained.modules()]
+        return (
+            [*trained.state_dict().values(), *(weight.grad for weight in trained.parameters()), torch.rand(3)],
+            modes,
+            hooks,
+        )
+
+    (with_us, *state), (without, *other) = loop(True), loop(False)
+    assert all(map(torch.equal, with_us, without)) and state == other and sum(state[1]) == 0
+
+
+class nothing:
+    def __enter__(self): ...
+
+    def __exit__(self, *error): ...
+
+
+def test_an_audit_judges_it_and_says_what_it_takes_on_trust(workplace, batch):
+    for control in (False, True):
+        torch.manual_seed(0)
+        model = Residual()
+        context = fa_registry.frozen_control(model) if control else nothing()
+        with context, fa_registry.track(model, eval=batch, method="mine", seed=7, dataset="mine", epochs=2) as run:
+            for _ in range(2):
+                train_one_epoch(model, batch)
+                run.epoch(test_accuracy=0.4 if control else 0.6)
+    result = call("audit", "--experiment", "fa_registry", "--json", "--exit-zero")
+    assert result.exit_code == 0, result.output
+    judged = {entry["record"]["spec"]["control"]: entry for entry in json.loads(result.stdout)["report"]["runs"]}
+    assert judged["none"]["frozen_run_id"] == judged["frozen"]["record"]["run_id"]
+    assert (
+        judged["none"]["verdict"]["outcome"] in ("warn", "incomplete")
+        and judged["none"]["record"]["integrity"]["state"] == "unverifiable"
+    )
+    words = [finding["sentence"] for finding in judged["none"]["findings"]]
+    assert any("a loop of its author's own" in sentence for sentence in words)
+
+
+def test_a_frozen_block_that_was_trained_all_the_same_is_no_control(model, batch):
+    refused = pytest.raises(UsageError, match=r"blocks\.1 changed although frozen")
+    with refused, fa_registry.frozen_control(model), torch.no_grad():
+        model.blocks[1][0].weight += 1
+    assert all(weight.requires_grad for weight in model.parameters())
+
+
+def test_all_that_is_wrong_is_named_at_once_and_nothing_is_written(workplace, model, batch):
+    with pytest.raises(InvalidFields) as refused:
+        fa_registry.track(model, sites=["nowhere"], eval=(batch[0], batch[1].float()), seed=-1, credit=3, epochs="all")
+    for field in ("model:", "eval[1]:", "method:", "seed:", "credit:", "epochs:"):
+        assert field in str(refused.value), field
+    assert MlflowTracker().search({schema.TAG_KIND: "run"}) == []
+
+
+@pytest.mark.parametrize(
+    ("credit", "words"),
+    [
+        (lambda model, x, y: [torch.zeros(16, 2)] * 3, "expected the shape"),
+        (lambda model, x, y: torch.zeros(3), "expected a list of 3"),
+    ],
+)
+def test_a_credit_that_is_none_is_refused_before_the_first_epoch(workplace, model, batch, credit, words):
+    with pytest.raises(InvalidFields, match=words), fa_registry.track(model, eval=batch, method="mine", credit=credit):
+        raise AssertionError("the loop began")
+
+
+def test_a_credit_that_is_not_finite_has_its_reason_and_no_figure(workplace, model, batch):
+    with fa_registry.track(
+        model, eval=batch, method="mine", credit=lambda model, x, y: [torch.full((16, WIDTH), torch.nan)] * 3
+    ) as run:
+        run.epoch()
+    assert all(reading.value is None for reading in record_of(run).measurements.sites["gamma"])
+
+
+def test_a_loop_that_never_calls_epoch_is_no_run(workplace, model, batch):
+    with (
+        pytest.raises(UsageError, match=r"without a call of run\.epoch"),
+        fa_registry.track(model, eval=batch, method="mine"),
+    ):
+        pass
+    (run,) = MlflowTracker().search({schema.TAG_KIND: "run"})
+    assert run.state == "FAILED" and run.tags[schema.TAG_STATUS] == "failed"
+
+
+def test_a_loop_that_broke_goes_on_with_all_its_epochs(workplace, model, batch):
+    def loop(until, resume):
+        with fa_registry.track(model, eval=batch, method="mine", seed=1, epochs=4, resume=resume) as run:
+            begun = run.done
+            while run.done < 4:
+                if run.done == until:
+                    raise ZeroDivisionError
+                run.epoch(test_accuracy=run.done / 10)
+        return run, begun
+
+    with pytest.raises(ZeroDivisionError):
+        loop(2, False)
+    run, begun = loop(4, True)
+    record = record_of(run)
+    assert begun == 2 and record.provenance["resumed_from"] == 2
+    assert [reading.value for reading in record.trajectory["accuracy"]] == [None, 0.0, 0.1, 0.2, 0.3]
+    assert [stored.state for stored in MlflowTracker().search({schema.TAG_KIND: "run"})] == ["FINISHED", "FAILED"]
+
+
+def test_rows_that_were_cut_or_flipped_are_not_believed(workplace, model, batch):
+    with pytest.raises(ZeroDivisionError), fa_registry.track(model, eval=batch, method="mine", seed=1) as run:
+        run.epoch()
+        run.epoch()
+        raise ZeroDivisionError
+    (path,) = (workplace / ".fa_registry" / "own_loops").iterdir()
+    rows, whole = OwnRows(path.parent, record_spec(path), True), path.read_bytes()
+    path.write_bytes(whole[:-40])
+    assert [row.epoch for row in rows.read()] == [0, 1]
+    path.write_bytes(whole.replace(b'"epoch":0', b'"epoch":7', 1))
+    assert rows.read() == []
+
+
+def record_spec(path):
+    """Whose rows a file holds: its name is the specification's identity."""
+    return type("Named", (), {"identity": path.stem})()
+
+
+def test_ctrl_c_ends_the_run_as_killed(workplace, model, batch):
+    with pytest.raises(KeyboardInterrupt), fa_registry.track(model, eval=batch, method="mine") as run:
+        run.epoch()
+        raise KeyboardInterrupt
+    assert MlflowTracker().get(run.run_id).state == "KILLED"
+
+
+def test_two_loops_at_once_are_two_runs(workplace, model, batch):
+    with (
+        fa_registry.track(model, eval=batch, method="one") as first,
+        fa_registry.track(model, eval=batch, method="two") as second,
+    ):
+        first.epoch()
+        second.epoch()
+    assert first.run_id != second.run_id
+    assert record_of(first).measurements.sites["h_norm"] == record_of(second).measurements.sites["h_norm"]
+
+
+def test_a_figure_that_nobody_knows_is_named(workplace, model, batch):
+    with fa_registry.track(model, eval=batch, method="mine") as run:
+        with pytest.raises(InvalidFields, match="loss_train") as refused:
+            run.epoch(test_accuracy=2.0, loss_trian=1.0)
+        assert "test_accuracy: expected a fraction" in str(refused.value)
+        run.epoch()
+
+
+def test_weights_that_two_layers_share_are_kept(workplace, batch):
+    model = Residual()
+    model.blocks[1][0].weight = model.blocks[0][0].weight
+    with fa_registry.track(model, eval=batch, method="mine") as run:
+        run.epoch()
+    last = load_tensors(MlflowTracker().artifact(run.run_id, schema.FINAL))
+    assert torch.equal(last["blocks.0.0.weight"], last["blocks.1.0.weight"])
+
+
+FACTORY = "tests.workflows.test_track:Residual"
+
+
+def tracked_with_factory(model, batch):
+    with fa_registry.track(
+        model, eval=batch, method="mine", seed=7, factory=FACTORY, credit=dfa([torch.ones(8, 3)] * 2)
+    ) as run:
+        train_one_epoch(model, batch)
+        run.epoch(test_accuracy=0.6)
+    return run
+
+
+def integrity(*more):
+    (outcome,) = json.loads(call("verify", "--json", *more).stdout)
+    return outcome["integrity"]
+
+
+def test_whoever_vouches_for_the_model_measures_it_again(measured_each_time, workplace, model, batch):
+    run = tracked_with_factory(model, batch)
+    assert integrity("--run", run.run_id)["state"] == "unverifiable"
+    again = integrity("--run", run.run_id, "--factory", FACTORY)
+    assert again["state"] == "verified", again
+    assert {check["subject"]: check["outcome"] for check in again["checks"]}["measuring"] == "not possible"
+
+
+def test_a_factory_that_nobody_vouched_for_is_not_imported(workplace, model, batch, monkeypatch):
+    run = tracked_with_factory(model, batch)
+
+    def never(path):
+        raise AssertionError(f"{path} was imported")
+
+    monkeypatch.setattr("fa_registry.workflows.own_loops.from_factory", never)
+    assert integrity("--run", run.run_id, "--factory", "another:one")["state"] == "unverifiable"
+
+
+def test_figures_that_are_not_the_models_are_a_mismatch(workplace, model, batch, monkeypatch):
+    """Sealed as they are by an author who edited the numbers: the weights and the batch tell."""
+    genuine = track.measured
+
+    def flattered(*given):
+        found = genuine(*given)
+        line = tuple(Reading(0.5 * reading.value) for reading in found.sites["h_norm"])
+        return dataclasses.replace(found, sites={**found.sites, "h_norm": line})
+
+    monkeypatch.setattr(track, "measured", flattered)
+    run = tracked_with_factory(model, batch)
+    again = integrity("--run", run.run_id, "--factory", FACTORY)
+    assert again["state"] == "mismatch" and {each["quantity"] for each in again["differences"]} == {"h_norm"}
+
+
+@pytest.mark.parametrize(
+    "factory", ["nowhere:build", "json:dumps", "torch.nn:Identity", "tests.workflows.test_track:WIDTH"]
+)
+def test_a_factory_of_no_such_model_is_refused_before_the_first_epoch(workplace, model, batch, factory):
+    with pytest.raises(InvalidFields, match="factory"):
+        fa_registry.track(model, eval=batch, method="mine", factory=factory)
+
+
+def test_a_compiled_model_is_measured_without_its_wrapper(workplace, model, batch):
+    compiled = torch.compile(model, backend="eager")
+    with fa_registry.track(compiled, eval=batch, method="mine") as run:
+        run.epoch()
+    record = record_of(run)
+    assert record.provenance["own_loop"]["unwrapped from"] == "OptimizedModule"
+    assert record.spec.architecture == "Residual"
+
+
+def test_a_method_of_ours_by_name_is_not_taken_for_ours(workplace, model, batch):
+    """A loop that calls itself bp is still nobody's word for the method bp."""
+    with fa_registry.track(model, eval=batch, method="bp", seed=7) as run:
+        run.epoch(test_accuracy=0.9)
+    result = call("audit", "--run", run.run_id, "--json", "--exit-zero")
+    (judged,) = json.loads(result.stdout)["report"]["runs"]
+    assert judged["record"]["conformance"]["state"] == "unchecked" and judged["verdict"]["outcome"] != "pass"
