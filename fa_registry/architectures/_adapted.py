@@ -6,29 +6,45 @@ came to measure ViT and ResNet gradients on a wrong network.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fa_registry.errors import UsageError
+from fa_registry.errors import InvalidFields, UsageError
 
 SKIPS = ("outside", "inside")
 ROUNDINGS = 16  # of the largest value: the model's own addition may be fused; more would hide h beside an exploded f
 
 
+@dataclass(frozen=True)
+class Reads:
+    """How a model is spoken to that takes and gives more than one tensor; None: one tensor.
+
+    inputs: x → what the model is called with, a mapping as keywords. output: the model's answer → logits. state: what a block
+    returns → the tensor in it that is its state, or its branch.
+    """
+
+    inputs: Callable[[Tensor], Any] | None = None
+    output: Callable[[Any], Tensor] | None = None
+    state: Callable[[Any], Tensor] | None = None
+
+
 class Adapted(nn.Module):
     """Any model with a chain of blocks, observable at sites 0..L. Build it with `adapt`."""
 
-    def __init__(self, model: nn.Module, sites: Sequence[str], skip: str, readout: str):
+    def __init__(self, model: nn.Module, sites: Sequence[str], skip: str, readout: str, reads: Reads | None = None):
         super().__init__()
         self.model = model
         self.sites = tuple(sites)
         self.skip = skip
         self.readout = readout
+        self.reads = reads or Reads()
 
     def forward(self, x: Tensor, return_hidden: bool = False) -> Tensor | tuple[Tensor, list[Tensor], list[Tensor]]:
         """The model's own output; with return_hidden also the states h_0..h_L and the tensors to differentiate for them.
@@ -37,15 +53,21 @@ class Adapted(nn.Module):
         ∂ℓ/∂h_l, so there the block's output stands in.
         """
         if not return_hidden:
-            return self.model(x)
-        flow = _Flow(self.sites, bypassed=self.skip == "outside")
+            return self._logits(x)
+        flow = _Flow(self.sites, self.reads.state, bypassed=self.skip == "outside")
         with flow.watching(self.model, self.readout):
-            logits = self.model(x.clone())  # a model may write into its input, and a leaf cannot be written into
+            logits = self._logits(x.clone())  # a model may write into its input, and a leaf cannot be written into
         flow.check_runs()
         states = _states(flow, self.sites, self.skip)
         self._check(flow, states)
         flow.check_in_place()
         return logits, states, [flow.entry, *(flow.roots[name] for name in self.sites)]
+
+    def _logits(self, x: Tensor) -> Any:
+        """What the model answers, read as the caller of `adapt` said."""
+        given = self.reads.inputs(x) if self.reads.inputs else x
+        answer = self.model(**given) if isinstance(given, Mapping) else self.model(given)
+        return self.reads.output(answer) if self.reads.output else answer
 
     def _check(self, flow: _Flow, states: Sequence[Tensor]) -> None:
         """What goes into block l+1, and into the readout, must be the declared h_l."""
@@ -74,8 +96,9 @@ class _Flow:
     differentiate is the model's own, and its version tells whether it was written into.
     """
 
-    def __init__(self, sites: Sequence[str], bypassed: bool):
+    def __init__(self, sites: Sequence[str], state: Callable[[Any], Tensor] | None, bypassed: bool):
         self.sites = sites
+        self.state = state
         self.bypassed = bypassed
         self.inputs: dict[str, Tensor] = {}
         self.outputs: dict[str, Tensor] = {}
@@ -139,40 +162,91 @@ class _Flow:
         self.handed[name] = (handed, handed._version)
         return (handed, *args[1:]), kwargs
 
-    def _after(self, name: str, _: nn.Module, args: tuple[Any, ...], output: Any) -> Tensor:
-        if not isinstance(output, Tensor):
-            raise UsageError(f"adapt: {name}: expected a tensor as output, found {type(output).__name__}")
+    def _after(self, name: str, _: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        out = self.state(output) if self.state and not isinstance(output, Tensor) else output
+        if not isinstance(out, Tensor):
+            hint = "" if self.state else f"; say which part of it is the state: {_suggested(output)}"
+            raise UsageError(f"adapt: {name}: expected a tensor as output, found {_kind(out)}{hint}")
         self.runs[name] += 1
-        self.outputs[name] = output.detach().clone()
-        self.roots[name] = output
-        return output.clone()
+        self.outputs[name] = out.detach().clone()
+        self.roots[name] = out
+        return _with(output, out, out.clone())
 
     def _at_readout(self, _: nn.Module, args: tuple[Any, ...]) -> None:
         if args and isinstance(args[0], Tensor):
             self.readout = args[0].detach().clone()
 
 
-def adapt(model: nn.Module, sites: Sequence[str] = (), skip: str = "outside", readout: str = "") -> Adapted:
+def _suggested(output: Any, word: str = "state") -> str:
+    """The function that reads the first tensor of what somebody returned."""
+    if isinstance(output, Mapping):  # transformers' outputs are such, and have their fields as attributes too
+        key = next((key for key, held in output.items() if isinstance(held, Tensor)), "…")
+        return f"{word}=lambda out: out[{key!r}]"
+    if isinstance(output, (tuple, list)):
+        place = next((place for place, held in enumerate(output) if isinstance(held, Tensor)), "…")
+        return f"{word}=lambda out: out[{place}]"
+    return f"{word}=lambda out: …"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {', '.join(type(held).__name__ for held in value) or 'nothing'}"
+    return f"a {type(value).__name__}"
+
+
+def _with(output: Any, tensor: Tensor, stand_in: Tensor) -> Any:
+    """What a block returned, with the one tensor replaced."""
+    if output is tensor:
+        return stand_in
+    if isinstance(output, Mapping):
+        changed = copy.copy(output)
+        for key, held in output.items():
+            if held is tensor:
+                changed[key] = stand_in
+        return changed
+    held = [stand_in if part is tensor else part for part in output]
+    return type(output)(*held) if hasattr(output, "_fields") else type(output)(held)
+
+
+def adapt(
+    model: nn.Module,
+    sites: Sequence[str] = (),
+    skip: str = "outside",
+    readout: str = "",
+    inputs: Callable[[Tensor], Any] | None = None,
+    output: Callable[[Any], Tensor] | None = None,
+    state: Callable[[Any], Tensor] | None = None,
+) -> Adapted:
     """Make `model` observable at the blocks named by `sites` (module paths, in order of the stream; default: `.blocks`).
 
     skip: "outside" if a block returns its residual branch and the model adds the skip, "inside" if the block's output is the
     new state (skip included, or no skip at all). readout: the module that receives h_L, against which the last block is
-    checked (default: `out_ln`, else `out_head`, where the model has one). Raises UsageError for unknown names; a wrong `skip`,
-    sites that are not one stream and a stream changed in place show at the first pass.
+    checked (default: `out_ln`, else `out_head`, where the model has one). inputs: x → what the model is called with, a dict as
+    keywords (`lambda x: {"input_ids": x}`). output: its answer → logits (`lambda out: out.logits`). state: what a block returns →
+    the tensor that flows on (`lambda out: out[0]`). Raises InvalidFields that names all that is wrong with names and words; a wrong
+    `skip`, sites that are not one stream and a stream changed in place show at the first pass.
     """
-    if skip not in SKIPS:
-        raise UsageError(f"adapt: skip: expected one of {', '.join(SKIPS)}, found {skip!r}")
     names = tuple(sites) or tuple(f"blocks.{index}" for index in range(len(getattr(model, "blocks", ()))))
     known = dict(model.named_modules())
-    unknown = [name for name in (*names, *([readout] if readout else [])) if name not in known]
-    if unknown or not names:
-        raise UsageError(
-            f"adapt: expected names of the model's modules, found {', '.join(unknown) or 'none and no .blocks'}; "
-            f"known: {', '.join(name for name in known if name)}"
-        )
+    reads = {"inputs": inputs, "output": output, "state": state}
+    problems = [] if skip in SKIPS else [f"skip: expected one of {', '.join(SKIPS)}, found {skip!r}"]
+    unknown = {
+        "sites": [name for name in names if name not in known] or ([] if names else ["none and no .blocks"]),
+        "readout": [readout] if readout and readout not in known else [],
+    }
+    problems += [
+        f"{field}: expected names of the model's modules, found {', '.join(wrong)}; known: {', '.join(filter(None, known))}"
+        for field, wrong in unknown.items()
+        if wrong
+    ]
     if len(set(names)) < len(names):
-        raise UsageError(f"adapt: sites: expected every site once, found {', '.join(names)}")
-    return Adapted(model, names, skip, readout or _default_readout(known))
+        problems.append(f"sites: expected every site once, found {', '.join(names)}")
+    problems += [
+        f"{name}: expected a function" for name, read in reads.items() if read is not None and not callable(read)
+    ]
+    if problems:
+        raise InvalidFields("adapt", problems)
+    return Adapted(model, names, skip, readout or _default_readout(known), Reads(**reads))
 
 
 def _default_readout(known: Mapping[str, nn.Module]) -> str:

@@ -18,9 +18,11 @@ from torch import Tensor, nn
 from fa_registry.architectures import Adapted, adapt
 from fa_registry.architectures.base import Network
 from fa_registry.diagnostics import evaluating
-from fa_registry.errors import EvidenceWarning, InvalidFields, UsageError
+from fa_registry.errors import EvidenceWarning, InvalidFields
 
 Batch = tuple[Tensor, Tensor]
+KEYWORDS = '; one that takes keywords is adapted by fa_registry.adapt(model, …, inputs=lambda x: {"name": x})'
+LOGITS = "; fa_registry.adapt(model, …, output=lambda out: out.logits) reads them"
 
 
 class Checks:
@@ -55,8 +57,8 @@ class Checks:
             return None
         try:
             return model if isinstance(model, (Network, Adapted)) else adapt(model)
-        except UsageError as error:
-            self.problems.append(f"model: {error}")
+        except InvalidFields as error:
+            self.problems += [f"model: {problem}" for problem in error.problems]
             self.cause = error
             return None
 
@@ -158,12 +160,14 @@ class Checks:
             with torch.no_grad(), evaluating(network):
                 logits = network(x.clone())  # a model may write into its input
         except Exception as error:
-            self.problems.append(f"{name}: the model cannot read it: {type(error).__name__}: {error}")
+            hint = KEYWORDS if isinstance(error, TypeError) else ""  # as Python says of arguments that do not fit
+            self.problems.append(f"{name}: the model cannot read it: {type(error).__name__}: {error}{hint}")
             self.cause = error
             return None
         if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(x) or logits.shape[1] < 2:
             given = tuple(logits.shape) if isinstance(logits, Tensor) else _kind(logits)
-            self.problems.append(f"model: expected logits ({len(x)}, at least 2 classes), found {given}")
+            hint = LOGITS if hasattr(logits, "logits") else ""
+            self.problems.append(f"model: expected logits ({len(x)}, at least 2 classes), found {given}{hint}")
             return None
         return logits.shape[1]
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fa_registry.architectures import Adapted, adapt
 from fa_registry.diagnostics import Absent, Bench, Look, look
 from fa_registry.diagnostics.base import Diagnostic
-from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.errors import InvalidFields
 from fa_registry.records import Measurements, Reading
 from fa_registry.training.checks import Checks
 from fa_registry.training.measuring import attempt, in_order
@@ -47,8 +47,8 @@ def own_network(checks: Checks, model: Any, sites: Sequence[str], skip: str, rea
         return checks.network(model)
     try:
         return adapt(model, sites, skip, readout)
-    except UsageError as error:
-        checks.problems.append(f"model: {error}")
+    except InvalidFields as error:
+        checks.problems += error.problems
         return None
 
 

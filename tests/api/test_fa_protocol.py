@@ -247,7 +247,7 @@ def test_everything_that_is_wrong_with_a_call_is_named_at_once():
     with pytest.raises(InvalidFields) as caught:
         fa_registry.FAProtocol(nn.Linear(5, CLASSES), x, y - 1, d1_threshold=math.nan, d2_eps="small")
     assert [problem.split(", found")[0] for problem in caught.value.problems] == [
-        "model: adapt: expected names of the model's modules",
+        "model: sites: expected names of the model's modules",
         "y_eval: expected labels from 0 on",
         "d1_threshold: expected a finite number",
         "d2_eps: expected a finite number",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+import fa_registry
 from fa_registry.architectures import adapt
 from fa_registry.diagnostics import look, observe
-from fa_registry.errors import UsageError
+from fa_registry.errors import InvalidFields, UsageError
 from tests.architectures.adapted_models import SEED, STEPS, WIDTH, Branch, Model, batch, build, twin
 from tests.architectures.drawing import CLASSES, normal
 from tests.architectures.plain_models import DEPTH, PLAIN, SHAPE, autograd_figures, pair
@@ -246,8 +249,81 @@ def test_tuple_outputs_and_keyword_inputs_are_named():
         adapt(model, skip="inside", readout="norm")(x, return_hidden=True)
     model = build("inside", 2, step=lambda block, h: block(h)[0] if isinstance(block, Odd) else block(h))
     model.blocks[1] = Odd()
-    with pytest.raises(UsageError, match=r"blocks\.1: expected a tensor as output, found tuple"):
+    with pytest.raises(
+        UsageError,
+        match=r"blocks\.1: expected a tensor as output, found a tuple of Tensor, NoneType; .* state=lambda out: out\[0\]",
+    ):
         adapt(model, skip="inside", readout="norm")(x, return_hidden=True)
+
+
+class Answer(dict):
+    """As transformers' outputs: fields by name and as attributes."""
+
+    __getattr__ = dict.__getitem__
+
+
+class Spoken(nn.Module):
+    """A model that takes keywords, whose blocks return more than their state, and that answers with `.logits`."""
+
+    def __init__(self, inner: nn.Module, returns):
+        super().__init__()
+        self.inner, self.returns = inner, returns
+        self.blocks = nn.ModuleList(Returning(block, returns) for block in inner.blocks)
+
+    def forward(self, values: Tensor, labels: None = None) -> Answer:
+        h = self.inner.embed(values)
+        for block in self.blocks:
+            out = block(h)
+            h = out["state"] if isinstance(out, dict) else out[0]
+        return Answer(loss=None, logits=self.inner.out_head(self.inner.norm(h)))
+
+
+class Returning(nn.Module):
+    def __init__(self, block: nn.Module, returns):
+        super().__init__()
+        self.block, self.returns = block, returns
+
+    def forward(self, h: Tensor):
+        return self.returns(self.block(h))
+
+
+Pair = namedtuple("Pair", ["state", "weights"])
+
+
+@pytest.mark.parametrize(
+    ("returns", "state"),
+    [
+        (lambda h: (h, None), lambda out: out[0]),
+        (lambda h: Pair(h, None), lambda out: out.state),
+        (lambda h: Answer(other=h * 2, state=h), lambda out: out["state"]),
+    ],
+    ids=["tuple", "named tuple", "mapping"],
+)
+def test_a_model_that_speaks_otherwise_shows_the_same(returns, state):
+    """The very figures of the plain model inside, gradients included."""
+    x, y = batch(5, 4)
+    plain = build("inside", 2)
+    spoken = Spoken(plain, returns)
+    reads = {"inputs": lambda x: {"values": x}, "output": lambda out: out.logits, "state": state}
+    ours = look(adapt(plain, skip="inside", readout="norm"), x, y)
+    other = look(adapt(spoken, skip="inside", readout="inner.norm", **reads), x, y)
+    for left, right in zip(
+        other.single.gradients + other.single.hidden, ours.single.gradients + ours.single.hidden, strict=True
+    ):
+        assert torch.equal(left, right)
+
+
+def test_what_a_model_needs_is_suggested():
+    x, y = batch(5, 4)
+    spoken = adapt(Spoken(build("inside", 2), lambda h: (h, None)), skip="inside", readout="inner.norm")
+    with pytest.raises(UsageError, match=r"inputs=lambda x|output=lambda out: out\.logits|state=lambda out: out\[0\]"):
+        fa_registry.FAProtocol(spoken, x, y)
+
+
+def test_all_that_is_wrong_with_a_call_is_named_at_once():
+    with pytest.raises(InvalidFields) as refused:
+        adapt(build("outside", 2), sites=["nowhere"], skip="beside", readout="nobody", output="logits")
+    assert [problem.split(":")[0] for problem in refused.value.problems] == ["skip", "sites", "readout", "output"]
 
 
 def test_no_hook_stays_behind_even_after_an_error():

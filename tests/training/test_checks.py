@@ -136,7 +136,7 @@ def test_checking_leaves_input_and_mode_as_they_were():
 
 
 def test_a_model_without_blocks():
-    assert problems(model=nn.Linear(5, CLASSES))[0].startswith("model: adapt: expected names of the model's modules")
+    assert problems(model=nn.Linear(5, CLASSES))[0].startswith("model: sites: expected names of the model's modules")
     shallow = Network(nn.Linear(5, WIDTH), [], None, nn.Linear(WIDTH, CLASSES))
     assert problems(model=shallow) == [
         "model: expected at least one block, found none: without depth there is nothing to judge"
