@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import json
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,6 +28,7 @@ from fa_registry.workflows import track
 from tests.helpers.small import tiny_task
 from tests.workflows.conftest import call
 
+ROOT = Path(__file__).parents[2]
 WIDTH, CLASSES = 8, 3
 
 
@@ -189,7 +193,7 @@ def test_a_frozen_block_that_was_trained_all_the_same_is_no_control(model, batch
 def test_all_that_is_wrong_is_named_at_once_and_nothing_is_written(workplace, model, batch):
     with pytest.raises(InvalidFields) as refused:
         fa_registry.track(model, sites=["nowhere"], eval=(batch[0], batch[1].float()), seed=-1, credit=3, epochs="all")
-    for field in ("model:", "eval[1]:", "method:", "seed:", "credit:", "epochs:"):
+    for field in ("sites:", "eval[1]:", "method:", "seed:", "credit:", "epochs:"):
         assert field in str(refused.value), field
     assert MlflowTracker().search({schema.TAG_KIND: "run"}) == []
 
@@ -370,3 +374,26 @@ def test_a_method_of_ours_by_name_is_not_taken_for_ours(workplace, model, batch)
     result = call("audit", "--run", run.run_id, "--json", "--exit-zero")
     (judged,) = json.loads(result.stdout)["report"]["runs"]
     assert judged["record"]["conformance"]["state"] == "unchecked" and judged["verdict"]["outcome"] != "pass"
+
+
+def test_the_readmes_example_adds_two_lines_to_a_loop_and_runs(workplace, model, batch):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^with fa_registry\.track\(.*?(?=\n\n)", text, re.MULTILINE | re.DOTALL)
+    assert len([line for line in example.splitlines() if "run" in line]) == 2
+    names = {
+        "fa_registry": fa_registry,
+        "range": lambda count: builtins.range(2),
+        "model": model,
+        "x_eval": batch[0],
+        "y_eval": batch[1],
+        "my_credit": dfa([torch.ones(WIDTH, CLASSES)] * 2),
+        "train_one_epoch": lambda model: train_one_epoch(model, batch),
+        "accuracy": lambda model: 0.5,
+    }
+    exec(example, names)
+    record = record_of(names["run"])
+    assert (
+        record.status == "complete"
+        and record.spec.epochs == 2
+        and record.measurements.sites["gamma"][2].value is not None
+    )
