@@ -24,6 +24,7 @@ LAYERS = (
     ("analyses",),
     ("reporting", "lint"),
     ("workflows", "api"),
+    ("adapters",),
     ("cli",),
     ("reference",),
     ("__main__", "__init__"),
@@ -37,6 +38,8 @@ ONLY = {
     "matplotlib": ("reporting",),
     "ray": ("studies",),
     "submitit": ("studies",),
+    "lightning": ("adapters",),
+    "transformers": ("adapters",),
     "pydantic": ("jsonio", "reporting"),
 }
 NO_TENSORS = ("protocol", "analyses", "reporting", "lint", *GROUND, "catalog", "statistics")

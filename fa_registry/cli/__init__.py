@@ -59,9 +59,9 @@ def _launched(context: click.Context) -> Iterator[None]:
 
 
 GROUPS = {
-    "Train": ("train", "study", "work", "run", "adopt", "data"),
+    "Train": ("train", "study", "work", "run", "adopt", "new", "data"),
     "Judge": ("audit", "verify", "analyse", "compare", "diff", "lint"),
-    "Look": ("list", "show", "card", "doctor", "optimize"),
+    "Look": ("list", "watch", "show", "card", "doctor", "optimize"),
     "Share": ("report", "promote"),
 }
 LINE = 66  # characters that a verb's line of help may have beside its name

@@ -1,4 +1,4 @@
-"""The verbs that look (lint, list, card, show, doctor, data), and optimize; and what they print."""
+"""The verbs that look (lint, list, watch, card, show, doctor, data), optimize and new; and what they print."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import datetime
 import functools
 import importlib.metadata
 import sys
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,9 +22,14 @@ from fa_registry.lint.base import LintReport
 from fa_registry.lint.linting import lint_paths, sarif
 
 if TYPE_CHECKING:
+    from fa_registry.workflows.at_work import AtWork
     from fa_registry.workflows.looking import Listing
 
 BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # of an option: words before the bound
+# columns of `watch`
+WATCHED = ("run", "name", "status", "epoch", "‖h_L‖", "‖g_L‖", "accuracy", "fired", "epochs/s", "left")
+QUIET = 30.0  # seconds without a sign of life that are worth a word
+KINDS = ("method", "architecture", "dataset", "diagnostic", "study")
 ACTIONS = ("list", "where", "fetch", "check")
 
 
@@ -315,4 +321,100 @@ def _placed(rows: Sequence[Mapping[str, Any]]) -> None:
         say("needs no files")
 
 
-VERBS = (lint, list_, card, show, doctor, optimize, data)
+@click.command(short_help="Begin a method, architecture, dataset, diagnostic or study of your own.")
+@click.argument("kind", metavar="KIND", shell_complete=completing.words(*KINDS))
+@click.argument("name")
+@click.option("--out", default="", metavar="FOLDER", help="Where its folder is made [here].")
+@JSON
+@examples("new method my_rule", "new study my_study", "new diagnostic my_figure --out packages")
+def new(kind: str, name: str, out: str, as_json: bool) -> None:
+    """Write a file that runs as it is, in a package of your own with its entry point and its test: method, architecture, dataset,
+    diagnostic; or a study.toml. Nothing that is there is written over.
+    """
+    from fa_registry.workflows import skeletons
+
+    written = skeletons.new(kind, name, out)
+    if as_json:
+        print_json(
+            {"folder": str(written.folder), "files": list(map(str, written.files)), "commands": written.commands}
+        )
+        return
+    say(*(f"{path}: written" for path in written.files), "next:", *(f"  {command}" for command in written.commands))
+
+
+@click.command(short_help="Watch the runs of a store, or of one study, while they train.")
+@click.option("--study", default="", metavar="NAME", help="Runs of this study.", shell_complete=completing.studies())
+@click.option(
+    "--every",
+    default=5.0,
+    show_default=True,
+    type=click.FloatRange(0.5, 3600),
+    metavar="SECONDS",
+    help="Between looks.",
+)
+@click.option("--once", is_flag=True, help="One look, and no more: for scripts.")
+@click.option(
+    "--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), metavar="N", help="The newest N runs."
+)
+@STORE
+@JSON
+@examples(
+    "watch", "watch --study digits", "watch --study digits --once --json", "watch --store http://server:5000 --every 30"
+)
+def watch(study: str, every: float, once: bool, limit: int, store: str, as_json: bool) -> None:
+    """Epoch, norms, accuracy, what fired, speed and time left of every run, until none is at work. One question a look.
+
+    Exit 0. Off a terminal a table is printed only where something has changed. The store's tables say so, no file is read.
+    """
+    from fa_registry.workflows.at_work import is_anybody_at_work, watcher
+
+    watching = watcher(store, study, limit)
+    before = None
+    while True:
+        rows = watching.look()
+        if as_json:
+            print_json(rows)
+        elif (shown := [_watched_cells(row) for row in rows]) != before:
+            if sys.stdout.isatty() and not once:
+                click.clear()
+            _print_watched(shown, rows, study)
+            before = shown
+        if once or not is_anybody_at_work(rows):
+            return
+        time.sleep(every)
+
+
+def _print_watched(shown: Sequence[Sequence[str]], rows: Sequence[AtWork], study: str) -> None:
+    if not rows:
+        say("no run yet" + (f" of study {study}" if study else ""))
+        return
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.status] = counts.get(row.status, 0) + 1
+    said = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items())
+    table(WATCHED, shown, f"study {study}: {said}" if study else said)
+
+
+def _watched_cells(row: AtWork) -> list[str]:
+    quiet = f", silent for {row.silent:.0f} s" if row.silent > QUIET else ""
+    return [
+        row.run_id[:SHORT_ID],
+        row.name,
+        row.status.replace("_", " ") + quiet,
+        "" if row.epoch is None else f"{row.epoch} of {'?' if row.epochs is None else row.epochs}",
+        *("" if value is None else f"{value:.4g}" for value in (row.h_L, row.g_L)),
+        "" if row.accuracy is None else f"{row.accuracy:.3f}",
+        ", ".join(f"{rule} at {epoch}" for rule, epoch in row.fired.items()),
+        "" if row.rate is None else f"{row.rate:.3g}",
+        "" if row.left is None else _duration(row.left),
+    ]
+
+
+def _duration(seconds: float) -> str:
+    """`45 s`, `12 min`, `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+VERBS = (lint, list_, watch, card, show, doctor, optimize, data, new)

@@ -29,6 +29,7 @@ TAG_NOT_FINITE = "fa.not_finite"
 TAG_PROCESS = "fa.process"  # who writes it, to tell a zombie from a run at work: see owners.process_tag
 TAG_CLAIM = "fa.claim"  # choosing | held: who of several attempts trains the specification, see tracking.claim
 TAG_SIGN = "fa.sign_of_life"  # changes as long as the process is at work
+TAG_EPOCH = "fa.epoch"  # `17 of 100`: how far it is, for who watches; nothing that an audit asks
 TAG_STATE = "fa.state"  # the newest state to go on from that its process kept in the store: see tracking.resuming
 TAG_STOP = "fa.stop"  # `yes` on any run of a study: nothing more of it is trained, set by a person on MLflow's page
 TAG_REPORT = "fa.report"  # on an audited run: the id of the newest audit's own run

@@ -235,6 +235,8 @@ class RunWriter:
 
     def _send(self, tracker: Tracker) -> None:
         tags = {**self._tags, **(self.claim.sign() if self.claim else {})}
+        if self.rows and (self._points or tags):
+            tags[schema.TAG_EPOCH] = f"{self.rows[-1].epoch} of {self._task.spec.epochs or '?'}"
         if self._points or tags:
             tracker.log(self.run_id, self._points, tags)
         if self.claim:

@@ -1,0 +1,44 @@
+"""A Lightning callback: every `trainer.fit` is a run, an epoch of it an epoch of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import lightning.pytorch as pl
+from torch import nn
+
+from fa_registry.adapters.following import Following
+
+
+class Tracking(pl.Callback):
+    """`Trainer(callbacks=[Tracking(eval=(x, y), method="mine", seed=7)])`; other options as for `fa_registry.track`.
+
+    model: the module → the network whose forward gives logits, adapted where it must be; default: the module itself. accuracy,
+    loss: names among the metrics that the module logs. Of several processes the first one's model is measured.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: Callable[[nn.Module], nn.Module] | None = None,
+        accuracy: str = "val_acc",
+        loss: str = "train_loss",
+        **options: Any,
+    ):
+        self._following, self._names = Following(model, options), (accuracy, loss)
+        self.run_id = ""
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if trainer.is_global_zero:
+            self.run_id = self._following.begin(module).run_id
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if self._following.is_on:  # the epoch's validation is over by now: Lightning has it inside the epoch
+            self._following.epoch(trainer.callback_metrics, *self._names)
+
+    def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self._following.end()
+
+    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, error: BaseException) -> None:
+        self._following.end(error)

@@ -1,0 +1,33 @@
+"""skeleton: the share of samples whose credit points along the gradient. Make it yours."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, missing, readings
+
+
+class Skeleton(Diagnostic):
+    card = DiagnosticCard(
+        name="skeleton",
+        symbol="P(Γ > 0)",
+        line="share of samples whose credit has a positive cosine with the gradient",
+        quantities=("skeleton",),  # what pages, forms, CSV and MLflow's charts call it
+        unit="fraction",
+        range="0 to 1",
+        cannot_tell="how large the cosine is",  # what a reader must not conclude from it
+        source="unpublished",
+        needs_credit=("skeleton",),  # lost with the run's feedback state
+        when="epoch",  # or "final": it takes many passes
+    )
+
+    def measure(self, observation):
+        """L+1 readings, site 0 first. What cannot be measured is a reading with a reason: never a zero, never a site less."""
+        cosines = observation.alignments  # (L+1, N), nan where a norm is zero or not finite
+        if cosines is None:
+            return Measured(sites={"skeleton": missing(observation.sites, observation.no_credits)})
+        shares = [np.mean(row[np.isfinite(row)] > 0) if np.isfinite(row).any() else np.nan for row in cosines]
+        return Measured(sites={"skeleton": readings(shares)})
+
+
+PLUGIN = Skeleton()

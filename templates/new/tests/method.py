@@ -1,0 +1,9 @@
+"""skeleton has every property that its card declares, and every one of all methods."""
+
+from fa_registry.testing import check_method
+
+
+def test_it_is_what_its_card_says():
+    results = check_method("skeleton", ["resmlp"])
+    assert [result.property for result in results]
+    assert not [f"{result.property}: {result.detail}" for result in results if result.outcome == "fail"]

@@ -1,0 +1,5 @@
+"""Lightning and transformers import torchvision, which fails beside a CPU torch until its operators are declared."""
+
+import fa_registry
+
+fa_registry.torchvision()
