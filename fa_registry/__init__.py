@@ -25,6 +25,8 @@ __all__ = [
     "frozen_control",
     "load_model",
     "report",
+    "runs",
+    "series",
     "study",
     "torchvision",
     "track",
@@ -44,6 +46,7 @@ _HOMES = {
     "frozen_control": "fa_registry.training.frozen",
     "torchvision": "fa_registry.datasets._files",
     "track": "fa_registry.workflows.track",
+    **dict.fromkeys(("runs", "series"), "fa_registry.workflows.frames"),
     **dict.fromkeys(("audit", "compare", "report", "study", "train", "verify", "work"), "fa_registry.workflows.verbs"),
 }
 

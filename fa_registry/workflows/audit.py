@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fa_registry import architectures, datasets, diagnostics, jsonio, methods, owners
 from fa_registry.errors import InvalidFields, PluginError, RegistryError, UnknownName
@@ -46,6 +46,9 @@ from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Term
 from fa_registry.workflows.selection import Selection, looks_of, not_judged, select, with_unaudited
 from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 LOG = logging.getLogger(__name__)
 WAIVERS = "waivers.toml"
 
@@ -62,6 +65,12 @@ class AuditResult:
     audit_run_id: str
     exit_code: int
     page: str = ""
+
+    def frame(self) -> pd.DataFrame:
+        """A line a judged run, with its verdict and the figures of the audit's table; units and words in its attrs."""
+        from fa_registry.workflows.frames import audit_frame  # pandas, which an audit needs not
+
+        return audit_frame(self.report)
 
 
 def run_audit(
