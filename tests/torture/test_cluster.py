@@ -44,10 +44,11 @@ WAITS = 300.0
 
 
 def with_states(job, stop, report):
-    """Training on the cluster; of every epoch the state is kept."""
+    """Training on the cluster; of every epoch the state is kept, and what it measured is in the store at once."""
+    from fa_registry.tracking import writer
     from fa_registry.training import resume
 
-    resume.SECONDS_BETWEEN = -1.0
+    resume.SECONDS_BETWEEN = writer.FLUSH_SECONDS = -1.0
     return (yield from training_steps(job, stop, report))
 
 
