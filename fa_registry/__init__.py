@@ -20,9 +20,11 @@ __all__ = [
     "adapt",
     "alignment",
     "audit",
+    "bundle",
     "compare",
     "diagnose",
     "frozen_control",
+    "import_bundle",
     "load_model",
     "report",
     "runs",
@@ -47,7 +49,10 @@ _HOMES = {
     "torchvision": "fa_registry.datasets._files",
     "track": "fa_registry.workflows.track",
     **dict.fromkeys(("runs", "series"), "fa_registry.workflows.frames"),
-    **dict.fromkeys(("audit", "compare", "report", "study", "train", "verify", "work"), "fa_registry.workflows.verbs"),
+    **dict.fromkeys(
+        ("audit", "bundle", "compare", "import_bundle", "report", "study", "train", "verify", "work"),
+        "fa_registry.workflows.verbs",
+    ),
 }
 
 

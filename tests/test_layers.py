@@ -21,7 +21,7 @@ LAYERS = (
     ("methods", "architectures", "datasets", "diagnostics"),
     ("training",),
     ("protocol", "tracking", "studies", "testing"),
-    ("analyses",),
+    ("analyses", "bundles"),
     ("reporting", "lint"),
     ("workflows", "api"),
     ("adapters",),

@@ -62,7 +62,7 @@ GROUPS = {
     "Train": ("train", "study", "work", "run", "adopt", "new", "data"),
     "Judge": ("audit", "verify", "analyse", "compare", "diff", "lint"),
     "Look": ("list", "watch", "show", "card", "doctor", "optimize"),
-    "Share": ("report", "promote"),
+    "Share": ("report", "bundle", "import", "promote"),
 }
 LINE = 66  # characters that a verb's line of help may have beside its name
 

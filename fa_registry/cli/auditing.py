@@ -76,18 +76,23 @@ def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **argumen
 
 
 @click.command(short_help="Recompute runs, or check an old audit.json against the store.")
-@click.argument("report_file", default="", metavar="[REPORT]")
+@click.argument("report_file", default="", metavar="[REPORT|BUNDLE]")
 @STUDY
 @RUN
 @REPLACING
 @REPLAY
 @FACTORIES
 @MEASURING_JOBS
+@click.option(
+    "--key", default="", metavar="PUBLIC", help="Of a bundle: the public key that must have signed it, a PEM file."
+)
 @STORE
 @JSON
-@examples("verify --study digits", "verify reports/audit.json")
+@examples("verify --study digits", "verify reports/audit.json", "verify digits.fa.zip --key author.pub")
 def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
-    """Recompute runs from their artifacts, or check that an old audit.json still matches the store. Exit 3 if not."""
+    """Recompute runs from their artifacts, check that an old audit.json still matches the store, or hold a bundle against itself,
+    which needs no store. Exit 3 if anything is not verified.
+    """
     results = verbs.verify(report_file, **arguments)
     if as_json:
         print_json(results)

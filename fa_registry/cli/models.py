@@ -1,4 +1,4 @@
-"""The verbs that take in what was trained elsewhere, adopt, and hand on what was judged, promote; and what they print."""
+"""The verbs that take in what was trained elsewhere, adopt and import, and hand on what was judged, promote and bundle."""
 
 from __future__ import annotations
 
@@ -144,4 +144,55 @@ def promote(as_json: bool, **arguments: Any) -> None:
     say(f'load it: fa_registry.load_model("{result.reference}")')
 
 
-VERBS = (adopt, promote)
+@click.command(short_help="Put a study's audit with its runs into one file that proves itself.")
+@click.option("--study", required=True, metavar="NAME", help="Whose newest audit.", shell_complete=completing.studies())
+@click.option("--out", default="", metavar="FILE", help="The file [NAME.fa.zip].")
+@click.option("--light", is_flag=True, help="Without weights and feedback: nothing can be measured again then.")
+@click.option("--sign", default="", metavar="KEY", help="Sign it: a PEM file with a private Ed25519 key.")
+@click.option("--licence", default="CC-BY-4.0", show_default=True, metavar="SPDX", help="Of what is in it.")
+@STORE
+@JSON
+@examples(
+    "bundle --study digits", "bundle --study digits --out paper.fa.zip --sign key.pem", "bundle --study digits --light"
+)
+def bundle(as_json: bool, **asked: Any) -> None:
+    """Put the newest audit of a study, its pages and its runs into one file: `fa-registry verify FILE` needs no store.
+
+    The same store gives the same bytes.
+    """
+    from fa_registry.workflows import bundle as bundles
+
+    made = bundles.make_bundle(**asked)
+    if as_json:
+        print_json(
+            {
+                "path": str(made.path),
+                "sha256": made.sha256,
+                "runs": made.runs,
+                "bytes": made.size,
+                "signed": made.signed,
+            }
+        )
+    else:
+        say(*bundles.bundled_words(made))
+
+
+@click.command("import", short_help="Put the runs of a bundle into a store, each once.")
+@click.argument("path", metavar="BUNDLE")
+@click.option("--key", default="", metavar="PUBLIC", help="The public key that must have signed it, a PEM file.")
+@EXPERIMENT
+@STORE
+@JSON
+@examples("import digits.fa.zip", "import digits.fa.zip --key author.pub --experiment theirs")
+def import_(path: str, key: str, experiment: str, store: str, as_json: bool) -> None:
+    """Put the runs of a bundle into a store, under the same specifications, with the same sealed files; then audit them there."""
+    from fa_registry.workflows.bundle import put_bundle
+
+    put = put_bundle(path, experiment, store, key)
+    if as_json:
+        print_json(put)
+    else:
+        say(f"{len(put.runs)} runs put into the store, {len(put.present)} were there")
+
+
+VERBS = (adopt, promote, bundle, import_)

@@ -44,6 +44,7 @@ TAG_LOOKS = (
 TAG_STOP_ON = "fa.stop_on"  # which rules were to end the run (--stop-on), and by which edition
 TAG_STOPPED_ON = "fa.stopped_on"  # which of them did, and when
 TAG_CODE = "fa.code"  # digest over the code that trained the run, provenance.json's `code`: an index, no evidence
+TAG_IMPORTED = "fa.imported"  # digest of the manifest of the bundle that the run came in
 TAG_ADOPTED = "fa.adopted"  # "true" on a run that was trained elsewhere
 TAG_WEIGHTS = (
     "fa.weights"  # digest of the final weights' content, so that a search finds the same ones under another name

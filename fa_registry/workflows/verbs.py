@@ -38,6 +38,7 @@ from fa_registry.workflows.requests import (
 
 if TYPE_CHECKING:
     from fa_registry.workflows.audit import AuditResult
+    from fa_registry.workflows.bundle import Bundled, Imported
     from fa_registry.workflows.compare import CompareResult
     from fa_registry.workflows.dry_run import Plan
     from fa_registry.workflows.study import StudyResult
@@ -330,11 +331,13 @@ def verify(
     replay: int | str = "auto",
     factories: Several = (),
     jobs: int | str = 0,
+    key: str = "",
     store: str = "",
 ) -> list[Verification]:
-    """Recompute runs from their artifacts, or check that an old audit.json still matches the store.
+    """Recompute runs from their artifacts, check that an old audit.json matches the store, or hold a bundle against itself.
 
-    report_file: the audit.json; or a study or runs instead. replay, factories: as for `audit`.
+    report_file: the audit.json or the bundle; or a study or runs instead. key: the public key that must have signed a bundle.
+    replay, factories: as for `audit`.
 
     Returns one outcome a run, whose `integrity.state` is verified, mismatch or unverifiable; of a report first its own.
     Raises UsageError unless exactly one thing is asked for, InvalidFields, NothingSelected, StoreError.
@@ -345,9 +348,40 @@ def verify(
     from fa_registry.workflows.verify import run_verify
 
     chosen = Chosen(study, "", listed(run_ids), overrides(epochs, seeds, device, data, scale))
-    return run_verify(
-        str(report_file), chosen, Measuring(jobs=jobs, replay=replay, device=device, factories=listed(factories)), store
-    )
+    measuring = Measuring(jobs=jobs, replay=replay, device=device, factories=listed(factories))
+    return run_verify(str(report_file), chosen, measuring, store, key)
+
+
+def bundle(
+    study: str, out: str = "", *, light: bool = False, sign: str = "", licence: str = "CC-BY-4.0", store: str = ""
+) -> Bundled:
+    """The newest audit of a study with its runs in one file that proves itself; the same store gives the same bytes.
+
+    out: the file [STUDY.fa.zip]. light: without tensors. sign: a PEM file with a private Ed25519 key. licence: an SPDX identifier.
+
+    Returns its `path`, `sha256`, and how many `runs` and bytes it has.
+    Raises UsageError where the study was never audited, IntegrityError where a file is not the one that was recorded.
+
+    >>> fa_registry.verify(fa_registry.bundle("digits").path)[0].integrity.state
+    'verified'
+    """
+    from fa_registry.workflows.bundle import make_bundle
+
+    return make_bundle(study, out, light, sign, licence, store)
+
+
+def import_bundle(path: str | Path, *, experiment: str = "", key: str = "", store: str = "") -> Imported:
+    """Put the runs of a bundle into a store, under the same specifications and with the same sealed files; once.
+
+    Returns `runs` and `present`: id in the bundle → id in the store, of those put there now, and of those that were there.
+    Raises IntegrityError where the bundle is not as it was packed, UsageError where it holds no tensors, StoreError.
+
+    >>> fa_registry.import_bundle("digits.fa.zip").runs
+    {'3f2a…': '90ab…', …}
+    """
+    from fa_registry.workflows.bundle import put_bundle
+
+    return put_bundle(str(path), experiment, store, key)
 
 
 def report(

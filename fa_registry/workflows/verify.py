@@ -34,11 +34,23 @@ class Verification:
     files: Mapping[str, int] = field(default_factory=dict)
 
 
-def run_verify(report_file: str, chosen: Chosen, measuring: Measuring, store: str = "") -> list[Verification]:
-    """Verify a report, or the chosen runs; UsageError unless it is one of both, and chosen in one way."""
+BUNDLE = ".zip"  # ends the name of a file that is a bundle, and no audit.json
+
+
+def run_verify(
+    report_file: str, chosen: Chosen, measuring: Measuring, store: str = "", key: str = ""
+) -> list[Verification]:
+    """Verify a report, a bundle, or the chosen runs; UsageError unless it is one of these, and chosen in one way."""
     given = [*(["REPORT"] if report_file else []), *chosen.ways]
     if len(given) != 1:
         raise UsageError(f"verify one of REPORT, --study or --run; found {' and '.join(given) or 'none'}")
+    is_bundle = report_file.endswith(BUNDLE)
+    if key and not is_bundle:
+        raise UsageError("--key is of a bundle, whose name ends on .zip")
+    if is_bundle:
+        from fa_registry.workflows.bundle import verify_bundle  # which tells its outcomes as this file does
+
+        return verify_bundle(existing(report_file), measuring, key)
     return verify_report(existing(report_file), store) if report_file else verify_runs(chosen, measuring, store)
 
 

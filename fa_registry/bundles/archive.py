@@ -1,0 +1,221 @@
+"""The file of a bundle: a zip whose bytes follow from what is in it, so that a flipped one shows wherever it lies.
+
+A reader believes nothing of it: names, counts and sizes are looked at before anything is unpacked, and afterwards the same files
+are packed again and must give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fa_registry import jsonio, owners
+from fa_registry.errors import IntegrityError, InvalidFields
+from fa_registry.untrusted import RECORD, TENSORS, UnreadableFile, check_regular, named
+
+MANIFEST, SIGNATURE, CRATE = "manifest.json", "manifest.sig", "ro-crate-metadata.json"
+FORMAT, VERSION = "fa_registry bundle", 1
+TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
+MOST_FILES = 200_000
+SEAL = re.compile(rb"manifest sha256 ([0-9a-f]{64})")
+PART = re.compile(r"[\w.+@ =,~-]+")  # of a name: what every system takes for a file
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a bundle says of itself. files: name → SHA-256; sizes: name → bytes."""
+
+    format: str
+    version: int
+    study: str
+    audit: str
+    light: bool
+    made_by: str
+    files: Mapping[str, str]
+    sizes: Mapping[str, int]
+
+
+def pack(folder: Path, out: Path, told: Mapping[str, Any], sign: Callable[[bytes], bytes] | None = None) -> Manifest:
+    """Everything below `folder` as one zip at `out`; the same files give the same bytes. told: the manifest's other fields.
+
+    sign: the manifest's bytes → its signature, see signing. What was at `out` is replaced when the new file is whole.
+    """
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    files = {name: jsonio.file_digest(folder / name) for name in names}
+    sizes = {name: (folder / name).stat().st_size for name in names}
+    manifest = Manifest(FORMAT, VERSION, files=files, sizes=sizes, **told)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = out.with_name(f".{out.name}{owners.mark()}")
+    try:
+        data = manifest_bytes(manifest)
+        _write(folder, names, data, sign(data) if sign else b"", temporary)
+        temporary.replace(out)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return manifest
+
+
+def manifest_bytes(manifest: Manifest) -> bytes:
+    """As it stands in the file, and as it is signed."""
+    return jsonio.pretty(manifest).encode()
+
+
+def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
+    """The files of a bundle below `folder`, and its signature, empty where it has none.
+
+    Raises IntegrityError that names every file that is not as it was packed, or says why it is none: nothing is believed then.
+    """
+    path = named(path)
+    try:
+        check_regular(path, TENSORS)
+        with zipfile.ZipFile(path) as archive:
+            manifest, signature = _opened(archive, path)
+            wrong = [name for name in manifest.files if not _extracted(archive, name, manifest, folder)]
+    except (zipfile.BadZipFile, UnreadableFile, EOFError, NotImplementedError, OverflowError, ValueError) as error:
+        raise IntegrityError(f"{path.name} is no bundle that can be read: {error}") from error
+    if wrong:
+        raise IntegrityError(f"{path.name}: not as they were packed: {', '.join(wrong)}")
+    _check_again(path, folder, manifest, signature)
+    return manifest, signature
+
+
+def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
+    """The manifest, once the list of the archive is exactly the manifest's, and its signature."""
+    entries = archive.infolist()
+    listed = [entry.filename for entry in entries]
+    if len(entries) > MOST_FILES:
+        raise IntegrityError(f"{path.name} holds {len(entries):,} files; no bundle holds more than {MOST_FILES:,}")
+    problems = [
+        f"{name!r} is in it {count} times" for name, count in Counter(map(str.casefold, listed)).items() if count > 1
+    ]
+    problems += [f"{entry.filename!r} {why}" for entry in entries if (why := _unfit(entry))]
+    if problems:
+        raise IntegrityError(f"{path.name}: {'; '.join(problems[:5])}")
+    if MANIFEST not in listed:
+        raise IntegrityError(f"{path.name} holds no {MANIFEST}: it is no bundle of fa_registry")
+    told = _bounded(archive, MANIFEST, RECORD)
+    seal = SEAL.fullmatch(archive.comment)
+    if seal is None or seal[1].decode() != hashlib.sha256(told).hexdigest():
+        raise IntegrityError(f"{path.name}: {MANIFEST} is not as it was packed")
+    manifest = _manifest(told, path)
+    extra = sorted(set(listed) - set(manifest.files) - {MANIFEST, SIGNATURE})
+    lost = sorted(set(manifest.files) - set(listed))
+    if extra or lost or manifest.sizes.keys() != manifest.files.keys():
+        raise IntegrityError(
+            f"{path.name}: its manifest does not name {', '.join(extra[:5]) or 'nothing'}, and names what is not there: "
+            f"{', '.join(lost[:5]) or 'nothing'}"
+        )
+    return manifest, _bounded(archive, SIGNATURE, RECORD) if SIGNATURE in listed else b""
+
+
+def _manifest(told: bytes, path: Path) -> Manifest:
+    raw = jsonio.loads(told.decode())
+    if isinstance(raw, Mapping) and raw.get("format") == FORMAT and raw.get("version") != VERSION:
+        raise IntegrityError(
+            f"{path.name} is a bundle of version {raw.get('version')!r}, and this release reads version {VERSION}"
+        )
+    try:
+        manifest = jsonio.decode(Manifest, raw, MANIFEST)
+    except InvalidFields as error:
+        raise IntegrityError(f"{path.name}: {error}") from error
+    if manifest.format != FORMAT:
+        raise IntegrityError(f"{path.name} is no bundle of fa_registry: its format is {manifest.format!r}")
+    return manifest
+
+
+def _unfit(entry: zipfile.ZipInfo) -> str:
+    """Why an entry is none of ours: nothing of it is unpacked then."""
+    name = entry.filename
+    parts = PurePosixPath(name).parts
+    if name.startswith("/") or "\\" in name or ".." in parts or not parts or name != "/".join(parts):
+        return "lies outside its folder"
+    if entry.is_dir() or entry.external_attr >> 28 not in (0, 0o10):
+        return "is no regular file"
+    if entry.flag_bits & 1:
+        return "is encrypted"
+    if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
+        return "is compressed, as nothing in a bundle is"
+    return "" if all(PART.fullmatch(part) for part in parts) else "has a name that not every system takes"
+
+
+def _extracted(archive: zipfile.ZipFile, name: str, manifest: Manifest, folder: Path) -> bool:
+    """Whether a file is the one that was packed; no more of it is read than the manifest says that it has."""
+    place = folder / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    left, digest = manifest.sizes[name], hashlib.sha256()
+    try:
+        with archive.open(name) as read, place.open("xb") as written:
+            while chunk := read.read(min(left + 1, 2**20)):
+                left -= len(chunk)
+                if left < 0:
+                    return False
+                digest.update(chunk)
+                written.write(chunk)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError, ValueError):
+        return False
+    return left == 0 and digest.hexdigest() == manifest.files[name]
+
+
+def _bounded(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
+    try:
+        with archive.open(name) as stream:
+            data = stream.read(limit + 1)
+    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
+        raise IntegrityError(f"{Path(archive.filename).name}: {name} is not as it was packed: {error}") from error
+    if len(data) > limit:
+        raise IntegrityError(f"{Path(archive.filename).name}: {name} has more than {limit:,} bytes")
+    return data
+
+
+def _check_again(path: Path, folder: Path, manifest: Manifest, signature: bytes) -> None:
+    """The same files packed again are the same bytes: what no digest is of (times, attributes, gaps between files) shows so."""
+    with owners.folder("fa_registry-bundle-") as place:
+        again = place / "again.zip"
+        _write(folder, sorted(manifest.files), manifest_bytes(manifest), signature, again)
+        if _same(path, again):
+            return
+        with zipfile.ZipFile(again) as archive:
+            offsets = sorted((entry.header_offset, entry.filename) for entry in archive.infolist())
+        at = _first_difference(path, again)
+    name = next((name for offset, name in reversed(offsets) if offset <= at), MANIFEST)
+    raise IntegrityError(f"{path.name}: byte {at:,} is not as it was packed, in or behind {name}")
+
+
+def _same(left: Path, right: Path) -> bool:
+    return left.stat().st_size == right.stat().st_size and jsonio.file_digest(left) == jsonio.file_digest(right)
+
+
+def _first_difference(left: Path, right: Path) -> int:
+    at = 0
+    with left.open("rb") as one, right.open("rb") as other:
+        while True:
+            first, second = one.read(2**20), other.read(2**20)
+            if first != second or not first:
+                pairs = zip(first, second, strict=False)
+                return at + next(
+                    (place for place, pair in enumerate(pairs) if pair[0] != pair[1]), min(len(first), len(second))
+                )
+            at += len(first)
+
+
+def _write(folder: Path, names: list[str], manifest: bytes, signature: bytes, out: Path) -> None:
+    told = {MANIFEST: manifest, **({SIGNATURE: signature} if signature else {})}
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in told.items():
+            archive.writestr(_entry(name), data)
+        for name in names:
+            archive.writestr(_entry(name), (folder / name).read_bytes())
+        archive.comment = f"manifest sha256 {hashlib.sha256(manifest).hexdigest()}".encode()
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """Stored as it is: what another zlib makes of the same bytes is not always the same, and tensors do not shrink."""
+    entry = zipfile.ZipInfo(name, TIME)
+    entry.create_system, entry.external_attr, entry.compress_type = 3, 0o100644 << 16, zipfile.ZIP_STORED
+    return entry

@@ -1,0 +1,143 @@
+"""What a bundle holds: `audit/` with the pages, `runs/ID/` with the sealed files, `runs.json` with what the store's tables say."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fa_registry import jsonio
+from fa_registry.bundles.archive import CRATE
+from fa_registry.errors import IntegrityError, InvalidFields
+from fa_registry.records import AuditReport, RunAudit
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.memory import MemoryTracker
+from fa_registry.tracking.pages import SEAL
+from fa_registry.tracking.reader import check_files, check_seal
+
+TABLES, RUNS, AUDIT = "runs.json", "runs", "audit"
+TENSORS = ".safetensors"
+NOT_SEALED = (schema.TAG_NOTE, schema.TAG_PROCESS, schema.TAG_SIGN, schema.TAG_REPORT, schema.TAG_PAGES)
+PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
+CRATE_SPEC = "https://w3id.org/ro/crate/1.1"
+
+
+def collect(tracker: Tracker, report: AuditReport, audit: StoredRun, light: bool, licence: str, folder: Path) -> None:
+    """Copy all of it below `folder`, each file once it is known to be the one that was recorded."""
+    runs = [tracker.get(judged.record.run_id) for judged in report.runs]
+    for judged, run in zip(report.runs, runs, strict=True):
+        digests = judged.record.digests
+        check_seal(tracker, run, digests)
+        names = [name for name in digests if not (light and name.endswith(TENSORS))]
+        check_files(tracker, run.run_id, {name: digests[name] for name in names})
+        for name in (schema.PROVENANCE, *names):
+            _copy(tracker, run.run_id, name, folder / RUNS / run.run_id / name)
+    recorded = jsonio.decode(dict[str, str], jsonio.read_json(tracker.artifact(audit.run_id, SEAL)), SEAL)
+    for name in (SEAL, *recorded):
+        _copy(tracker, audit.run_id, name, folder / AUDIT / name)
+    (folder / TABLES).write_text(jsonio.pretty([_table(run) for run in (audit, *runs)]), encoding="utf-8")
+    (folder / CRATE).write_text(jsonio.pretty(crate(report, audit, licence, folder)), encoding="utf-8")
+
+
+def _copy(tracker: Tracker, run_id: str, name: str, to: Path) -> None:
+    path = tracker.artifact(run_id, name)
+    if path is None:
+        raise IntegrityError(f"run {run_id}: {name} is missing")
+    to.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, to)
+
+
+def _table(run: StoredRun) -> dict[str, Any]:
+    """A run as the store's tables have it, without what changes while nothing of it does: notes, signs of life, audits since."""
+    tags = {
+        name: value for name, value in sorted(run.tags.items()) if name.startswith("fa.") and name not in NOT_SEALED
+    }
+    if run.tags.get(schema.TAG_KIND) == "audit":
+        tags[schema.TAG_PAGES] = run.tags.get(schema.TAG_PAGES, "")
+    return {
+        "run_id": run.run_id,
+        "name": run.name,
+        "experiment": run.experiment,
+        "state": run.state,
+        "started": run.started,
+        "tags": tags,
+        "metrics": {name: value for name, value in sorted(run.metrics.items()) if name != schema.MARGIN},
+        "params": dict(sorted(run.params.items())),
+    }
+
+
+def opened(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]]:
+    """An unpacked bundle as a store, its audit and its runs. IntegrityError where its tables are none."""
+    try:
+        audit, *runs = jsonio.decode(list[StoredRun], jsonio.read_json(folder / TABLES), TABLES)
+    except (InvalidFields, ValueError) as error:
+        raise IntegrityError(f"{TABLES}: {error}") from error
+    tracker = MemoryTracker(folder / RUNS)
+    tracker.runs = {run.run_id: run for run in (audit, *runs)}
+    if len(tracker.runs) <= len(runs) or not all(run.run_id.isalnum() for run in (audit, *runs)):
+        raise IntegrityError(f"{TABLES}: expected every run once, by its id")
+    (folder / RUNS).mkdir(exist_ok=True)
+    (folder / AUDIT).rename(folder / RUNS / audit.run_id)
+    return tracker, audit, runs
+
+
+def crate(report: AuditReport, audit: StoredRun, licence: str, folder: Path) -> dict[str, Any]:
+    """RO-Crate 1.1, Process Run Crate profile: every run an action that made its files, the audit one that made the pages."""
+    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    actions = [_action(judged, files) for judged in report.runs]
+    pages = [name for name in files if name.startswith(f"{AUDIT}/")]
+    made = {
+        "@id": f"#audit-{audit.run_id}",
+        "@type": "CreateAction",
+        "name": report.title,
+        "instrument": {"@id": "#fa_registry"},
+        "object": [{"@id": action["@id"]} for action in actions],
+        "result": _ids(pages),
+    }
+    root = {
+        "@id": "./",
+        "@type": "Dataset",
+        "name": report.title,
+        "description": f"{report.selection}: the audit, its runs and all that they are measured again from",
+        "datePublished": datetime.datetime.fromtimestamp(audit.started / 1000, datetime.UTC).date().isoformat(),
+        "license": {"@id": f"https://spdx.org/licenses/{licence}"},
+        "conformsTo": {"@id": PROFILE},
+        "hasPart": _ids(files),
+        "mentions": _ids([made["@id"], *(action["@id"] for action in actions)]),
+    }
+    described = {"@id": CRATE, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": CRATE_SPEC}}
+    others = [
+        {"@id": PROFILE, "@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"},
+        {"@id": f"https://spdx.org/licenses/{licence}", "@type": "CreativeWork", "name": licence},
+        {
+            "@id": "#fa_registry",
+            "@type": "SoftwareApplication",
+            "name": "fa_registry",
+            "softwareVersion": _version(report),
+        },
+    ]
+    parts = [{"@id": name, "@type": "File", "name": name.rpartition("/")[2]} for name in files]
+    return {"@context": f"{CRATE_SPEC}/context", "@graph": [described, root, *others, made, *actions, *parts]}
+
+
+def _action(judged: RunAudit, files: Sequence[str]) -> dict[str, Any]:
+    record = judged.record
+    return {
+        "@id": f"#run-{record.run_id}",
+        "@type": "CreateAction",
+        "name": record.name,
+        "instrument": {"@id": "#fa_registry"},
+        "result": _ids([name for name in files if name.startswith(f"{RUNS}/{record.run_id}/")]),
+    }
+
+
+def _ids(names: Sequence[str]) -> list[Mapping[str, str]]:
+    return [{"@id": name} for name in names]
+
+
+def _version(report: AuditReport) -> str:
+    versions = [judged.record.provenance.get("versions", {}).get("fa_registry", "") for judged in report.runs]
+    return ", ".join(sorted(set(filter(None, versions)))) or "unknown"

@@ -1,0 +1,267 @@
+"""The verbs bundle and import, and what verify does with a bundle: an audit with its runs in one file that proves itself."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fa_registry import jsonio, owners
+from fa_registry.bundles.archive import Manifest, manifest_bytes, pack, unpack
+from fa_registry.bundles.contents import RUNS, collect, opened
+from fa_registry.bundles.signing import signed, signer
+from fa_registry.errors import IntegrityError, InvalidFields, RegistryError, UsageError
+from fa_registry.protocol.engine import judge_all
+from fa_registry.protocol.integrity import compare
+from fa_registry.protocol.rules import load_edition, shipped
+from fa_registry.records import AuditReport, Integrity, RunAudit
+from fa_registry.reporting.render import render_report
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.memory import MemoryTracker
+from fa_registry.tracking.pages import SEAL, check_audit_pages
+from fa_registry.tracking.reader import NEEDED, check_files, check_seal, read_sealed
+from fa_registry.workflows.evidence import checked_measuring, gather_one
+from fa_registry.workflows.reports import newest_report, recorded_report
+from fa_registry.workflows.requests import Measuring
+from fa_registry.workflows.selection import looks_of
+from fa_registry.workflows.stores import open_tracker
+from fa_registry.workflows.verify import Verification
+
+LICENCE = re.compile(r"[A-Za-z0-9.\-]{1,64}")  # an SPDX identifier
+FORM = re.compile(r"forms/[^/]+\.md")  # what people write into: kept where pages are rendered again
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """A bundle that was written: where, its SHA-256, how many runs and bytes, and who signed it."""
+
+    path: Path
+    sha256: str
+    runs: int
+    size: int
+    signed: bool
+
+
+def make_bundle(
+    study: str, out: str = "", light: bool = False, sign: str = "", licence: str = "CC-BY-4.0", store: str = ""
+) -> Bundled:
+    """The newest audit of a study with its runs in one file. The same store gives the same bytes.
+
+    out: the file [STUDY.fa.zip]. light: without tensors, so that nothing can be measured again. sign: a PEM file with a private
+    Ed25519 key. licence: an SPDX identifier. Raises UsageError where the study was never audited, IntegrityError where a file is
+    not the one that was recorded; then nothing is written.
+    """
+    if not LICENCE.fullmatch(licence):
+        raise InvalidFields("bundle", [f"licence: expected an SPDX identifier, as CC-BY-4.0, found {licence!r}"])
+    tracker = open_tracker(store, create=False)
+    report = newest_report(tracker, study)
+    (audit, *_) = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STUDY: study, schema.TAG_STATUS: "complete"})
+    path = Path(out or f"{study}.fa.zip")
+    told = {"study": study, "audit": audit.run_id, "light": light, "made_by": importlib.metadata.version("fa_registry")}
+    with owners.folder("fa_registry-bundle-") as folder:
+        collect(tracker, report, audit, light, licence, folder)
+        pack(folder, path, told, partial(signed, key=Path(sign)) if sign else None)
+    return Bundled(path, jsonio.file_digest(path), len(report.runs), path.stat().st_size, bool(sign))
+
+
+def verify_bundle(path: Path, measuring: Measuring = Measuring(), key: str = "") -> list[Verification]:
+    """Hold a bundle against itself, without a store and without a network: one outcome for each thing that it says.
+
+    The file and its signature; the pages, rendered again; the verdicts, judged again; then every run, measured again where its
+    tensors are there. Raises IntegrityError where the file is not as it was packed, or the signature not of it.
+    """
+    problems: list[str] = []
+    measuring = checked_measuring(measuring, problems)
+    if problems:
+        raise InvalidFields("verify", problems)
+    with owners.folder("fa_registry-bundle-") as folder:
+        manifest, signature = unpack(path, folder)
+        who = signer(manifest_bytes(manifest), signature, Path(key) if key else None)
+        tracker, audit, runs = opened(folder)
+        report = recorded_report(tracker, audit.run_id, f"fa-registry audit --study {manifest.study}")
+        sealed = Integrity("verified", (f"{len(manifest.files)} files are as they were packed; {who}",))
+        return [
+            Verification("", f"the bundle, {path.name}", sealed, dict(manifest.sizes)),
+            _outcome("the pages", lambda: _pages(tracker, audit, report)),
+            _outcome("the verdicts", lambda: _verdicts(report, runs)),
+            *(_run(tracker, run, judged, manifest, measuring) for run, judged in zip(runs, report.runs, strict=True)),
+        ]
+
+
+def _outcome(name: str, look: Any) -> Verification:
+    try:
+        return Verification("", name, look())
+    except RegistryError as error:
+        state = "mismatch" if isinstance(error, IntegrityError) else "unverifiable"
+        return Verification("", name, Integrity(state, (str(error),)))
+
+
+def _pages(tracker: MemoryTracker, audit: StoredRun, report: AuditReport) -> Integrity:
+    """Whether the report gives the pages again, byte for byte; what people wrote into forms is kept."""
+    names = [name for name in check_audit_pages(tracker, audit) if name != SEAL]
+    held = tracker.folder / audit.run_id
+    with owners.folder("fa_registry-pages-") as out:
+        for name in filter(FORM.fullmatch, names):
+            (out / name).parent.mkdir(exist_ok=True)
+            (out / name).write_bytes((held / name).read_bytes())
+        rendered = {path.relative_to(out).as_posix(): path for path in render_report(report, out)}
+        differing = sorted(
+            name for name in names if name not in rendered or rendered[name].read_bytes() != (held / name).read_bytes()
+        )
+    if differing:
+        words = f"rendered again, {len(differing)} of {len(names)} pages are other: {', '.join(differing[:5])}"
+        return Integrity(
+            "unverifiable",
+            (f"{words}; they are as the audit sealed them: another release, or templates of its author's, wrote them",),
+        )
+    return Integrity("verified", (f"rendered again, all {len(names)} pages are the same bytes",))
+
+
+def _verdicts(report: AuditReport, runs: Sequence[StoredRun]) -> Integrity:
+    """Whether the edition that is installed here judges the recorded figures as the report does."""
+    reference = report.edition
+    if (
+        reference.name not in shipped()
+        or load_edition(reference.name).reference.digest != reference.digest
+        or reference.overrides
+    ):
+        return Integrity(
+            "unverifiable",
+            (f"edition {reference.name} with digest {reference.digest[:8]} is none that ships with this release",),
+        )
+    records = [judged.record for judged in report.runs]
+    looks, _ = looks_of(records, runs)
+    again = judge_all(records, load_edition(reference.name), report.waivers, looks)
+    differing = [
+        f"{judged.record.name}: {judged.verdict.label}, judged again {other.verdict.label}"
+        for judged, other in zip(report.runs, again, strict=True)
+        if (judged.verdict, judged.findings) != (other.verdict, other.findings)
+    ]
+    if differing:
+        return Integrity("mismatch", tuple(differing[:5]))
+    return Integrity(
+        "verified",
+        (f"judged again by edition {reference.name}, all {len(again)} verdicts and their findings are the same",),
+    )
+
+
+def _run(
+    tracker: MemoryTracker, run: StoredRun, judged: RunAudit, manifest: Manifest, measuring: Measuring
+) -> Verification:
+    """A run's seal, its figures measured again from its tensors, and those of the report against them."""
+    record = judged.record
+    try:
+        if run.run_id != record.run_id or run.tags.get(schema.TAG_SPEC) != record.spec.identity:
+            raise IntegrityError(f"the report judges run {record.run_id}, the bundle holds {run.run_id} in its place")
+        files = check_seal(tracker, run, record.digests)
+        kept = {name: digest for name, digest in record.digests.items() if name in _names(manifest, run)}
+        files |= check_files(tracker, run.run_id, kept)
+        if len(kept) < len(record.digests):
+            words = f"as recorded; nothing was measured again: {len(record.digests) - len(kept)} files were left out (--light)"
+            return Verification(run.run_id, run.name, Integrity("trusted", (words,)), files)
+    except RegistryError as error:
+        return Verification(run.run_id, run.name, Integrity("mismatch", (str(error),)))
+    again = gather_one(tracker, run, measuring, None)
+    if again.record is None:
+        state = "mismatch" if again.gap.kind == "integrity" else "unverifiable"
+        return Verification(run.run_id, run.name, Integrity(state, (again.gap.reason,)), files)
+    integrity = again.record.integrity
+    if integrity.state == "verified":
+        reported = compare(record.measurements, again.record.measurements)
+        integrity = integrity if reported.state == "verified" else reported
+    return Verification(run.run_id, run.name, integrity, files)
+
+
+def _names(manifest: Manifest, run: StoredRun) -> set[str]:
+    start = f"{RUNS}/{run.run_id}/"
+    return {name.removeprefix(start) for name in manifest.files if name.startswith(start)}
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Runs that came from a bundle: id in the bundle → id in the store; present: those that were there before."""
+
+    runs: dict[str, str]
+    present: dict[str, str]
+
+
+def put_bundle(path: str, experiment: str = "", store: str = "", key: str = "") -> Imported:
+    """Put the runs of a bundle into a store, under the same specifications and with the same sealed files.
+
+    A run whose sealed files are in the store already is not put there twice. Interrupted, the same call goes on. The audit does not
+    come along: audit the runs there. Raises IntegrityError where the bundle is not as it was packed, UsageError for a light one.
+    """
+    with owners.folder("fa_registry-bundle-") as folder:
+        manifest, signature = unpack(Path(path), folder)
+        signer(manifest_bytes(manifest), signature, Path(key) if key else None)
+        if manifest.light:
+            raise UsageError(f"{path} was made with --light: its runs have no weights, and are no runs of a store")
+        source, _, runs = opened(folder)
+        tracker = open_tracker(store, experiment)
+        origin = jsonio.digest_of(manifest)
+        made, present = {}, {}
+        for run in runs:
+            there = _present(tracker, run)
+            if there:
+                present[run.run_id] = there
+            else:
+                made[run.run_id] = _put(tracker, source, run, origin)
+    return Imported(made, present)
+
+
+def _present(tracker: Tracker, run: StoredRun) -> str:
+    """The run of the store with exactly these sealed files."""
+    tags = {
+        schema.TAG_SPEC: run.tags.get(schema.TAG_SPEC, ""),
+        schema.TAG_ARTIFACTS: run.tags.get(schema.TAG_ARTIFACTS, ""),
+    }
+    return next((found.run_id for found in tracker.search(tags) if found.state == "FINISHED"), "")
+
+
+def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: str) -> str:
+    """One run: its files first, and its status with the last call."""
+    sealed = read_sealed({name: source.artifact(run.run_id, name) for name in NEEDED})
+    check_seal(source, run, sealed.provenance["digests"])
+    check_files(source, run.run_id, sealed.provenance["digests"])
+    tags = {
+        name: value
+        for name, value in run.tags.items()
+        if name in KEPT_TAGS or name.startswith(schema.first_fire_tag(""))
+    }
+    begun = {
+        **tags,
+        schema.TAG_STATUS: "running",
+        schema.TAG_PROCESS: owners.process_tag(),
+        schema.TAG_IMPORTED: origin,
+    }
+    begun.pop(schema.TAG_ARTIFACTS, None)
+    run_id = tracker.create(run.name, begun, schema.params(sealed.spec))
+    try:
+        tracker.upload(run_id, source.folder / run.run_id)
+        ended = {name: tags[name] for name in (schema.TAG_STATUS, schema.TAG_ARTIFACTS) if name in tags}
+        tracker.log(run_id, sealed.points, ended)
+        tracker.finish(run_id, "FINISHED")
+    except BaseException:
+        tracker.finish(run_id, "FAILED")
+        raise
+    return run_id
+
+
+KEPT_TAGS = frozenset(
+    (
+        *(schema.TAG_SCHEMA, schema.TAG_KIND, schema.TAG_SPEC, schema.TAG_STUDY, schema.TAG_SETTING, schema.TAG_METHOD),
+        *(schema.TAG_STATUS, schema.TAG_ARTIFACTS, schema.TAG_NOT_FINITE, schema.TAG_SITES, schema.TAG_STOP_ON),
+        *(schema.TAG_STOPPED_ON, schema.TAG_CODE, schema.TAG_ADOPTED, schema.TAG_WEIGHTS, schema.TAG_FIRST_FIRE_BY),
+    )
+)
+
+
+def bundled_words(found: Bundled) -> Iterator[str]:
+    """What a person is told of a bundle."""
+    yield f"{found.path}: {found.runs} runs, {found.size / 2**20:.1f} MiB, SHA-256 {found.sha256}"
+    yield f"next: fa-registry verify {found.path}" + ("" if found.signed else "; --sign KEY signs it")

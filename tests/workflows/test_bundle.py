@@ -1,0 +1,298 @@
+"""Bundles: an audit with its runs in one file, which nobody can change without its being seen and named."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import fa_registry
+from fa_registry.bundles import archive
+from fa_registry.bundles.archive import MANIFEST, SIGNATURE, TIME
+from fa_registry.bundles.contents import CRATE
+from fa_registry.errors import IntegrityError, InvalidFields, UsageError
+from fa_registry.tracking import schema
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.workflows import bundle as bundles
+from tests.helpers.stores import copy_store, made_once, working_in
+from tests.workflows.conftest import call
+
+
+@pytest.fixture(scope="session")
+def bundled_store(tmp_path_factory, tiny_store) -> Path:
+    """The tiny study audited, with its bundles: whole and light."""
+
+    def make(folder: Path) -> None:
+        copy_store(tiny_store, folder)
+        with working_in(folder):
+            result = call("audit", "--study", "tiny", "--device", "cpu", "--exit-zero", "--trust-logged")
+            assert result.exit_code == 0, result.output
+            fa_registry.bundle("tiny")
+            fa_registry.bundle("tiny", "light.fa.zip", light=True)
+
+    return made_once(tmp_path_factory, "bundled", make)
+
+
+@pytest.fixture
+def bundled(bundled_store, workplace):
+    """An empty folder with the two bundles and no store at all."""
+    (workplace / "mlflow.db").unlink()
+    for name in ("tiny.fa.zip", "light.fa.zip"):
+        shutil.copy(bundled_store / name, workplace)
+    return workplace
+
+
+def states(path, **options):
+    return {found.name: found.integrity.state for found in fa_registry.verify(path, **options)}
+
+
+def rewritten(path: Path, out: Path, change) -> Path:
+    """The bundle with its entries as `change` makes them of (name, bytes); the seal in the comment as it was."""
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(out, "w") as target:
+        for entry in source.infolist():
+            for name, data in change(entry.filename, source.read(entry)):
+                made = zipfile.ZipInfo(name, TIME)
+                made.create_system, made.external_attr = 3, 0o100644 << 16
+                target.writestr(made, data)
+        target.comment = source.comment
+    return out
+
+
+def test_it_proves_itself_in_an_empty_folder(drawn, bundled):
+    found = fa_registry.verify("tiny.fa.zip")
+    assert {outcome.integrity.state for outcome in found} == {"verified"}, [outcome.integrity for outcome in found]
+    words = " ".join(outcome.integrity.details[0] for outcome in found[:3])
+    assert "nobody signed it" in words and "the same bytes" in words and "4 verdicts" in words
+    assert len(found) == 3 + 4 and not (bundled / "mlflow.db").exists()
+    assert call("verify", "tiny.fa.zip").exit_code == 0
+
+
+def test_the_same_store_gives_the_same_bytes(bundled_store, workplace):
+    copy_store(bundled_store, workplace)
+    again = fa_registry.bundle("tiny", "again.fa.zip")
+    assert Path("again.fa.zip").read_bytes() == (bundled_store / "tiny.fa.zip").read_bytes()
+    assert again.runs == 4 and not again.signed
+
+
+def test_a_light_one_has_no_tensors_and_says_what_it_does_not_prove(drawn, bundled):
+    with zipfile.ZipFile("light.fa.zip") as light:
+        assert not [name for name in light.namelist() if name.endswith(".safetensors")]
+    found = states("light.fa.zip")
+    assert found["the pages"] == found["the verdicts"] == "verified"
+    assert sorted(found.values()).count("trusted") == 4 and call("verify", "light.fa.zip").exit_code == 3
+    with pytest.raises(UsageError, match="--light"):
+        fa_registry.import_bundle("light.fa.zip")
+
+
+def test_every_flipped_byte_is_found(bundled):
+    whole, flipped = Path("light.fa.zip").read_bytes(), Path("flipped.fa.zip")
+    draw = random.Random(0)
+    ends = [*range(0, 60), *range(len(whole) - 200, len(whole))]  # the first header, the list of files, the seal
+    for at in [*draw.sample(ends, 40), *(draw.randrange(len(whole)) for _ in range(60))]:
+        flipped.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << draw.randrange(8)]) + whole[at + 1 :])
+        with pytest.raises(IntegrityError, match=r"flipped\.fa\.zip"):
+            archive.unpack(flipped, bundled / "out")
+        shutil.rmtree(bundled / "out", ignore_errors=True)
+
+
+def test_a_changed_file_is_named(bundled):
+    name = "audit/audit.csv"
+    rewritten(
+        Path("light.fa.zip"),
+        Path("changed.fa.zip"),
+        lambda entry, data: [(entry, data + b"1" if entry == name else data)],
+    )
+    with pytest.raises(IntegrityError, match=name):
+        fa_registry.verify("changed.fa.zip")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda name, data: [(name, data), ("../out.txt", b"")] if name == CRATE else [(name, data)],
+            "outside its folder",
+        ),
+        (
+            lambda name, data: [(name, data), ("/etc/out", b"")] if name == CRATE else [(name, data)],
+            "outside its folder",
+        ),
+        (lambda name, data: [(name, data), ("a\\b", b"")] if name == CRATE else [(name, data)], "outside its folder"),
+        (
+            lambda name, data: [(name, data), ("Runs.JSON", b"")] if name == CRATE else [(name, data)],
+            "is in it 2 times",
+        ),
+        (
+            lambda name, data: [(name, data), ("extra.txt", b"")] if name == CRATE else [(name, data)],
+            "does not name extra.txt",
+        ),
+        (lambda name, data: [] if name == CRATE else [(name, data)], f"what is not there: {CRATE}"),
+        (lambda name, data: [] if name == MANIFEST else [(name, data)], f"holds no {MANIFEST}"),
+        (lambda name, data: [(name, b"{}" if name == MANIFEST else data)], f"{MANIFEST} is not as it was packed"),
+    ],
+)
+def test_what_no_bundle_is_is_refused_before_anything_is_unpacked(bundled, change, words):
+    made = rewritten(Path("light.fa.zip"), Path("made.fa.zip"), change)
+    with pytest.raises(IntegrityError, match=words):
+        archive.unpack(made, bundled / "out")
+    assert not list(bundled.rglob("out.txt")) and not (bundled / "out").exists()
+
+
+def test_a_bomb_is_not_unpacked(bundled):
+    with zipfile.ZipFile("bomb.fa.zip", "w", zipfile.ZIP_DEFLATED) as bomb:
+        bomb.writestr(MANIFEST, b"0" * 10_000_000)
+    with pytest.raises(IntegrityError, match="is compressed, as nothing in a bundle is"):
+        archive.unpack(Path("bomb.fa.zip"), bundled / "out")
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"no zip at all", b"PK\x05\x06" + bytes(18)])
+def test_what_is_no_zip_is_a_sentence(bundled, data):
+    Path("none.fa.zip").write_bytes(data)
+    result = call("verify", "none.fa.zip")
+    assert result.exit_code == 3 and "none.fa.zip" in result.stderr and "Traceback" not in result.output
+
+
+def test_a_cut_one_and_one_of_another_version_are_sentences(bundled, tmp_path):
+    whole = Path("light.fa.zip").read_bytes()
+    Path("cut.fa.zip").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(IntegrityError, match=r"cut\.fa\.zip"):
+        fa_registry.verify("cut.fa.zip")
+    folder = tmp_path / "made"
+    (folder / "audit").mkdir(parents=True)
+    told = {"study": "s", "audit": "a", "light": True, "made_by": "9"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive, "VERSION", 2)
+        archive.pack(folder, Path("newer.fa.zip"), told)
+    with pytest.raises(IntegrityError, match="version 2, and this release reads version 1"):
+        fa_registry.verify("newer.fa.zip")
+
+
+@pytest.fixture
+def keys(bundled):
+    """Two pairs of Ed25519 keys as openssl makes them."""
+    for name in ("author", "other"):
+        subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", f"{name}.pem"], check=True)
+        subprocess.run(["openssl", "pkey", "-in", f"{name}.pem", "-pubout", "-out", f"{name}.pub"], check=True)
+
+
+def test_a_signature_says_who_and_nobody_else_can_have_made_it(bundled_store, bundled, keys):
+    copy_store(bundled_store, bundled)
+    assert fa_registry.bundle("tiny", "signed.fa.zip", light=True, sign="author.pem").signed
+    words = [fa_registry.verify("signed.fa.zip", key=key)[0].integrity.details[0] for key in ("", "author.pub")]
+    assert "nobody here vouches for" in words[0] and "as was asked for" in words[1]
+    for path, key, said in (
+        ("signed.fa.zip", "other.pub", "and not by"),
+        ("light.fa.zip", "author.pub", "is not signed"),
+    ):
+        with pytest.raises(IntegrityError, match=said):
+            fa_registry.verify(path, key=key)
+    with zipfile.ZipFile("signed.fa.zip") as source:
+        forged = json.loads(source.read(SIGNATURE)) | {"signature": "AAAA"}
+    rewritten(
+        Path("signed.fa.zip"),
+        Path("forged.fa.zip"),
+        lambda name, data: [(name, json.dumps(forged).encode() if name == SIGNATURE else data)],
+    )
+    with pytest.raises(IntegrityError, match="signature is not of this bundle"):
+        fa_registry.verify("forged.fa.zip")
+
+
+@pytest.mark.parametrize(
+    ("key", "words"), [("nowhere.pem", "openssl genpkey"), ("author.pub", "no private Ed25519 key")]
+)
+def test_a_key_that_is_none_is_a_sentence(bundled_store, bundled, keys, key, words):
+    copy_store(bundled_store, bundled)
+    with pytest.raises(UsageError, match=words):
+        fa_registry.bundle("tiny", "signed.fa.zip", sign=key)
+    assert not Path("signed.fa.zip").exists()
+
+
+def test_its_runs_go_into_another_store_once_and_are_verified_there(bundled, empty_store, measured_each_time):
+    shutil.copy(empty_store, bundled / "mlflow.db")
+    put = fa_registry.import_bundle("tiny.fa.zip", experiment="theirs")
+    assert len(put.runs) == 4 and not put.present
+    again = fa_registry.import_bundle("tiny.fa.zip", experiment="theirs")
+    assert not again.runs and again.present == put.runs
+    tracker = MlflowTracker()
+    runs = tracker.search({schema.TAG_KIND: "run"})
+    assert {run.state for run in runs} == {"FINISHED"} and len(runs) == 4
+    assert all(len(run.tags[schema.TAG_IMPORTED]) == 64 for run in runs)
+    found = fa_registry.verify(run_ids=list(put.runs.values()), jobs=1, device="cpu")
+    assert {outcome.integrity.state for outcome in found} == {"verified"}, [
+        outcome.integrity.details for outcome in found
+    ]
+
+
+def test_a_broken_import_leaves_nothing_at_work_and_goes_on(bundled, empty_store, monkeypatch):
+    shutil.copy(empty_store, bundled / "mlflow.db")
+    genuine, calls = MlflowTracker.upload, []
+
+    def breaks(self, run_id, folder):
+        calls.append(run_id)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        genuine(self, run_id, folder)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+        patch.setattr(MlflowTracker, "upload", breaks)
+        fa_registry.import_bundle("tiny.fa.zip")
+    assert "RUNNING" not in {run.state for run in MlflowTracker().search({})}
+    put = fa_registry.import_bundle("tiny.fa.zip")
+    assert len(put.runs) == 3 and len(put.present) == 1
+
+
+def test_the_crate_is_one_by_its_specification(bundled):
+    """RO-Crate 1.1: the descriptor, the root with its four fields, every file an entity, every reference one that is there."""
+    with zipfile.ZipFile("tiny.fa.zip") as source:
+        crate, names = json.loads(source.read(CRATE)), set(source.namelist())
+    graph = {entity["@id"]: entity for entity in crate["@graph"]}
+    assert crate["@context"] == "https://w3id.org/ro/crate/1.1/context" and len(graph) == len(crate["@graph"])
+    root = graph["./"]
+    assert graph[CRATE]["about"] == {"@id": "./"} and graph[CRATE]["conformsTo"]["@id"].startswith(
+        "https://w3id.org/ro/crate/1.1"
+    )
+    assert all(root[field] for field in ("name", "description", "datePublished", "license", "conformsTo"))
+    assert {part["@id"] for part in root["hasPart"]} == names - {MANIFEST, CRATE}
+    assert all(graph[name]["@type"] == "File" for name in names - {MANIFEST, CRATE})
+    actions = [entity for entity in graph.values() if entity["@type"] == "CreateAction"]
+    assert len(actions) == 5
+    for action in actions:
+        assert action["instrument"]["@id"] in graph and all(result["@id"] in graph for result in action["result"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [({"study": "nobody"}, "no audit of it"), ({"study": "tiny", "licence": "a b"}, "SPDX")]
+)
+def test_what_cannot_be_bundled_is_a_sentence(bundled_store, workplace, arguments, words):
+    copy_store(bundled_store, workplace)
+    with pytest.raises((UsageError, InvalidFields), match=words):
+        fa_registry.bundle(**arguments)
+
+
+def test_a_changed_run_is_not_bundled(bundled_store, workplace):
+    copy_store(bundled_store, workplace)
+    tracker = MlflowTracker()
+    run = tracker.search({schema.TAG_KIND: "run"})[0]
+    path = tracker.artifact(run.run_id, schema.SERIES)
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(IntegrityError, match=schema.SERIES):
+        fa_registry.bundle("tiny", "new.fa.zip")
+    assert not Path("new.fa.zip").exists()
+
+
+def test_verdicts_that_the_edition_does_not_give_are_a_mismatch(bundled, monkeypatch):
+    """An author who edits a verdict and seals everything anew: the edition judges the figures again."""
+    genuine = bundles.judge_all
+
+    def other(records, *given):
+        first, *rest = genuine(records, *given)
+        return (replace(first, verdict=replace(first.verdict, label="PASS!")), *rest)
+
+    monkeypatch.setattr(bundles, "judge_all", other)
+    assert states("light.fa.zip")["the verdicts"] == "mismatch"
