@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from fa_registry.workflows.looking import Listing
 
 BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # of an option: words before the bound
-# columns of `watch`
-WATCHED = ("run", "name", "status", "epoch", "‖h_L‖", "‖g_L‖", "accuracy", "fired", "epochs/s", "left")
 QUIET = 30.0  # seconds without a sign of life that are worth a word
 KINDS = ("method", "architecture", "dataset", "diagnostic", "study")
 ACTIONS = ("list", "where", "fetch", "check")
@@ -392,7 +390,14 @@ def _print_watched(shown: Sequence[Sequence[str]], rows: Sequence[AtWork], study
     for row in rows:
         counts[row.status] = counts.get(row.status, 0) + 1
     said = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items())
-    table(WATCHED, shown, f"study {study}: {said}" if study else said)
+    table(_watched_columns(), shown, f"study {study}: {said}" if study else said)
+
+
+def _watched_columns() -> list[str]:
+    from fa_registry.quantities import quantity_of  # numpy, which --help needs not
+
+    figures = [quantity_of(name).symbol for name in ("h_L", "g_L", "accuracy")]
+    return ["run", "name", "status", "epoch", *figures, "fired", "epochs/s", "left"]
 
 
 def _watched_cells(row: AtWork) -> list[str]:
