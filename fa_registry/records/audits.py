@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from fa_registry.records.readings import Reading
 from fa_registry.records.reproduction import Reproduction
 from fa_registry.records.runs import SCHEMA, Integrity, RunRecord, RunSpec, Scalar
+from fa_registry.records.shown import InNotebook
 
 Outcome = Literal["pass", "warn", "fail", "error", "not_applicable", "skipped", "waived"]
 OUTCOMES = get_args(Outcome)
@@ -108,7 +109,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(InNotebook):
     """What the findings amount to."""
 
     outcome: Literal["control", "pass", "warn", "incomplete", "fail"]
@@ -120,7 +121,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class RunAudit:
+class RunAudit(InNotebook):
     """One run with its findings and verdict by the report's leading edition."""
 
     record: RunRecord
@@ -280,7 +281,7 @@ class EditionReference:
 
 
 @dataclass(frozen=True)
-class AuditReport:
+class AuditReport(InNotebook):
     """A whole audit: what was selected, by which edition, run by run. Rendering it needs nothing else."""
 
     title: str

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from fa_registry import jsonio
 from fa_registry.records import sealed_fields
 from fa_registry.records.readings import Reading, Series
+from fa_registry.records.shown import InNotebook
 
 SCHEMA = 2  # 2: several editions a report, series as rows of numbers, failures of diagnostics
 
@@ -210,7 +211,7 @@ class Conformance:
 
 
 @dataclass(frozen=True)
-class RunRecord:
+class RunRecord(InNotebook):
     """One run as the audit sees it."""
 
     run_id: str

@@ -31,6 +31,7 @@ from fa_registry.records import (
     Verdict,
     Waiver,
 )
+from fa_registry.reporting.notebook import report_html
 from fa_registry.reporting.pages.form import in_place_of_a_form, standing_alone
 from fa_registry.reporting.pages.notes import Notes, not_judged_words
 from fa_registry.reporting.render import render_report
@@ -65,6 +66,9 @@ class AuditResult:
     audit_run_id: str
     exit_code: int
     page: str = ""
+
+    def _repr_html_(self) -> str:
+        return report_html(self.report)
 
     def frame(self) -> pd.DataFrame:
         """A line a judged run, with its verdict and the figures of the audit's table; units and words in its attrs."""

@@ -12,6 +12,7 @@ from fa_registry.errors import IntegrityError, InvalidFields, NothingSelected, U
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.records import AuditReport, Exclusion
 from fa_registry.reporting.labels import group_label
+from fa_registry.reporting.notebook import comparison_html
 from fa_registry.reporting.pages.comparison import CompareContext, compare_context
 from fa_registry.reporting.render import render_comparison
 from fa_registry.tracking import schema
@@ -49,6 +50,9 @@ class CompareResult:
     page: Path
     exit_code: int
     in_mlflow: str = ""
+
+    def _repr_html_(self) -> str:
+        return comparison_html(self.context)
 
 
 def run_compare(

@@ -1,0 +1,128 @@
+"""Audits, verdicts, runs and comparisons as they stand in a notebook: HTML without a script, in the notebook's own colours.
+
+Colours and fonts are inherited, so that light and dark are the notebook's affair. Everything that came from a run is escaped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from markupsafe import Markup, escape
+
+from fa_registry.protocol.shipped import edition_words
+from fa_registry.quantities import held, quantity_of
+from fa_registry.records import AuditReport, RunAudit, RunRecord, Verdict
+from fa_registry.records.shown import WRITERS
+from fa_registry.reporting.lookups import Frozen, audit_columns, figure, last_site, scalar
+from fa_registry.reporting.pages.comparison import CompareContext, SideBySide
+from fa_registry.reporting.text.filters import counted, number, reading
+from fa_registry.visible import visible
+
+MOST = 100  # rows of a table; the pages and the frames have all
+HEADLINES = ("accuracy", "growth_max", "h_L", "g_L", "gamma_deep_mean")
+STYLE = Markup(
+    "<style>.fa-registry table{border-collapse:collapse}.fa-registry :is(th,td){padding:.2em .7em;text-align:left;"
+    "border-bottom:1px solid;border-color:color-mix(in srgb,currentColor 30%,transparent)}.fa-registry td.n{text-align:right;"
+    "font-variant-numeric:tabular-nums}.fa-registry .verdict{border:1px solid;border-radius:.3em;padding:0 .4em;"
+    "white-space:nowrap}.fa-registry :is(.fail,.incomplete){font-weight:bold;border-width:2px}</style>"
+)
+
+
+def verdict_html(verdict: Verdict) -> str:
+    return _page(_chip(verdict))
+
+
+def run_html(record: RunRecord) -> str:
+    """Which run it is, how it ended, whether its figures stand, and the headline figures at its end."""
+    return _page(_of_run(record))
+
+
+def judged_html(run: RunAudit) -> str:
+    """The run, its verdict, and every finding in words."""
+    rows = [
+        [escape(visible(finding.rule)), escape(finding.outcome.replace("_", " ")), escape(visible(finding.sentence))]
+        for finding in run.findings
+    ]
+    return _page(_chip(run.verdict), _of_run(run.record), _table(("rule", "outcome", "finding"), rows))
+
+
+def report_html(report: AuditReport) -> str:
+    """Title, edition, how many runs have which verdict, and the audit's table."""
+    known, frozen = held(report.cards), Frozen.of(report)
+    columns = audit_columns(report.runs, known=known)
+    rows = [
+        [
+            escape(visible(run.record.spec.label)),
+            escape(run.record.spec.seed),
+            _chip(run.verdict),
+            *(Markup('<td class="n">{}</td>').format(number(figure(run, column, frozen, known))) for column in columns),
+        ]
+        for run in report.runs[:MOST]
+    ]
+    counts = Counter(run.verdict.label for run in report.runs)
+    said = ", ".join(f"{count} {label}" for label, count in counts.items()) or "no run was judged"
+    left = [f"{len(report.excluded)} not judged"] if report.excluded else []
+    more = [f"the first {MOST} of {len(report.runs)} are shown"] if len(report.runs) > MOST else []
+    words = visible("; ".join([f"by edition {edition_words(report.edition)}: {said}", *left, *more]))
+    heads = ("method", "seed", "verdict", *(column.heading for column in columns))
+    return _page(Markup("<p><b>{}</b><br>{}</p>").format(visible(report.title), words), _table(heads, rows))
+
+
+def comparison_html(context: CompareContext) -> str:
+    """What is side by side: verdicts, and every quantity over seeds."""
+    parts = [_side_by_side(part) for part, _ in context.parts]
+    return _page(Markup("<p><b>{}</b></p>").format(visible(context.title)), *parts)
+
+
+def _side_by_side(part: SideBySide) -> Markup:
+    rows = [[Markup("verdict"), *(_chip(column.verdict) for column in part.columns)]]
+    for compared in part.quantities[:MOST]:
+        figures = (Markup('<td class="n">{}</td>').format(counted(estimate)) for estimate in compared.estimates)
+        rows.append([escape(compared.symbol), *figures])
+    why = "" if part.comparable else f" Not comparable: {part.why_not}"
+    heads = ("", *(visible(column.label) for column in part.columns))
+    return Markup("<p>{}</p>").format(visible(f"{part.setting}.{why}")) + _table(heads, rows)
+
+
+def _of_run(record: RunRecord) -> Markup:
+    said = {
+        "run": f"{record.name} ({record.run_id})",
+        "setting": record.setting,
+        "status": record.status.replace("_", " "),
+        "integrity": "; ".join([record.integrity.state, *record.integrity.details[:1]]),
+    }
+    rows = [[escape(name), escape(visible(words))] for name, words in said.items()]
+    for name in HEADLINES:
+        quantity = quantity_of(name)
+        value = (
+            last_site(record, quantity.about) if quantity.about in record.measurements.sites else scalar(record, name)
+        )
+        rows.append([escape(quantity.symbol), escape(reading(value, quantity.kind))])
+    return _table((), rows)
+
+
+def _chip(verdict: Verdict) -> Markup:
+    return Markup('<span class="verdict {}">{}</span>').format(verdict.outcome, visible(verdict.label))
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[Markup]]) -> Markup:
+    """Cells that bring no <td> of their own get one."""
+    head = Markup("<tr>{}</tr>").format(Markup("").join(Markup("<th>{}</th>").format(name) for name in heads))
+    cells = (
+        Markup("").join(cell if cell.startswith("<td") else Markup("<td>{}</td>").format(cell) for cell in row)
+        for row in rows
+    )
+    body = Markup("").join(Markup("<tr>{}</tr>").format(row) for row in cells)
+    return Markup("<table><thead>{}</thead><tbody>{}</tbody></table>").format(head if heads else "", body)
+
+
+def _cell(cell: Markup) -> Markup:
+    return cell if cell.startswith("<td") else Markup("<td>{}</td>").format(cell)
+
+
+def _page(*parts: Markup) -> str:
+    return str(Markup('<div class="fa-registry">{}{}</div>').format(STYLE, Markup("").join(parts)))
+
+
+WRITERS.update({Verdict: verdict_html, RunRecord: run_html, RunAudit: judged_html, AuditReport: report_html})

@@ -1,0 +1,71 @@
+"""In a notebook: the numbers of the pages, escaped, without a script, and in its own colours."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+from fa_registry.records import Verdict
+from fa_registry.reporting.notebook import WRITERS
+
+EVIL = "<script>alert(1)</script>\u202e"
+
+
+class Tags(HTMLParser):
+    """What stands in a page, and that every element ends."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open, self.seen, self.words = [], [], []
+        self.feed(text)
+        assert self.open == [], self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append(tag)
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_an_audit_shows_its_verdicts_and_figures(rich):
+    page = Tags(rich._repr_html_())
+    words = " ".join(page.words)
+    assert page.seen.count("tr") == 1 + len(rich.runs) and "script" not in page.seen
+    assert all(run.verdict.label in words for run in rich.runs) and rich.title in words
+
+
+def test_a_run_shows_its_findings(rich):
+    run = next(run for run in rich.runs if run.findings)
+    page = " ".join(Tags(run._repr_html_()).words)
+    assert all(finding.rule in page for finding in run.findings) and run.record.run_id in page
+    assert run.record.integrity.state in " ".join(Tags(run.record._repr_html_()).words)
+
+
+def test_foreign_text_is_text(rich):
+    run = rich.runs[0]
+    evil = dataclasses.replace(run.record, name=EVIL, setting=EVIL)
+    judged = dataclasses.replace(run, record=evil, verdict=Verdict("fail", EVIL))
+    report = dataclasses.replace(rich, title=EVIL, runs=(judged,))
+    for shown in (evil, judged, judged.verdict, report):
+        page = Tags(shown._repr_html_())
+        assert "script" not in page.seen and "\u202e" not in "".join(page.words)
+        assert any("<script>alert(1)</script>" in words for words in page.words)
+
+
+def test_every_kind_has_its_form():
+    assert {kind.__name__ for kind in WRITERS} == {"Verdict", "RunRecord", "RunAudit", "AuditReport"}
+
+
+def test_a_record_alone_is_plain_text_where_no_page_code_is_loaded():
+    code = "from fa_registry.records import Verdict; print(Verdict('pass', 'PASS')._repr_html_())"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        == "None"
+    )
