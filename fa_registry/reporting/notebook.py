@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from markupsafe import Markup, escape
 
 from fa_registry.protocol.shipped import edition_words
-from fa_registry.quantities import held, quantity_of
+from fa_registry.quantities import BESIDE_CONTROL, NOTE_TABLE, at_last_site, held, quantity_of
 from fa_registry.records import AuditReport, RunAudit, RunRecord, Verdict
 from fa_registry.records.shown import WRITERS
 from fa_registry.reporting.lookups import Frozen, audit_columns, figure, last_site, scalar
@@ -20,7 +20,7 @@ from fa_registry.reporting.text.filters import counted, number, reading
 from fa_registry.visible import visible
 
 MOST = 100  # rows of a table; the pages and the frames have all
-HEADLINES = ("accuracy", "growth_max", "h_L", "g_L", "gamma_deep_mean")
+HEADLINES = tuple(name for name in NOTE_TABLE if name not in BESIDE_CONTROL)  # those are in the findings
 STYLE = Markup(
     "<style>.fa-registry table{border-collapse:collapse}.fa-registry :is(th,td){padding:.2em .7em;text-align:left;"
     "border-bottom:1px solid;border-color:color-mix(in srgb,currentColor 30%,transparent)}.fa-registry td.n{text-align:right;"
@@ -95,9 +95,7 @@ def _of_run(record: RunRecord) -> Markup:
     rows = [[escape(name), escape(visible(words))] for name, words in said.items()]
     for name in HEADLINES:
         quantity = quantity_of(name)
-        value = (
-            last_site(record, quantity.about) if quantity.about in record.measurements.sites else scalar(record, name)
-        )
+        value = scalar(record, name) if name in record.measurements.scalars else last_site(record, at_last_site(name))
         rows.append([escape(quantity.symbol), escape(reading(value, quantity.kind))])
     return _table((), rows)
 

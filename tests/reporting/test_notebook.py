@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 from fa_registry.records import Verdict
 from fa_registry.reporting.notebook import WRITERS
+from fa_registry.reporting.text.filters import reading
 
 EVIL = "<script>alert(1)</script>\u202e"
 
@@ -42,10 +43,14 @@ def test_an_audit_shows_its_verdicts_and_figures(rich):
 
 
 def test_a_run_shows_its_findings(rich):
-    run = next(run for run in rich.runs if run.findings)
+    run = next(run for run in rich.runs if run.findings and "gamma_deep_mean" in run.record.measurements.scalars)
     page = " ".join(Tags(run._repr_html_()).words)
     assert all(finding.rule in page for finding in run.findings) and run.record.run_id in page
     assert run.record.integrity.state in " ".join(Tags(run.record._repr_html_()).words)
+    gamma = run.record.measurements.scalars["gamma_deep_mean"]
+    assert Tags(run.record._repr_html_()).words[-1] == reading(gamma, "cos"), (
+        "over the deep sites, not that of the last"
+    )
 
 
 def test_foreign_text_is_text(rich):
