@@ -13,6 +13,7 @@ import json
 import math
 import re
 import reprlib
+import sys
 import tomllib
 import types
 import typing
@@ -23,8 +24,10 @@ from typing import Any, NewType
 from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_name_text
 from fa_registry.untrusted import RECORD, UnreadableFile, named, open_regular, regular_bytes
 
+IN_PIECES = 2  # levels: the runs of a report
 LISTED = 100  # problems of one value; a file of another kind has thousands
 DEEPEST = 50  # tables and lists within each other; ours are no deeper than 12
+DIGEST_LENGTH = 64  # characters of a SHA-256
 LONGEST_WHOLE = 20  # characters of a whole number of 64 bits
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # a character as two escapes, of which one may be missing
 STRICT = ("str", "int", "float", "bool")  # pydantic's names of the types that it would make of one another
@@ -288,10 +291,15 @@ def _number(text: str) -> float:
 
 
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
+    table = {sys.intern(name): held_once(value) for name, value in pairs}
     if len(table) != len(pairs):  # of two values for one name, two readers may take different ones
         raise ValueError("a name stands twice in one table")
     return table
+
+
+def held_once(value: Any) -> Any:
+    """The same value: of equal words, which many runs say, one is in memory. A digest is longer, and one run's own."""
+    return sys.intern(value) if type(value) is str and len(value) < DIGEST_LENGTH else value
 
 
 def read_by(make: Callable[[Any], Any], name: str, written: Any = None) -> Any:
@@ -316,7 +324,26 @@ def pretty(value: Any) -> str:
 
 def digest_of(value: Any) -> str:
     """SHA-256 (hex) of the canonical text."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()
+    digest = hashlib.sha256()
+    for piece in _pieces(value, IN_PIECES):
+        digest.update(piece.encode())
+    return digest.hexdigest()
+
+
+def _pieces(value: Any, levels: int) -> Iterator[str]:
+    """The canonical text, taken apart so many levels deep: no text of a whole report of 10,000 runs is in memory."""
+    if levels and dataclasses.is_dataclass(value) and not hasattr(value, "__json__"):
+        for place, name in enumerate(sorted(field.name for field in dataclasses.fields(value))):
+            yield f'{"," if place else "{"}"{name}":'
+            yield from _pieces(getattr(value, name), levels - 1)
+        yield "}"
+    elif levels and isinstance(value, (list, tuple)) and value:
+        for place, item in enumerate(value):
+            yield "," if place else "["
+            yield from _pieces(item, levels - 1)
+        yield "]"
+    else:
+        yield canonical(value)
 
 
 def file_digest(path: Path) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import sys
+import tracemalloc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -55,6 +56,21 @@ def test_equal_values_have_equal_digests_and_others_have_not():
     assert jsonio.digest_of({"a": 1, "b": 2}) == jsonio.digest_of({"b": 2, "a": 1})
     assert jsonio.digest_of({"a": 1}) == hashlib.sha256(b'{"a":1}').hexdigest()
     assert jsonio.digest_of({"a": 1}) != jsonio.digest_of({"a": 2})
+
+
+@pytest.mark.parametrize("value", [FULL, (FULL, FULL), [], {}, [{"b": [FULL], "a": ()}], "ü", Reading(None, "why")])
+def test_the_digest_is_that_of_the_canonical_text(value):
+    assert jsonio.digest_of(value) == hashlib.sha256(jsonio.canonical(value).encode()).hexdigest()
+
+
+def test_the_digest_of_many_records_takes_the_memory_of_one():
+    """What an audit of 10,000 runs is signed by: its text has hundreds of megabytes."""
+    many = Outer("many", 1000, True, (Inner(1.0, "x" * 1000),) * 1000)
+    tracemalloc.start()
+    jsonio.digest_of(many)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000 < len(jsonio.canonical(many))
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])

@@ -65,12 +65,7 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
     report = sources.report
     columns = audit_columns(report.runs, known=sources.known)
     settings, footnotes = number_footnotes(setting_rows(sources, columns), columns)
-    findings = [
-        row
-        for group in sources.groups
-        for row in finding_rows(group.runs, group_label(group), group.setting, sources.known)
-    ]
-    to_look_at = most_severe_first(row for row in findings if row.outcome != "pass")
+    to_look_at, passed = _findings(sources)
     integrity = sorted(integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state))
     states = [row.state for row in integrity]
     links = [link for _, link in sources.forms]
@@ -93,7 +88,7 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
         figures=figures,
         analyses=page_analyses(report),
         findings=Listed.first(MOST, to_look_at),
-        passed=sum(len(row.seeds) for row in findings if row.outcome == "pass"),
+        passed=passed,
         comparison=_comparison(sources),
         reproduction=published_figures.table(report.reproduction),
         excluded=Listed.first(MOST, report.excluded),
@@ -128,6 +123,18 @@ def drawn_figures(context: IndexContext) -> dict[FigureFile, bytes]:
         again = f"-{taken[name]}" if taken[name] > 1 else ""  # of two settings that a reader cannot tell apart
         named[FigureFile(title, setting, f"{FIGURES}/{name}{again}")] = drawn
     return named
+
+
+def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
+    """What is to be looked at, most severe first, and how many judgements passed: most do, and nobody keeps their rows."""
+    to_look_at, passed = [], 0
+    for group in sources.groups:
+        for row in finding_rows(group.runs, group_label(group), group.setting, sources.known):
+            if row.outcome == "pass":
+                passed += len(row.seeds)
+            else:
+                to_look_at.append(row)
+    return most_severe_first(to_look_at), passed
 
 
 def _unaudited(report: AuditReport) -> Listed[OtherRun] | None:
