@@ -69,8 +69,11 @@ def _is_reason(value: Any) -> bool:
     return isinstance(value, Mapping) and set(value) == {"na"} and isinstance(value["na"], str) and bool(value["na"])
 
 
+ALL_THERE: dict[int, str] = {}  # the reasons of every series without a gap, which nearly all are; never written to
+
+
 class Series(Sequence[Reading]):
-    """One reading an epoch (index = epoch, 0 = initialisation), kept as bare numbers.
+    """Readings in a row, kept as bare numbers: one an epoch (0 = initialisation), or one a site. Equal to a tuple of the same.
 
     A registry of 10,000 runs holds twelve million of these readings: as objects they would fill the memory.
     """
@@ -79,12 +82,13 @@ class Series(Sequence[Reading]):
 
     def __init__(self, readings: Iterable[Reading] = ()):
         self._values = array("d")
-        self._reasons: dict[int, str] = {}
+        self._reasons = ALL_THERE
         for reading in readings:
             self._append(reading)
 
     def _append(self, reading: Reading) -> None:
         if reading.value is None:
+            self._reasons = self._reasons or {}
             self._reasons[len(self._values)] = reading.reason
         self._values.append(math.nan if reading.value is None else reading.value)
 
@@ -108,10 +112,10 @@ class Series(Sequence[Reading]):
             yield Reading(None, reasons[place]) if place in reasons else Reading(value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Series) and self.__json__() == other.__json__()
+        return isinstance(other, (Series, tuple)) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        return hash(self._values.tobytes())
+        return hash(tuple(self))
 
     def __repr__(self) -> str:
         return f"Series({list(self)!r})"
@@ -140,7 +144,7 @@ class Series(Sequence[Reading]):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
-        words = "One reading an epoch; the index is the epoch, 0 is the initialisation."
+        words = "Readings in a row, each at its index: an epoch, of which 0 is the initialisation, or a site."
         return {"description": words, **handler(schema)}
 
 

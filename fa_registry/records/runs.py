@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from fa_registry import jsonio
 from fa_registry.records import sealed_fields
@@ -126,7 +126,7 @@ class RunSpec:
 class Measurements:
     """What was measured on the fixed eval batch at one moment."""
 
-    sites: Mapping[str, tuple[Reading, ...]]
+    sites: Mapping[str, Annotated[Sequence[Reading], Series]]
     """quantity → one Reading a site (index = site, 0..L)"""
     scalars: Mapping[str, Reading]
     """quantity → Reading"""

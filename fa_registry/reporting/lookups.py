@@ -73,7 +73,7 @@ def scalar(record: RunRecord, name: str) -> Reading:
     return record.measurements.scalars.get(name, Reading(None, f"{name} was not measured"))
 
 
-def site_row(record: RunRecord, name: str) -> tuple[Reading, ...]:
+def site_row(record: RunRecord, name: str) -> Sequence[Reading]:
     return record.measurements.sites.get(name, ())
 
 

@@ -80,7 +80,7 @@ class Asked:
     def verified(self) -> bool:
         return self.run.record.integrity.state == "verified"
 
-    def row(self, name: str) -> tuple[Reading, ...]:
+    def row(self, name: str) -> Sequence[Reading]:
         return site_row(self.run.record, name)
 
     def scalar(self, name: str) -> Reading:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import mlflow
@@ -44,7 +45,7 @@ from mlflow.protos.databricks_pb2 import (
 from mlflow.store.artifact.artifact_repo import ArtifactRepository
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-from fa_registry import owners
+from fa_registry import jsonio, owners
 from fa_registry.errors import StoreError
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
 from fa_registry.tracking.client import Client, answering
@@ -407,9 +408,9 @@ class MlflowTracker(Tracker):
             self.experiment_name(info.experiment_id),
             info.status,
             info.start_time,
-            dict(run.data.tags),
-            dict(run.data.metrics),
-            dict(run.data.params),
+            _held(run.data.tags),
+            _held(run.data.metrics),
+            _held(run.data.params),
             info.lifecycle_stage == LifecycleStage.DELETED,
         )
 
@@ -424,6 +425,10 @@ def _uncollected() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+def _held(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {jsonio.held_once(name): jsonio.held_once(value) for name, value in table.items()}
 
 
 def _user() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,9 +59,19 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         integrity=Integrity("trusted", ("logged figures, not recomputed",), checks(sealed, run)),
         digests=digests,
         feedback=_checked(card, "feedback", sealed_fields.FEEDBACK) if card else {},
-        provenance={name: value for name, value in provenance.items() if name != "digests"},
+        provenance={name: _held_once(value) for name, value in provenance.items() if name != "digests"},
         by_site=by_site(sealed.rows),
     )
+
+
+def _held_once(value: Any) -> Any:
+    """The same value: of equal tables and lists, which many runs have (versions, code, eval indices), one is in memory."""
+    return _parsed(json.dumps(value)) if isinstance(value, (dict, list)) else value
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> Any:
+    return json.loads(text)
 
 
 def table_history(tracker: Tracker, run: StoredRun) -> Check:

@@ -197,6 +197,8 @@ def test_equal_series_are_equal_and_others_are_not():
     assert one != Series([Reading(1.0), Reading(None, "another reason")])
     assert one != Series([Reading(2.0), Reading(None, "why")])
     assert one != [Reading(1.0), Reading(None, "why")]
+    alike = (Reading(1.0), Reading(None, "why"))  # as training holds the readings of a moment
+    assert one == alike and alike == one and hash(one) == hash(alike) and one != alike[:1]
 
 
 def test_the_last_reading_is_reached_from_the_end():

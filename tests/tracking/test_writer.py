@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import math
 import tempfile
+import tracemalloc
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,6 +43,7 @@ ARTIFACTS = (
     schema.FEEDBACK,
     schema.FEEDBACK_CARD,
 )
+MOST_OF_A_RECORD = 30_000  # bytes of the tiny run's
 
 
 def test_a_run_that_the_store_does_not_take_leaves_no_folder(tmp_path, monkeypatch):
@@ -89,6 +92,20 @@ def test_the_record_that_is_read_is_the_run_that_was_written(tracker):
         elif name != "loss_train":
             assert line == Series(row.measurements.scalars[name] for row in writer.rows)
     assert record.trajectory["loss_train"][0].reason and record.trajectory["loss_train"][1].value > 0
+
+
+def test_a_further_record_takes_little_memory(tmp_path):
+    """An audit holds all of them: what runs have in common is there once, and readings are bare numbers."""
+    tracker = MemoryTracker(tmp_path)
+    run = tracker.get(write_run(tracker)[0].run_id)
+    held = [read_record(tracker, run) for _ in range(2)]
+    assert held[0].provenance["versions"] is held[1].provenance["versions"]
+    tracemalloc.start()
+    held += [read_record(tracker, run) for _ in range(10)]
+    gc.collect()
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size / 10 < MOST_OF_A_RECORD
 
 
 def test_initial_final_and_feedback_tensors_are_the_trainers(tracker):
