@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from fa_registry.cli import completing
 from fa_registry.cli.options import DATA_ROOT, JSON, STORE, examples
 from fa_registry.cli.tables import SHORT_ID, print_json, say, table, text
 from fa_registry.errors import IntegrityError, UsageError
-from fa_registry.lint.base import LintReport
+from fa_registry.lint.base import LintFinding, LintReport
 from fa_registry.lint.linting import lint_paths, sarif
 
 if TYPE_CHECKING:
@@ -35,22 +36,34 @@ ACTIONS = ("list", "where", "fetch", "check")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @JSON
 @click.option("--sarif", "as_sarif", is_flag=True, help="Print SARIF 2.1.0, as code hosts and editors read it.")
-@examples("lint .", "lint train.py analysis.ipynb --json", "lint src --sarif > pitfalls.sarif")
-def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool) -> None:
+@click.option(
+    "--select", default="", metavar="CODES", help="Rules that look, `FA002,FA007` [all, or as pyproject.toml says]."
+)
+@click.option("--ignore", default="", metavar="CODES", help="Rules that do not look [none, or as pyproject.toml says].")
+@examples(
+    "lint .", "lint train.py analysis.ipynb --json", "lint src --ignore FA003", "lint src --sarif > pitfalls.sarif"
+)
+def lint(paths: tuple[str, ...], as_json: bool, as_sarif: bool, select: str, ignore: str) -> None:
     """Find protocol pitfalls in any code, without importing it. Exit 1: found some, 0: none, 2: nothing to read."""
     if as_json and as_sarif:
         raise UsageError("--json and --sarif are two formats for one output; choose one")
-    report = lint_paths(paths)
+    report = lint_paths(paths, *(tuple(filter(None, codes.replace(" ", "").split(","))) for codes in (select, ignore)))
     if as_json:
         print_json({"files": report.files, "findings": report.findings, "silenced": report.silenced})
     elif as_sarif:
         print_json(sarif(report, importlib.metadata.version("fa_registry")))
     else:
-        for finding in report.findings:
-            place = f"{finding.place.text}: {finding.code} {finding.what}"
-            say(place, f"    why: {finding.why}", f"    fix: {finding.fix}")
+        for _, alike in groupby(sorted(report.findings, key=_told_with), key=_told_with):
+            findings = list(alike)
+            places = [f"{finding.place.text}: {finding.code} {finding.what}" for finding in findings]
+            say(*places, f"    why: {findings[0].why}", f"    fix: {findings[0].fix}")
         say(_summary(report))
     sys.exit(report.exit_code)
+
+
+def _told_with(finding: LintFinding) -> tuple[str, str, str]:
+    """Findings of one rule in one file are told together: why and what to do once."""
+    return finding.place.path, finding.code, finding.why
 
 
 def _summary(report: LintReport) -> str:

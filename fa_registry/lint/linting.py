@@ -6,12 +6,15 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+from fa_registry import jsonio
+from fa_registry.errors import InvalidFields, unknown_name_text
 from fa_registry.lint.base import Hit, LintFinding, LintReport, Place, Rule, RuleCard
 from fa_registry.lint.python_files import UNREADABLE, Source, python_files, read, unreadable
 from fa_registry.lint.rules import all_rules
@@ -27,10 +30,16 @@ BAD_SILENCE = RuleCard(
 )
 
 
-def lint_paths(paths: Sequence[str]) -> LintReport:
-    """What all rules find under the paths; raises UsageError for a missing path or when there is no Python file."""
-    rules = all_rules()
-    files = python_files(paths)
+def lint_paths(paths: Sequence[str], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> LintReport:
+    """What the rules find under the paths; raises UsageError for a missing path or when there is no Python file.
+
+    select: codes of the rules that look [all]; ignore: of those that do not. What is not said here, the section
+    [tool.fa-registry.lint] of this folder's pyproject.toml says: select, ignore, and exclude, names of files as fnmatch has them.
+    """
+    said = configured(Path())
+    rules = _chosen(select or said.get("select", ()), ignore or said.get("ignore", ()))
+    excluded = said.get("exclude", ())
+    files = [path for path in python_files(paths) if not any(fnmatch(str(path), pattern) for pattern in excluded)]
     findings = [finding for path in files for finding in lint_source(read(path), rules)]
     return LintReport(
         files=len(files),
@@ -38,6 +47,43 @@ def lint_paths(paths: Sequence[str]) -> LintReport:
         silenced=tuple(finding for finding in findings if finding.silenced),
         cards=(*(rule.card for rule in rules), UNREADABLE, BAD_SILENCE),
     )
+
+
+def _chosen(select: Sequence[str], ignore: Sequence[str]) -> list[Rule]:
+    rules = all_rules()
+    known = [rule.card.code for rule in rules]
+    problems = [
+        f"{field}: {unknown_name_text('rule', code, known)}"
+        for field, codes in (("select", select), ("ignore", ignore))
+        for code in codes
+        if code not in known
+    ]
+    if problems:
+        raise InvalidFields("lint", problems)
+    return [rule for rule in rules if rule.card.code in (select or known) and rule.card.code not in ignore]
+
+
+def configured(folder: Path) -> Mapping[str, Sequence[str]]:
+    """The section [tool.fa-registry.lint] of a folder's pyproject.toml; empty where there is none. Raises InvalidFields."""
+    path = folder / "pyproject.toml"
+    if not path.is_file():
+        return {}
+    section: Any = jsonio.read_toml(path, f"lint: {path}")[0]
+    for name in SECTION:
+        section = section.get(name, {}) if isinstance(section, dict) else {}
+    section = section if isinstance(section, dict) else {"": section}
+    wrong = [
+        f"{path}: [tool.fa-registry.lint] {name}: expected a list of texts among {', '.join(FIELDS)}, found {value!r}"
+        for name, value in section.items()
+        if name not in FIELDS or not isinstance(value, list) or not all(isinstance(part, str) for part in value)
+    ]
+    if wrong:
+        raise InvalidFields("lint", wrong)
+    return section
+
+
+SECTION = ("tool", "fa-registry", "lint")
+FIELDS = ("select", "ignore", "exclude")
 
 
 def lint_source(source: Source, rules: Sequence[Rule]) -> list[LintFinding]:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from fa_registry import jsonio
@@ -236,3 +237,68 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_no_pitfall_in_this_projects_own_sources():
     result = lint_paths([str(ROOT / name) for name in ("fa_registry", "tests", "benchmarks")])
     assert [str(finding) for finding in result.findings] == []
+
+
+BOTH = f"{NEGATIVE_NORM}\n{CLAMPED_COSINE}"
+
+
+def found(result) -> set[str]:
+    return {finding["code"] for finding in json.loads(result.stdout)["findings"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "codes"),
+    [
+        ((), {"FA001", "FA002"}),
+        (("--select", "FA001"), {"FA001"}),
+        (("--ignore", "FA001, FA003"), {"FA002"}),
+        (("--select", "FA001,FA002", "--ignore", "FA002"), {"FA001"}),
+    ],
+)
+def test_rules_are_chosen_by_their_codes(lint, tmp_path, arguments, codes):
+    (tmp_path / "a.py").write_text(BOTH)
+    assert found(lint("a.py", "--json", *arguments)) == codes
+
+
+def test_a_section_of_pyproject_says_the_same_and_what_is_typed_goes_before_it(lint, tmp_path):
+    (tmp_path / "a.py").write_text(BOTH)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "b.py").write_text(BOTH)
+    (tmp_path / "pyproject.toml").write_text('[tool.fa-registry.lint]\nignore = ["FA001"]\nexclude = ["old/*"]\n')
+    result = lint(".", "--json")
+    assert found(result) == {"FA002"} and json.loads(result.stdout)["files"] == 1
+    assert found(lint(".", "--json", "--ignore", "FA002")) == {"FA001"}
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ('ignore = ["FA999"]', "ignore: unknown rule"),
+        ('ignored = ["FA001"]', "ignored: expected a list of texts among select, ignore, exclude"),
+        ("select = 1", "select: expected a list of texts"),
+        ("select = [", "pyproject.toml"),
+    ],
+)
+def test_a_section_that_is_none_is_a_sentence(lint, tmp_path, section, words):
+    (tmp_path / "a.py").write_text(BOTH)
+    (tmp_path / "pyproject.toml").write_text(f"[tool.fa-registry.lint]\n{section}\n")
+    result = lint("a.py")
+    assert result.exit_code == 2 and words in result.stderr, result.stderr
+
+
+def test_a_project_without_the_section_is_linted_as_ever(lint, tmp_path):
+    (tmp_path / "a.py").write_text(BOTH)
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "theirs"\n[tool]\nfa-registry = 3\n')
+    assert lint("a.py").exit_code == 1
+
+
+def test_findings_of_one_rule_in_one_file_are_told_once_with_their_lines(lint, tmp_path):
+    (tmp_path / "a.py").write_text("import torch\nx.norm(-1)\ny.norm(-1)\nz.norm(-1)\n")
+    lines = lint("a.py").stdout.splitlines()
+    assert [line.split(": ")[0] for line in lines[:3]] == ["a.py:2:1", "a.py:3:1", "a.py:4:1"]
+    assert lines[3].startswith("    why: ") and lines[4].startswith("    fix: ") and len(lines) == 6
+
+
+def test_the_hook_for_pre_commit_is_the_verb():
+    (hook,) = yaml.safe_load((Path(__file__).parents[2] / ".pre-commit-hooks.yaml").read_text())
+    assert hook["entry"] == "fa-registry lint" and set(hook["types_or"]) == {"python", "jupyter"}

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.rules._cosine import handwritten
 from fa_registry.lint.syntax import Syntax, argument, open_ended
 
 # Dotted name → position of eps among the arguments.
@@ -22,7 +23,10 @@ HARMLESS_BELOW = 1e-10  # gradients of 1e-10 are what a deep network really has
 
 
 class ClampedCosine(Rule):
-    """Fires on torch's cosine with the default eps, or one of at least 1e-10. An eps the tree cannot evaluate is trusted."""
+    """Fires on torch's cosine with the default eps, or one of at least 1e-10, and on one written out by hand with such a floor.
+
+    An eps the tree cannot evaluate is trusted.
+    """
 
     card = RuleCard(
         code="FA002",
@@ -34,7 +38,7 @@ class ClampedCosine(Rule):
         fix="divide by the norms yourself in float64 (and say N/A where one is 0), or pass an eps below 1e-10, e.g. eps=1e-30",
         cannot_see="how small the vectors are; an eps that is computed; a cosine handed on without being called",
     )
-    words = (("cosine_similarity", "CosineSimilarity"),)
+    words = (("cosine_similarity", "CosineSimilarity", "norm"),)
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Calls of a cosine, or functools.partial of one, whose eps is a number of at least 1e-10."""
@@ -48,6 +52,7 @@ class ClampedCosine(Rule):
             eps = DEFAULT if written is None else syntax.number(written)
             if eps is not None and eps >= HARMLESS_BELOW:
                 yield Hit(call, _what(syntax, call, written, eps))
+        yield from handwritten(syntax)
 
 
 def _what(syntax: Syntax, call: ast.Call, written: ast.AST | None, eps: float) -> str:

@@ -36,6 +36,40 @@ SILENT = [
 ]
 
 
+BY_HAND = [
+    "import torch\n(a * b).sum() / (a.norm() * b.norm() + 1e-8)",
+    "import torch\n(a * b).sum(1) / (a.norm(dim=1) * b.norm(dim=1)).clamp_min(1e-8)",
+    "import torch\n(a * b).sum(-1) / (a.norm(dim=-1).clamp(min=1e-8) * b.norm(dim=-1).clamp(min=1e-8))",
+    "import torch\ntorch.dot(a, b) / (torch.norm(a) * torch.norm(b) + 1e-6)",
+    "import torch\nEPS = 1e-8\na @ b / (EPS + torch.linalg.vector_norm(a) * torch.linalg.vector_norm(b))",
+    "import numpy as np\nnp.dot(a, b) / max(np.linalg.norm(a) * np.linalg.norm(b), 1e-8)",
+    "import torch\nden = a.norm() * b.norm()\ncos = (a * b).sum() / (den + 1e-8)",
+    "import torch\ntorch.einsum('nd,nd->n', a, b) / (norm_a * norm_b).clamp_min(1e-8)",
+]
+NOT_BY_HAND = [
+    "import torch\n(a * b).sum() / (a.norm() * b.norm())",
+    "import torch\n(a * b).sum() / (a.norm() * b.norm() + 1e-30)",
+    "import torch\n(a * b).sum() / (a.norm() * b.norm()).clamp_min(torch.finfo(a.dtype).tiny)",
+    "import torch\na / (a.norm() + 1e-8)",
+    "import torch\n(a * b).sum() / (b.norm() + 1e-8)",
+    "import torch\n(a * b).sum() / (count + 1e-8)",
+    "import torch\n(p * q).sum() / (p.sum() + q.sum() + 1e-8)",
+    "import torch\n(a * b).sum() / (a.norm() * b.norm() + 1)",
+    "(a * b).sum() / (a.norm() * b.norm() + 1e-8)",
+    "import torch\n(a - b).norm() / (a.norm() + b.norm() + 1e-8)",
+]
+
+
+@pytest.mark.parametrize("text", BY_HAND)
+def test_fires_on_one_written_out_by_hand(text):
+    assert codes(text) == ["FA002"]
+
+
+@pytest.mark.parametrize("text", NOT_BY_HAND)
+def test_does_not_fire_on_other_quotients(text):
+    assert codes(text) == []
+
+
 @pytest.mark.parametrize("text", FIRES)
 def test_fires(text):
     assert codes(text) == ["FA002"]

@@ -1,0 +1,71 @@
+"""Cosines written out by hand: a product of two vectors over their norms, with a floor under the norms."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from fa_registry.lint.base import Hit
+from fa_registry.lint.syntax import Syntax, argument
+
+PRODUCTS = ("dot", "vdot", "inner", "vecdot", "einsum", "matmul", "mm", "bmm", "mv", "sum")
+NORMS = ("norm", "vector_norm")
+FLOORS = ("clamp", "clamp_min", "clip", "max", "maximum", "fmax")
+NAMED = re.compile(r"\w*norm\w*|den\w*", re.IGNORECASE)  # `norm_a`, `den`: what holds norms that stand elsewhere
+HARMLESS_BELOW, LARGEST = 1e-10, 1e-2  # a floor of 1 or more is no floor of a cosine
+LIBRARIES = frozenset({"torch", "numpy", "jax"})
+
+
+def handwritten(syntax: Syntax) -> Iterator[Hit]:
+    """Quotients of a product by norms, where `+ 1e-8`, `clamp_min(1e-8)` or the like keeps the norms from being small."""
+    if not syntax.names.packages & LIBRARIES:
+        return
+    for node in syntax.every(ast.BinOp):
+        if isinstance(node.op, ast.Div) and _is_product(node.left):
+            floor = next((eps for part in ast.walk(node.right) if (eps := _floor(syntax, part)) is not None), None)
+            if floor is not None and _norms(node.right) > 1:
+                yield Hit(node, f"`{syntax.snippet(node)}` is a cosine whose norms have a floor of {floor:g}")
+
+
+def _is_product(node: ast.AST) -> bool:
+    """Whether an expression sums products: `(a * b).sum()`, `a @ b`, `torch.dot(a, b)`."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.MatMult):
+            return True
+        if isinstance(part, ast.Call) and _last(part.func) in PRODUCTS:
+            summed = _last(part.func) != "sum" or any(
+                isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) for inner in ast.walk(part)
+            )
+            if summed:
+                return True
+    return False
+
+
+def _norms(node: ast.AST) -> int:
+    """How many norms an expression holds; a name that says so may hold both."""
+    calls = sum(isinstance(part, ast.Call) and _last(part.func) in NORMS for part in ast.walk(node))
+    functions = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
+    names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name) and part not in functions]
+    named = [name for name in names if NAMED.fullmatch(name)]
+    return calls + sum(2 if name.lower().startswith("den") else 1 for name in named)
+
+
+def _floor(syntax: Syntax, node: ast.AST) -> float | None:
+    """The number that keeps an expression with norms from being smaller; None where a node is no such floor."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        pairs = ((node.left, node.right), (node.right, node.left))
+        return next((eps for held, written in pairs if _norms(held) and (eps := _small(syntax, written))), None)
+    if isinstance(node, ast.Call) and _last(node.func) in FLOORS and _norms(node):
+        written = [argument(node, place, "min", "other") for place in (0, 1)]
+        return next((eps for value in written if value is not None and (eps := _small(syntax, value))), None)
+    return None
+
+
+def _small(syntax: Syntax, node: ast.AST) -> float | None:
+    eps = syntax.number(node)
+    return eps if eps is not None and HARMLESS_BELOW <= eps <= LARGEST else None
+
+
+def _last(function: ast.AST) -> str:
+    return getattr(function, "attr", "") or getattr(function, "id", "")
