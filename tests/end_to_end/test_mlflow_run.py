@@ -79,6 +79,7 @@ def test_an_experiment_that_somebody_names_gets_the_run_that_mlflow_started(mlfl
     assert (run.state, run.tags[schema.TAG_STATUS]) == ("FINISHED", "complete")
 
 
+@pytest.mark.long
 def test_wrong_parameters_are_all_named_and_no_run_is_left(mlflow_run, workplace):
     succeeded, printed = mlflow_run("train", {"method": "dfaa", "epochs": "notafloat", "penalty": "-1"})
     assert not succeeded

@@ -82,7 +82,7 @@ def opened(browser, folder):
 @pytest.mark.parametrize(
     ("scheme", "viewport"), [("light", PHONE), ("dark", LAPTOP)], ids=["light phone", "dark laptop"]
 )
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [INDEX, FORM, *(pytest.param(name, marks=pytest.mark.long) for name in PAGES[2:])])
 def test_axe_finds_nothing_serious(opened, name, scheme, viewport):
     page = opened(name, color_scheme=scheme, viewport=viewport)
     page.evaluate(UNFOLD)

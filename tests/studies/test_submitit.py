@@ -13,6 +13,7 @@ from tests.studies.jobs import at_work_until_stopped, dies_once, three_steps
 
 ROOT = Path(__file__).parents[2]
 HERE = Resources(at_once=2, address="local")
+pytestmark = pytest.mark.long  # each of its processes loads torch anew
 
 
 @pytest.fixture(autouse=True)
