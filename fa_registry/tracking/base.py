@@ -75,8 +75,14 @@ class Tracker(abc.ABC):
         """Take over a run that `mlflow run` already started; returns its id."""
 
     @abc.abstractmethod
-    def log(self, run_id: str, points: Iterable[Point] = (), tags: Mapping[str, str] | None = None) -> None:
-        """Add metric points and set tags."""
+    def log(
+        self,
+        run_id: str,
+        points: Iterable[Point] = (),
+        tags: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add metric points, set tags, and give parameters their values, which stay."""
 
     @abc.abstractmethod
     def untag(self, run_id: str, names: Iterable[str]) -> None:

@@ -1,10 +1,11 @@
 """Who trains a specification: one process at a time, wherever it runs, settled by what the store holds alone.
 
-The claim is the attempt's own run. Its tag says `choosing` from its first moment, and `held` once it has looked for others and
-found none that holds the specification; then it looks once more, waits for those that are still choosing, and gives way to the
-smallest run id that holds. That is Lamport's bakery (1974) with equal tickets, over two registers that a single process writes:
-no compare-and-swap is needed, so every store will do. Of two attempts the one made later sees the other's `held` at its first
-look, or the other sees it choosing at its second; the argument is docs/decisions/0043.
+The claim is the attempt's own run. Its tag says `choosing` from its first moment. Then it looks for others: it gives way to who
+asks for the specification or holds it, and where it sees nobody at all it has it, and says `held`. Where it sees others that
+choose, it says `asks`, waits until nobody is choosing any more, and gives way to who holds it and to the smallest run id that
+asks. That is Lamport's bakery (1974) with equal tickets, over a register that a single process writes: no compare-and-swap is
+needed, so every store will do. Of two attempts the one made later sees the other at its first look: the argument is
+docs/decisions/0043.
 
 A held run gives signs of life: a tag that changes at least three times a lease. Whoever waits judges by its *own* clock how long
 that tag has not changed, so clocks that differ do not matter; of a process of this machine it is known at once that it is gone.
@@ -16,8 +17,9 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 
 from fa_registry import owners
 from fa_registry.errors import RegistryError
@@ -29,7 +31,7 @@ SHORTEST, LONGEST = (
     10,
     86_400,
 )  # seconds that a lease may be; what a stranger's run claims of itself is no longer either
-CHOOSING, HELD = "choosing", "held"
+CHOOSING, ASKS, HELD = "choosing", "asks", "held"
 GAP = 15  # seconds between two looks at a run that count, at most
 LOOKS = 0.1  # seconds between two looks at somebody who is choosing
 SIGN = re.compile(r"(\d{1,12}) of (\d{1,6}) s")
@@ -84,9 +86,19 @@ class Signs:
 
 
 def holder(attempts: Sequence[StoredRun], signs: Signs) -> StoredRun | None:
-    """Of a specification's runs the one whose process trains it now."""
-    held = [run for run in attempts if run.state == "RUNNING" and run.tags.get(schema.TAG_CLAIM) == HELD]
-    return next((run for run in held if not signs.is_dead(run)), None)
+    """Of a specification's runs the one whose process trains it now, or is about to."""
+    return next(_alive(attempts, signs, ASKS, HELD), None)
+
+
+def _alive(attempts: Sequence[StoredRun], signs: Signs, *states: str) -> Iterator[StoredRun]:
+    """Those whose tag says one of `states`, and whose process is not known to be gone."""
+    running = (run for run in attempts if run.state == "RUNNING" and run.tags.get(schema.TAG_CLAIM) in states)
+    return (run for run in running if not signs.is_dead(run))
+
+
+def hold(tracker: Tracker, run_id: str, params: Mapping[str, str], state: str = HELD) -> None:
+    """Say that the run has the specification, whose `params` wait until then: of most runs that is one request."""
+    tracker.log(run_id, tags={schema.TAG_CLAIM: state}, params=params)
 
 
 def take(
@@ -95,8 +107,9 @@ def take(
     attempts: Callable[[], Sequence[StoredRun]],
     finished: Callable[[Sequence[StoredRun]], StoredRun | None] = lambda runs: None,
     signs: Signs | None = None,
+    params: Mapping[str, str] = MappingProxyType({}),
 ) -> StoredRun | None:
-    """Have the run, made with `opening`, hold its specification; or the run to which it has to give way.
+    """Have the run, made with `opening` and without its `params`, hold its specification; or the run to which it has to give way.
 
     attempts: asks the store for all runs of the specification. finished: the one of others that makes this one needless: it may
     have ended, and hold nothing any more, between two looks.
@@ -105,14 +118,16 @@ def take(
     before = _others(run_id, attempts())
     if needless := finished(before) or holder(before, signs):
         return needless
-    tracker.log(run_id, tags={schema.TAG_CLAIM: HELD})
-    while True:
+    contended = any(_alive(before, signs, CHOOSING))
+    hold(tracker, run_id, params, ASKS if contended else HELD)
+    while contended:
         others = _others(run_id, attempts())
-        first = finished(others) or holder([run for run in others if run.run_id < run_id], signs)
-        choosing = (run for run in others if run.state == "RUNNING" and run.tags.get(schema.TAG_CLAIM) == CHOOSING)
-        if first or all(map(signs.is_dead, choosing)):
+        smaller = [run for run in others if run.run_id < run_id]
+        first = finished(others) or next(_alive(others, signs, HELD), None) or next(_alive(smaller, signs, ASKS), None)
+        if first or not any(_alive(others, signs, CHOOSING)):
             return first
         time.sleep(LOOKS)
+    return None
 
 
 def _others(run_id: str, attempts: Sequence[StoredRun]) -> list[StoredRun]:

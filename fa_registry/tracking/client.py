@@ -38,7 +38,7 @@ SILENT, PATIENCE, PAUSE = 3.0, 120.0, 0.1
 # The same for a server that is away, and until one that nobody has reached yet, or that others need not wait for, is given up.
 ABSENCE, LOOKS = 300.0, 2.0
 AT_ONCE = 5.0
-FRESH = 10.0  # that a verb asks for the experiments once, not at every turn
+FRESH = 60.0  # that a verb asks for the experiments once, not at every turn
 ADVISORY = 0x66615F7265676973  # "fa_regis": PostgreSQL's locks have numbers
 MAKING = ".making"
 

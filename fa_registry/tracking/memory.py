@@ -39,16 +39,23 @@ class MemoryTracker(Tracker):
         return run_id
 
     def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
-        run = self.get(run_id)
-        self.runs[run_id] = dataclasses.replace(run, name=name, params={**run.params, **params})
-        self.log(run_id, tags=tags)
+        self.runs[run_id] = dataclasses.replace(self.get(run_id), name=name)
+        self.log(run_id, tags=tags, params=params)
         return run_id
 
-    def log(self, run_id: str, points: Iterable[Point] = (), tags: Mapping[str, str] | None = None) -> None:
+    def log(
+        self,
+        run_id: str,
+        points: Iterable[Point] = (),
+        tags: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> None:
         run = self.get(run_id)
         self.points[run_id].extend(points)
         newest = {point.key: point.value for point in sorted(self.points[run_id], key=lambda point: point.step)}
-        self.runs[run_id] = dataclasses.replace(run, tags={**run.tags, **(tags or {})}, metrics=newest)
+        self.runs[run_id] = dataclasses.replace(
+            run, tags={**run.tags, **(tags or {})}, metrics=newest, params={**run.params, **(params or {})}
+        )
 
     def untag(self, run_id: str, names: Iterable[str]) -> None:
         run, gone = self.get(run_id), set(names)

@@ -171,17 +171,22 @@ class MlflowTracker(Tracker):
             tags={**tags, "mlflow.user": _user(), "mlflow.source.name": "fa_registry"},
         )
         self._places[started.info.run_id] = started.info
-        self._log_params(started.info.run_id, params)
+        self.log(started.info.run_id, params=params)
         return started.info.run_id
 
     def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         self.get(run_id)
         self._writer.update_run(run_id, name=name)
-        self.log(run_id, tags=tags)
-        self._log_params(run_id, params)
+        self.log(run_id, tags=tags, params=params)
         return run_id
 
-    def log(self, run_id: str, points: Iterable[Point] = (), tags: Mapping[str, str] | None = None) -> None:
+    def log(
+        self,
+        run_id: str,
+        points: Iterable[Point] = (),
+        tags: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> None:
         """As Tracker.log. The tags come with the last points, not before them: one of them may say `complete`."""
         now = int(time.time() * 1000)
         # equal points of an equal time are one: what a server took whose answer was lost may be sent again
@@ -189,8 +194,10 @@ class MlflowTracker(Tracker):
         metrics = list(_batches(timed, BATCH_POINTS))
         named = list(_batches((RunTag(name, value) for name, value in (tags or {}).items()), BATCH_NAMES))
         named = [[]] * (len(metrics) - len(named)) + named
-        for some, few in zip_longest(metrics, named, fillvalue=()):  # a call costs the store as much as what it brings
-            self._writer.log_batch(run_id, metrics=some, tags=few)
+        given = _batches((Param(name, value) for name, value in (params or {}).items()), BATCH_NAMES)
+        # a call costs the store as much as what it brings
+        for some, few, values in zip_longest(metrics, named, given, fillvalue=()):
+            self._writer.log_batch(run_id, metrics=some, tags=few, params=values)
 
     def untag(self, run_id: str, names: Iterable[str]) -> None:
         for name in names:
@@ -395,10 +402,6 @@ class MlflowTracker(Tracker):
             token = page.token
             if not token:
                 return
-
-    def _log_params(self, run_id: str, params: Mapping[str, str]) -> None:
-        for batch in _batches((Param(name, value) for name, value in params.items()), BATCH_NAMES):
-            self._writer.log_batch(run_id, params=batch)
 
     def _stored(self, run: Run) -> StoredRun:
         info = self._places[run.info.run_id] = run.info

@@ -71,7 +71,7 @@ class Origin:
 
 
 FLUSH_POINTS = 1000
-FLUSH_SECONDS = 10.0
+FLUSH_SECONDS = 20.0
 AWAY_SECONDS = 20.0  # until a server that was away is tried again while a run is at work
 
 
@@ -82,7 +82,8 @@ class RunWriter:
     origin: of a run that was not trained here; it has no initial weights, and feedback only where that was given.
     conformance: what was measured of a method that is not our own.
     open_end: how many epochs there will be is said later, by `specify`; until then the run has no parameters.
-    lease: seconds after whose silence somebody else may train the specification; 0: of a run that claims none.
+    lease: seconds after whose silence somebody else may train the specification; 0: of a run that claims none. One that does gets
+    its parameters with the claim.
     """
 
     def __init__(
@@ -125,12 +126,13 @@ class RunWriter:
         tags |= {schema.TAG_STUDY_RUN: study_run} if study_run else {}
         tags |= claim.opening(lease) if lease else {}
         self._adopted = adopt
+        params = {} if open_end or lease else schema.params(spec)
         name = origin.name if origin else run_name(spec)
         try:
             if adopt:
-                self.run_id = tracker.adopt(adopt, name, tags, schema.params(spec))
+                self.run_id = tracker.adopt(adopt, name, tags, params)
             else:
-                self.run_id = tracker.create(name, tags, {} if open_end else schema.params(spec))
+                self.run_id = tracker.create(name, tags, params)
         except BaseException:
             shutil.rmtree(self._folder)
             raise
@@ -208,10 +210,9 @@ class RunWriter:
         self._points += [Point(key, schema.shown(value), row.epoch, now) for key, value in shown]
 
     def tag(self, tags: Mapping[str, str]) -> None:
-        """Set tags at once, while the run is still at work."""
+        """Have these tags set with the next points, while the run is still at work."""
         self._stop_on = tags.get(schema.TAG_STOP_ON, self._stop_on)
         self._tags |= tags
-        self.flush()
 
     def flush(self) -> None:
         """Send what is not in the store yet. A server that is away keeps nobody from training: it gets all of it when it is back.

@@ -6,6 +6,7 @@ import logging
 import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from fa_registry.errors import Interrupted, StoreError
@@ -21,10 +22,38 @@ from fa_registry.workflows.leftovers import close_zombies
 LOG = logging.getLogger(__name__)
 PAUSE = 1.0  # seconds between two looks at what others train
 TOLD = 60.0  # and between two lines that say whom we wait for
-STOP_LOOKS = 15.0  # between two looks for the tag that stops a study
+STOP_LOOKS = 30.0  # between two looks for the tag that stops a study
 STOP = "yes"
 
+MISSES = 5  # specifications in a row that others have, until this process asks for all runs of the study at once
+
 Attempts = dict[str, list[StoredRun]]
+
+
+class Overview:
+    """The runs of a study as this process last saw them all: one worker of many meets mostly what others have trained.
+
+    Without it each worker would ask the store for every specification of the study. An answer is given once: who comes back for
+    the same specification asks the store itself.
+    """
+
+    def __init__(self, tracker: Tracker, study: str):
+        self._tracker, self._study = tracker, study
+        self._attempts: Attempts = {}
+        self._missed = 0
+
+    def attempts(self, identity: str) -> list[StoredRun]:
+        """Runs of this specification, without their figures; none where they were not seen, or told already."""
+        return self._attempts.pop(identity, [])
+
+    def tell(self, free: bool) -> None:
+        """What the store itself said of a specification."""
+        self._missed = 0 if free else self._missed + 1
+        if self._study and self._missed >= MISSES:
+            self._missed, self._attempts = 0, {}
+            for run in self._tracker.search({schema.TAG_KIND: "run", schema.TAG_STUDY: self._study}):
+                bare = replace(run, metrics={}, params={})
+                self._attempts.setdefault(run.tags.get(schema.TAG_SPEC, ""), []).append(bare)
 
 
 class StopTag:

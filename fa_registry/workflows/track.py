@@ -132,8 +132,8 @@ class Tracked:
 
     def _hear(self, row: EpochRow) -> None:
         self._rows.add(row)
+        self._monitor.hear(row)  # first, so that what fires is in the store with the epoch's points
         self._writer.on_epoch(row)
-        self._monitor.hear(row)
 
     def _measured(self, told: Mapping[str, Reading], moments: Sequence[str] = ("epoch",)) -> Measurements:
         members = diagnostics.CATALOG.members().values()

@@ -19,7 +19,7 @@ from fa_registry.studies.executors.base import ENDS, SILENCE, JobEvent, Resource
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.claim import LONGEST, SHORTEST, Signs, TakenOver, holder, take
+from fa_registry.tracking.claim import LONGEST, SHORTEST, Signs, TakenOver, hold, holder, take
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.refusals import refused
 from fa_registry.tracking.resuming import KeptState
@@ -36,7 +36,7 @@ from fa_registry.workflows.clusters import asked_resources, check_reach
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import study_edition
-from fa_registry.workflows.elsewhere import StopTag, settled, stopped_by_tag
+from fa_registry.workflows.elsewhere import Overview, StopTag, settled, stopped_by_tag
 from fa_registry.workflows.leftovers import close_gone, close_zombies, resume_folder
 from fa_registry.workflows.progress import Progress, joined
 from fa_registry.workflows.requests import Cluster, Place
@@ -117,21 +117,27 @@ def training_steps(
 def _training_steps(
     job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]
 ) -> Generator[None, None, TrainingResult]:
-    tracker = _opened(job.store, job.experiment, job.experiment_id)
+    tracker, overview = _opened(job.store, job.experiment, job.experiment_id, job.study)
     of_spec = {schema.TAG_SPEC: job.spec.identity}
+    finished = partial(finished_but(job.known, job.watch), job.spec)
+    if job.yields and (other := finished(overview.attempts(job.spec.identity))):
+        return _elsewhere(other)
     signs, attempts = Signs(), tracker.search(of_spec)
     close_gone(tracker, attempts, signs)  # of a worker that was killed in this very study
     attempts = attempts if job.yields else []
-
-    finished = partial(finished_but(job.known, job.watch), job.spec)
-    if other := finished(attempts) or holder(attempts, signs):
+    other = finished(attempts) or holder(attempts, signs)
+    overview.tell(free=not other)
+    if other:
         return _elsewhere(other)
     task = prepare(job.spec, device_of(job.spec.device_class), job.root)
     check_room(task)
     with refused(FILES):
         own = (job.study, job.study_run, job.adopt, job.keep, None, job.conformance, job.lease)
         writer = RunWriter(tracker, task, *own)
-    if job.yields and (other := take(tracker, writer.run_id, lambda: tracker.search(of_spec), finished, signs)):
+    mine, params = writer.run_id, schema.params(job.spec)
+    if not job.yields:
+        hold(tracker, mine, params)
+    elif other := take(tracker, mine, lambda: tracker.search(of_spec), finished, signs, params):
         writer.withdraw()
         return _elsewhere(other)
     kept = KeptState(tracker, writer.run_id, attempts)
@@ -140,9 +146,10 @@ def _training_steps(
 
 
 @lru_cache(maxsize=2)
-def _opened(store: str, experiment: str, experiment_id: str) -> MlflowTracker:
+def _opened(store: str, experiment: str, experiment_id: str, study: str) -> tuple[MlflowTracker, Overview]:
     """Of all jobs that this process takes in turns: opening a store asks it for all of its experiments."""
-    return MlflowTracker(store, experiment, experiment_id, waits=True)
+    tracker = MlflowTracker(store, experiment, experiment_id, waits=True)
+    return tracker, Overview(tracker, study)
 
 
 def _elsewhere(run: StoredRun) -> TrainingResult:
@@ -230,8 +237,8 @@ class _Listener:
 
     def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
         with refused(FILES):
+            self._monitor.hear(row)  # first, so that what fires is in the store with the epoch's points
             self._writer.on_epoch(row, trainer)
-            self._monitor.hear(row)
             if self._resume.due():
                 self._resume.write(trainer, self._writer.rows)
                 self._kept.offer(self._resume.path, row.epoch)

@@ -116,12 +116,38 @@ def test_an_attempt_is_needless_where_another_has_finished_between_two_looks(tmp
         if next(looks) == 1:  # the other had held it, and ended in the meantime
             tracker.log(first, tags={schema.TAG_STATUS: "complete"})
             tracker.finish(first, "FINISHED")
-        return [run for run in tracker.search(SPEC) if run.run_id != first or run.state == "FINISHED"]
+        return tracker.search(SPEC)
 
     def finished(runs):
         return next((run for run in runs if run.tags.get(schema.TAG_STATUS) == "complete"), None)
 
     assert take(tracker, second, attempts, finished).run_id == first
+
+
+def test_who_sees_nobody_asks_once_and_says_that_it_holds_with_what_the_run_is_of(tmp_path):
+    """Two requests a run: a study on a server has as many runs as its workers can train."""
+    tracker, looks = MemoryTracker(tmp_path), []
+    mine = begun(tracker)
+    assert take(tracker, mine, lambda: looks.append(1) or tracker.search(SPEC), params={"cfg/seed": "1"}) is None
+    assert len(looks) == 1 and tracker.get(mine).tags[schema.TAG_CLAIM] == HELD
+    assert tracker.get(mine).params == {"cfg/seed": "1"}
+
+
+@pytest.mark.parametrize("state", [claim.ASKS, HELD])
+def test_whoever_asks_or_holds_already_is_given_way_to_and_what_it_is_of_is_not_written(tmp_path, state):
+    tracker = MemoryTracker(tmp_path)
+    mine, other = begun(tracker), begun(tracker, **{schema.TAG_CLAIM: state})
+    assert take(tracker, mine, lambda: tracker.search(SPEC), params={"cfg/seed": "1"}).run_id == other
+    assert tracker.get(mine).tags[schema.TAG_CLAIM] == CHOOSING and not tracker.get(mine).params
+
+
+def test_who_saw_another_choosing_gives_way_to_it_although_its_own_id_is_smaller(tmp_path, monkeypatch):
+    """The other saw nobody and has begun to train: it was made first, looked, and says so while this one waits."""
+    tracker = MemoryTracker(tmp_path)
+    mine, other = begun(tracker), begun(tracker)
+    monkeypatch.setattr(claim.time, "sleep", lambda seconds: claim.hold(tracker, other, {}))
+    assert take(tracker, mine, lambda: tracker.search(SPEC)).run_id == other
+    assert tracker.get(mine).tags[schema.TAG_CLAIM] == claim.ASKS
 
 
 def test_a_held_run_of_another_machine_is_dead_only_after_a_lease_without_a_sign_by_our_own_clock(tmp_path):

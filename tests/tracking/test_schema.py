@@ -32,6 +32,7 @@ def test_the_verdict_of_any_edition_can_be_stored_and_found(tracker, edition, mo
 def test_a_tag_is_there_while_the_run_is_written(tracker):
     writer, _, _ = write_run(tracker)
     writer.tag({schema.first_fire_tag("D1"): "8"})
+    writer.flush()
     assert tracker.get(writer.run_id).tags["fa.first_fire.D1"] == "8"
 
 

@@ -333,7 +333,9 @@ def test_a_database_that_is_no_file_has_its_artifacts_where_it_is_said(tmp_path,
 def test_tags_come_with_the_last_points_and_not_before_them(tmp_path, empty_store, monkeypatch):
     tracker, sent = MlflowTracker(f"sqlite:///{shutil.copy(empty_store, tmp_path / 'mlflow.db')}"), []
     monkeypatch.setattr(
-        tracker._client._client, "log_batch", lambda run, metrics, tags: sent.append((len(metrics), len(tags)))
+        tracker._client._client,
+        "log_batch",
+        lambda run, metrics, tags, params: sent.append((len(metrics), len(tags), len(params))),
     )
-    tracker.log("a", [Point("h_L", 1.0, step) for step in range(2500)], {"fa.status": "complete"})
-    assert sent == [(1000, 0), (1000, 0), (500, 1)]
+    tracker.log("a", [Point("h_L", 1.0, step) for step in range(2500)], {"fa.status": "complete"}, {"x": "y"})
+    assert sent == [(1000, 0, 1), (1000, 0, 0), (500, 1, 0)]

@@ -10,12 +10,15 @@ from types import SimpleNamespace
 
 import pytest
 
+import fa_registry.workflows.study  # noqa: F401 - loaded first by a verb, it would keep what a test has put in a name's place
 from fa_registry.errors import StoreError
 from fa_registry.tracking import schema
 from fa_registry.tracking.claim import HELD, Signs, sign
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows import elsewhere
+from fa_registry.training.loop import in_one_go
+from fa_registry.workflows import elsewhere, training
 from fa_registry.workflows.requests import Chosen
+from fa_registry.workflows.training import TrainingJob
 from fa_registry.workflows.verbs import overrides
 from tests.workflows.conftest import TRAIN
 
@@ -85,7 +88,11 @@ def test_a_worker_leaves_it_alone_and_ends(registry, tracker):
 def test_with_force_nobody_is_asked(registry, tracker):
     run_id, identity = held(tracker)
     assert registry(*STUDY, "--force").exit_code == 0
-    assert len(attempts(tracker, identity)) == 1 and tracker.get(run_id).state == "RUNNING"
+    (forced,) = attempts(tracker, identity)
+    assert tracker.get(run_id).state == "RUNNING"
+    assert forced.tags[schema.TAG_CLAIM] == HELD and forced.params, (
+        "others would wait for a run that says it is choosing"
+    )
 
 
 def test_train_too_waits_and_says_which_run_it_is(registry, tracker, monkeypatch):
@@ -177,3 +184,42 @@ def test_a_studys_own_run_gives_signs_of_life_too(registry, tracker):
     registry(*STUDY)
     (study,) = tracker.search({schema.TAG_KIND: "study"})
     assert study.tags[schema.TAG_SIGN].endswith(" of 120 s") and schema.TAG_CLAIM not in study.tags
+
+
+def test_one_worker_of_many_asks_once_for_all_that_others_have_trained(registry, tracker, monkeypatch):
+    """A search a specification and worker would be the most that a server of many workers is asked."""
+    assert registry(*STUDY).exit_code == 0
+    specs, asked, genuine = (
+        Chosen("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs,
+        [],
+        MlflowTracker.search,
+    )
+
+    def search(self, tags, *arguments, **named):
+        asked.append(tags)
+        return genuine(self, tags, *arguments, **named)
+
+    monkeypatch.setattr(elsewhere, "MISSES", 2)
+    monkeypatch.setattr(MlflowTracker, "search", search)
+    training._opened.cache_clear()
+    for spec in [*specs, specs[-1]]:  # and who comes back for one asks the store, which may have lost it
+        job = TrainingJob(spec, tracker.uri, study="tiny")
+        assert in_one_go(training.training_steps(job, lambda: False, lambda told: None)).status == training.ELSEWHERE
+    assert [list(tags) for tags in asked] == [
+        *([schema.TAG_SPEC],) * 2,
+        [schema.TAG_KIND, schema.TAG_STUDY],
+        [schema.TAG_SPEC],
+    ]
+
+
+def test_what_was_only_held_when_it_was_looked_at_is_asked_for_again(registry, tracker, monkeypatch):
+    """Its process may have died since."""
+    run_id, identity = held(tracker)
+    tracker.log(run_id, tags={schema.TAG_STUDY: "tiny", schema.TAG_KIND: "run"})
+    overview = elsewhere.Overview(tracker, "tiny")
+    for _ in range(elsewhere.MISSES):
+        overview.tell(free=False)
+    (seen,) = overview.attempts(identity)
+    (spec, *_) = Chosen("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs
+    assert seen.run_id == run_id and training.newest_finished([seen], spec) is None
+    assert overview.attempts(identity) == []

@@ -11,7 +11,7 @@ from fa_registry import resources
 from fa_registry.errors import Interrupted
 from fa_registry.protocol.judges import fires_now, first_fire
 from fa_registry.protocol.rules import load_edition, shipped
-from fa_registry.tracking import schema
+from fa_registry.tracking import schema, writer
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.training.loop import EpochRow, in_one_go
@@ -150,8 +150,9 @@ def test_no_rule_ends_a_control():
     assert watch.of("frozen").edition == watch.edition and watch.of("none") == watch
 
 
-def test_the_tag_is_there_while_the_run_still_trains(workplace):
+def test_the_tag_comes_with_the_epochs_points_while_the_run_still_trains(workplace, monkeypatch):
     seen = []
+    monkeypatch.setattr(writer, "FLUSH_SECONDS", -1.0)  # each epoch is sent
 
     def look(news):
         (run,) = MlflowTracker().search({schema.TAG_KIND: "run"})
@@ -176,9 +177,9 @@ def test_a_resumed_run_neither_loses_nor_repeats_what_fired(workplace, monkeypat
         in_one_go(training_steps(job, stop_after(stopped_after), lambda news: None))
     told, genuine = [], MlflowTracker.log
 
-    def log(self, run_id, points=(), tags=None):
+    def log(self, run_id, points=(), tags=None, params=None):
         told.extend(name for name in tags or {} if name.startswith("fa.first_fire."))
-        genuine(self, run_id, points, tags)
+        genuine(self, run_id, points, tags, params)
 
     monkeypatch.setattr(MlflowTracker, "log", log)
     resumed = in_one_go(training_steps(job, lambda: False, lambda news: None))
