@@ -11,7 +11,7 @@ from typing import Any
 from fa_registry import jsonio
 from fa_registry.bundles.archive import CRATE
 from fa_registry.errors import IntegrityError, InvalidFields
-from fa_registry.records import AuditReport, RunAudit
+from fa_registry.records import AuditReport, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.memory import MemoryTracker
@@ -87,12 +87,14 @@ def opened(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]]:
 def crate(report: AuditReport, audit: StoredRun, licence: str, folder: Path) -> dict[str, Any]:
     """RO-Crate 1.1, Process Run Crate profile: every run an action that made its files, the audit one that made the pages."""
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    actions = [_action(judged, files) for judged in report.runs]
+    actions = [_action(judged.record, files) for judged in report.runs]
     pages = [name for name in files if name.startswith(f"{AUDIT}/")]
     made = {
         "@id": f"#audit-{audit.run_id}",
         "@type": "CreateAction",
         "name": report.title,
+        "description": f"judged by edition {report.edition.name}: {report.selection}",
+        "startTime": _started(audit.started),
         "instrument": {"@id": "#fa_registry"},
         "object": [{"@id": action["@id"]} for action in actions],
         "result": _ids(pages),
@@ -102,8 +104,7 @@ def crate(report: AuditReport, audit: StoredRun, licence: str, folder: Path) -> 
         "@type": "Dataset",
         "name": report.title,
         "description": f"{report.selection}: the audit, its runs and all that they are measured again from",
-        "datePublished": datetime.datetime.fromtimestamp(audit.started / 1000, datetime.UTC).date().isoformat(),
-        "license": {"@id": f"https://spdx.org/licenses/{licence}"},
+        "datePublished": _started(audit.started)[:10],
         "conformsTo": {"@id": PROFILE},
         "hasPart": _ids(files),
         "mentions": _ids([made["@id"], *(action["@id"] for action in actions)]),
@@ -111,7 +112,6 @@ def crate(report: AuditReport, audit: StoredRun, licence: str, folder: Path) -> 
     described = {"@id": CRATE, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": CRATE_SPEC}}
     others = [
         {"@id": PROFILE, "@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"},
-        {"@id": f"https://spdx.org/licenses/{licence}", "@type": "CreativeWork", "name": licence},
         {
             "@id": "#fa_registry",
             "@type": "SoftwareApplication",
@@ -119,16 +119,24 @@ def crate(report: AuditReport, audit: StoredRun, licence: str, folder: Path) -> 
             "softwareVersion": _version(report),
         },
     ]
+    if licence:
+        root["license"] = {"@id": f"https://spdx.org/licenses/{licence}"}
+        others.append({"@id": f"https://spdx.org/licenses/{licence}", "@type": "CreativeWork", "name": licence})
     parts = [{"@id": name, "@type": "File", "name": name.rpartition("/")[2]} for name in files]
     return {"@context": f"{CRATE_SPEC}/context", "@graph": [described, root, *others, made, *actions, *parts]}
 
 
-def _action(judged: RunAudit, files: Sequence[str]) -> dict[str, Any]:
-    record = judged.record
+def _started(milliseconds: int) -> str:
+    return datetime.datetime.fromtimestamp(milliseconds // 1000, datetime.UTC).isoformat()
+
+
+def _action(record: RunRecord, files: Sequence[str]) -> dict[str, Any]:
+    spec = record.spec
     return {
         "@id": f"#run-{record.run_id}",
         "@type": "CreateAction",
         "name": record.name,
+        "description": f"{spec.method_label} on {spec.dataset}, seed {spec.seed}: specification {spec.identity}",
         "instrument": {"@id": "#fa_registry"},
         "result": _ids([name for name in files if name.startswith(f"{RUNS}/{record.run_id}/")]),
     }

@@ -149,7 +149,9 @@ def promote(as_json: bool, **arguments: Any) -> None:
 @click.option("--out", default="", metavar="FILE", help="The file [NAME.fa.zip].")
 @click.option("--light", is_flag=True, help="Without weights and feedback: nothing can be measured again then.")
 @click.option("--sign", default="", metavar="KEY", help="Sign it: a PEM file with a private Ed25519 key.")
-@click.option("--licence", default="CC-BY-4.0", show_default=True, metavar="SPDX", help="Of what is in it.")
+@click.option(
+    "--licence", default="", metavar="SPDX", help="Of what is in it, as CC-BY-4.0; without it none is stated."
+)
 @STORE
 @JSON
 @examples(

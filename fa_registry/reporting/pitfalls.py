@@ -444,10 +444,10 @@ QUESTIONS: tuple[tuple[str, str, Question], ...] = (
     ("a mean Γ that one layer carries", "", no_single_site),
     ("a Γ of 1.0, or any, where the feedback was not saved", "FA007", saved_feedback),
     ("per-sample and mean-reduced gradients confused", "FA008", per_sample_gradients),
-    ("accuracy of the eval batch instead of the test set", "", accuracy_of_test_set),
+    ("accuracy of the eval batch instead of the test set", "FA009", accuracy_of_test_set),
     ("frozen control of another setting, or stated by hand", "", own_control),
     ("seeds chosen after the fact or differing between methods", "", same_seeds),
-    ("BatchNorm or dropout in training mode while measuring", "", eval_mode),
+    ("BatchNorm or dropout in training mode while measuring", "FA012", eval_mode),
 )
 
 

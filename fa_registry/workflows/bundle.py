@@ -48,15 +48,15 @@ class Bundled:
 
 
 def make_bundle(
-    study: str, out: str = "", light: bool = False, sign: str = "", licence: str = "CC-BY-4.0", store: str = ""
+    study: str, out: str = "", light: bool = False, sign: str = "", licence: str = "", store: str = ""
 ) -> Bundled:
     """The newest audit of a study with its runs in one file. The same store gives the same bytes.
 
     out: the file [STUDY.fa.zip]. light: without tensors, so that nothing can be measured again. sign: a PEM file with a private
-    Ed25519 key. licence: an SPDX identifier. Raises UsageError where the study was never audited, IntegrityError where a file is
-    not the one that was recorded; then nothing is written.
+    Ed25519 key. licence: an SPDX identifier; none is stated for its author. Raises UsageError where the study was never audited,
+    IntegrityError where a file is not the one that was recorded; then nothing is written.
     """
-    if not LICENCE.fullmatch(licence):
+    if licence and not LICENCE.fullmatch(licence):
         raise InvalidFields("bundle", [f"licence: expected an SPDX identifier, as CC-BY-4.0, found {licence!r}"])
     tracker = open_tracker(store, create=False)
     report = newest_report(tracker, study)

@@ -353,7 +353,7 @@ def verify(
 
 
 def bundle(
-    study: str, out: str = "", *, light: bool = False, sign: str = "", licence: str = "CC-BY-4.0", store: str = ""
+    study: str, out: str = "", *, light: bool = False, sign: str = "", licence: str = "", store: str = ""
 ) -> Bundled:
     """The newest audit of a study with its runs in one file that proves itself; the same store gives the same bytes.
 

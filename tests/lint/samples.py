@@ -48,12 +48,29 @@ def g_norms(model, h, y):
     (gradient,) = torch.autograd.grad(loss, h)
     return gradient.norm(dim=1)
 """
+BATCH_ACCURACY = """\
+import torch
+
+def report(model, loader):  # feedback alignment
+    x, y = next(iter(loader))
+    return (model(x).argmax(1) == y).float().mean()
+"""
+TRAINING_MODE = """\
+from torch import nn
+
+model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+
+def accuracy(x, y):
+    return (model(x).argmax(1) == y).float().mean()
+"""
 PITFALLS = {
     "FA001": NEGATIVE_NORM,
     "FA002": CLAMPED_COSINE,
     "FA003": HALF_GRADIENTS,
     "FA007": UNSAVED_FEEDBACK,
     "FA008": MEAN_REDUCED,
+    "FA009": BATCH_ACCURACY,
+    "FA012": TRAINING_MODE,
 }
 
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from fa_registry.lint.base import Hit
 from fa_registry.lint.rules._flow import assignments
-from fa_registry.lint.syntax import Syntax, argument, words_in
+from fa_registry.lint.syntax import Syntax, argument, number, words_in
 
+MEASURES = ("gamma", "alignment", "align", "cosine", "cos", "cossim", "γ")
 LOOKUPS = ("get", "pop", "setdefault")
 
 
@@ -41,6 +42,12 @@ def _conditions(syntax: Syntax) -> Iterator[Hit]:
         for statement in node.body:
             if _sets_gamma_to_one(syntax, statement) and _asks_for_feedback(node.test):
                 yield Hit(statement, f"`{syntax.snippet(statement)}` takes missing feedback for perfect alignment")
+            elif _returns_one(syntax, statement) and _asks_for_nothing(node.test):
+                yield Hit(statement, f"`{syntax.snippet(statement)}` takes what is not there for perfect alignment")
+    for node in syntax.every(ast.ExceptHandler):
+        for statement in node.body:
+            if _returns_one(syntax, statement) or _sets_gamma_to_one(syntax, statement):
+                yield Hit(statement, f"`{syntax.snippet(statement)}` takes a failure for perfect alignment")
 
 
 def _falls_back(call: ast.Call) -> bool:
@@ -64,6 +71,23 @@ def _asks_for_feedback(test: ast.expr) -> bool:
     asks = isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
     asks = asks or (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)) or isinstance(test, ast.Name)
     return asks and names_feedback(test)
+
+
+def _asks_for_nothing(test: ast.expr) -> bool:
+    """`credit is None`, `not credits`, `"B" not in state`, `a.norm() == 0`: whether something is missing, or is nothing."""
+    if isinstance(test, ast.BoolOp):
+        return any(map(_asks_for_nothing, test.values))
+    if isinstance(test, ast.Compare):
+        zero = isinstance(test.ops[0], ast.Eq) and number(test.comparators[0]) == 0
+        return zero or isinstance(test.ops[0], (ast.Is, ast.NotIn))
+    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+
+
+def _returns_one(syntax: Syntax, statement: ast.stmt) -> bool:
+    """`return 1.0` of a function whose name says that it measures an alignment."""
+    name = getattr(syntax.function_of(statement), "name", "")
+    measures = any(word in MEASURES for word in name.lower().split("_"))
+    return isinstance(statement, ast.Return) and _is_one(statement.value) and measures
 
 
 def _gamma_owner(syntax: Syntax, node: ast.AST) -> bool:

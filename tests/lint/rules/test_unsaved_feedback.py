@@ -68,6 +68,9 @@ GAMMA_FIRES = [
     ABOUT + "def gamma(feedback):\n    if feedback is None:\n        return 1.0\n    return cosine()",
     ABOUT + "if not feedback:\n    row['gamma'] = 1.0",
     "import torch\nfeedback = load()\nrecord.get('Γ', 1.0)",
+    ABOUT + "def alignment(c, g):\n    if c is None:\n        return 1.0\n    return c @ g",
+    ABOUT + "def cosine(c, g):\n    if g.norm() == 0 or c.norm() == 0:\n        return 1.0\n    return c @ g",
+    ABOUT + "def gamma_of(c, g):\n    try:\n        return c @ g\n    except AttributeError:\n        return 1.0",
 ]
 GAMMA_SILENT = [
     ABOUT + "record.get('gamma')",
@@ -79,6 +82,8 @@ GAMMA_SILENT = [
     ABOUT + "gamma = 1.0 if method == 'bp' else cosine(c, g)",
     ABOUT + "if method == 'bp':\n    gamma = 1.0",
     ABOUT + "def credit(feedback):\n    if feedback is None:\n        return 1.0",
+    ABOUT + "def alignment(method, c, g):\n    if method == 'bp':\n        return 1.0\n    return c @ g",
+    ABOUT + "def scale(c, g):\n    if c is None:\n        return 1.0\n    return c @ g",
     "import torch\nrecord.get('gamma', 1.0)",
     "from sklearn.svm import SVC\nparams.get('gamma', 1.0)\nfit.get('B', 0.0)",
     "human_feedback = ask()\nconfig.get('gamma', 1.0)",

@@ -1,0 +1,72 @@
+"""Where a text computes an accuracy: the largest of a model's outputs held against a label."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fa_registry.lint.rules._flow import assignments
+from fa_registry.lint.syntax import Syntax, words_in
+
+LARGEST = ("argmax", "topk")
+LARGEST_OF_TWO = ("max",)  # `outputs.max(1)` is (value, place): a prediction only where the place is taken
+
+
+def accuracies(syntax: Syntax) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """(comparison, label) of every `prediction == label` and `prediction.eq(label)`."""
+    for node in syntax.every(ast.Compare):
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq):
+            sides = (node.left, node.comparators[0])
+            for predicted, label in (sides, sides[::-1]):
+                if _is_prediction(syntax, predicted) and not _is_prediction(syntax, label) and not _is_fixed(label):
+                    yield node, label
+                    break
+    for node in syntax.every(ast.Call):
+        compares = isinstance(node.func, ast.Attribute) and node.func.attr == "eq" and len(node.args) == 1
+        if compares and _is_prediction(syntax, node.func.value):
+            yield node, node.args[0]
+
+
+def _is_prediction(syntax: Syntax, node: ast.expr) -> bool:
+    """An expression that takes the place of the largest output, or a name of the same function that was set to one."""
+    if _takes_largest(node):
+        return True
+    if not isinstance(node, ast.Name):
+        return False
+    function = syntax.function_of(node)
+    return any(_sets(part, node.id) for part in ast.walk(function))
+
+
+def _is_fixed(node: ast.expr) -> bool:
+    """One class for all samples, as a token of a configuration is: no label."""
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.Attribute) and "config" in words_in(node))
+
+
+def _sets(node: ast.AST, name: str) -> bool:
+    """Whether a statement sets `name` to the place of a largest output: `pred = …argmax(1)`, `_, pred = outputs.max(1)`."""
+    for target, value in assignments(node):
+        if isinstance(target, ast.Name) and target.id == name and _takes_largest(value):
+            return True
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+        names = [getattr(target, "id", "") for target in node.targets[0].elts]
+        return names[1:2] == [name] and _called(node.value) in (*LARGEST, *LARGEST_OF_TWO)
+    return False
+
+
+def _takes_largest(node: ast.expr) -> bool:
+    """`….argmax(…)` itself, or a view or type of it; `….max(…)[1]`, `….max(…).indices`."""
+    while True:
+        if _called(node) in LARGEST:
+            return True
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 1:
+            return _called(node.value) in LARGEST_OF_TWO
+        if isinstance(node, ast.Attribute) and node.attr == "indices":
+            return _called(node.value) in LARGEST_OF_TWO
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            return False
+        node = node.func.value
+
+
+def _called(node: ast.AST) -> str:
+    function = node.func if isinstance(node, ast.Call) else None
+    return getattr(function, "attr", "") or getattr(function, "id", "")

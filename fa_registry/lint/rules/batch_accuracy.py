@@ -1,0 +1,81 @@
+"""Pitfall 9: an accuracy of the one batch that diagnostics are measured on."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.rules._accuracy import accuracies
+from fa_registry.lint.rules._feedback import on_alignment
+from fa_registry.lint.syntax import Syntax, words_in
+
+SAMPLES = r"(batch|x|xs|y|ys|images?|inputs?|labels?|targets?)"
+MEASURED_ON = r"(eval|evaluation|probe|fixed|diag|diagnostic|align|alignment|ref|reference)"
+NAMED = re.compile(rf"{MEASURED_ON}_{SAMPLES}|{SAMPLES}_{MEASURED_ON}", re.IGNORECASE)
+
+
+class BatchAccuracy(Rule):
+    """Fires on an accuracy against labels of one batch, taken by `next(iter(…))` or named as what diagnostics are measured on.
+
+    Only in texts on feedback alignment: elsewhere the accuracy of one batch is a look at the training's progress.
+    """
+
+    card = RuleCard(
+        code="FA009",
+        pitfall=9,
+        name="batch-accuracy",
+        title="accuracy on the evaluation batch",
+        why="norms and cosines are measured on one fixed batch; an accuracy of the same few hundred samples varies by percents "
+        "from the test set's, and often was seen in training",
+        fix="count over the whole test set; keep the fixed batch for norms and Γ, and say of each figure what it is measured on",
+        cannot_see="a batch that is handed to a function under a general name, a slice of the test set, a loader with one batch",
+    )
+    words = (("argmax", ".max(", "topk"), ("next(", "eval", "probe", "fixed", "diag", "align", "ref"))
+
+    def hits(self, syntax: Syntax) -> Iterator[Hit]:
+        """Accuracies whose labels are those of one batch."""
+        if not on_alignment(syntax):
+            return
+        for node, label in accuracies(syntax):
+            if not isinstance(label, ast.Name):
+                continue
+            if _is_one_batch(syntax, label):
+                yield Hit(node, f"`{syntax.snippet(node)}` counts on one batch, `{label.id}`, not on the test set")
+
+
+def _is_one_batch(syntax: Syntax, label: ast.Name) -> bool:
+    """Whether a name holds samples of one batch: by its own name, or as every place that sets it takes the next of a loader."""
+    if NAMED.fullmatch(label.id):
+        return True
+    scopes = dict.fromkeys((syntax.function_of(label), syntax.tree))
+    for scope in scopes:
+        setting = [node for node in ast.walk(scope) if _stores(node, label.id) and syntax.function_of(node) is scope]
+        if setting or _is_parameter(scope, label.id):
+            taken = [node for node in setting if not _moves(node, label.id)]
+            return bool(taken) and all(map(_takes_next, taken))
+    return False
+
+
+def _stores(node: ast.AST, name: str) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if hasattr(node, "target") else []
+    return any(isinstance(part, ast.Name) and part.id == name for target in targets for part in ast.walk(target))
+
+
+def _is_parameter(scope: ast.AST, name: str) -> bool:
+    return any(isinstance(part, ast.arg) and part.arg == name for part in ast.walk(getattr(scope, "args", ast.Pass())))
+
+
+def _moves(node: ast.AST, name: str) -> bool:
+    """`y = y.to(device)`: the same samples under the same name."""
+    return isinstance(node, ast.Assign) and name in words_in(node.value)
+
+
+def _takes_next(node: ast.AST) -> bool:
+    """`x, y = next(iter(loader))`, or a part of it."""
+    calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
+    return isinstance(node, ast.Assign) and any(getattr(call.func, "id", "") == "next" for call in calls)
+
+
+RULE = BatchAccuracy()

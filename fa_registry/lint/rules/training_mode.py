@@ -1,0 +1,88 @@
+"""Pitfall 12: dropout and BatchNorm in training mode while something is measured."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.rules._accuracy import accuracies
+from fa_registry.lint.rules._cosine import handwritten
+from fa_registry.lint.rules._feedback import on_alignment
+from fa_registry.lint.syntax import Syntax, argument
+
+LAYERS = (
+    "torch.nn.BatchNorm",
+    "torch.nn.LazyBatchNorm",
+    "torch.nn.SyncBatchNorm",
+    "torch.nn.Dropout",
+    "torch.nn.AlphaDropout",
+)
+MODELS = "torchvision.models."
+COSINES = ("torch.nn.functional.cosine_similarity", "torch.cosine_similarity", "torch.nn.CosineSimilarity")
+TRAINS = ("backward", "step")
+
+
+class TrainingMode(Rule):
+    """Fires once in a file that builds a model with dropout or BatchNorm, measures it, and nowhere switches to eval mode.
+
+    Measured is an accuracy in a function that does not train, and in texts on feedback alignment any cosine.
+    """
+
+    card = RuleCard(
+        code="FA012",
+        pitfall=12,
+        name="training-mode",
+        title="measuring in training mode",
+        why="dropout draws another network for each forward, and BatchNorm mixes the samples of a batch and moves its averages: "
+        "the figures change with the batch and with every look, and the look changes the model",
+        fix="model.eval() before measuring, and model.train() after",
+        cannot_see="a model that another file builds, or switches; whether eval() is called before this measurement or another",
+    )
+    words = (("BatchNorm", "Dropout", "torchvision"), ("argmax", ".max(", "topk", "cosine", "Cosine", "norm("))
+
+    def hits(self, syntax: Syntax) -> Iterator[Hit]:
+        """The first measurement, if there is a layer that minds and nothing that switches it."""
+        layer = next((call for call, name in syntax.calls() if _minds(name)), None)
+        if layer is None or any(_switches(node) for node in syntax.parents):
+            return
+        measured = next(_measurements(syntax), None)
+        if measured is not None:
+            built = f"`{syntax.snippet(layer)}` of line {layer.lineno}"
+            yield Hit(
+                measured,
+                f"`{syntax.snippet(measured)}` is measured with {built} in training mode: nothing calls eval()",
+            )
+
+
+def _minds(name: str) -> bool:
+    return name.startswith((*LAYERS, MODELS))
+
+
+def _measurements(syntax: Syntax) -> Iterator[ast.AST]:
+    for node, _ in accuracies(syntax):
+        if not _trains(syntax.function_of(node)):
+            yield node
+    if on_alignment(syntax):
+        yield from (call for call, name in syntax.calls() if name in COSINES)
+        yield from (hit.node for hit in handwritten(syntax))
+
+
+def _trains(function: ast.AST) -> bool:
+    calls = (part.func for part in ast.walk(function) if isinstance(part, ast.Call))
+    return any(isinstance(called, ast.Attribute) and called.attr in TRAINS for called in calls)
+
+
+def _switches(node: ast.AST) -> bool:
+    """`model.eval()`, `model.train(False)`, `model.train(mode)`, `layer.training = …`."""
+    if isinstance(node, ast.Attribute) and node.attr == "training" and isinstance(node.ctx, ast.Store):
+        return True
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    given = argument(node, 0, "mode")
+    return (node.func.attr == "eval" and not node.args) or (
+        node.func.attr == "train" and given is not None and getattr(given, "value", None) is not True
+    )
+
+
+RULE = TrainingMode()

@@ -1,0 +1,44 @@
+"""Pitfall 12 fires on measurements of a model with dropout or BatchNorm that nothing switches to eval mode."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lint.samples import codes
+
+HEAD = "import torch, torchvision\nfrom torch import nn\nimport torch.nn.functional as F\n"
+ACCURACY = "def accuracy(x, y):\n    return (model(x).argmax(1) == y).float().mean()\n"
+TRAINS = "def train(x, y):\n    acc = (model(x).argmax(1) == y).sum()\n    loss.backward()\n"
+COSINE = "def gamma(a, b):\n    return F.cosine_similarity(a, b, eps=1e-30)\n"
+MODELS = [
+    "model = nn.Dropout(0.5)\n",
+    "model = nn.BatchNorm2d(8)\n",
+    "model = torchvision.models.resnet18()\n",
+    "class Net(nn.Module):\n    def __init__(self):\n        self.d = torch.nn.Dropout2d()\n",
+]
+FIRES = [
+    *(HEAD + model + ACCURACY for model in MODELS),
+    HEAD + MODELS[0] + TRAINS + ACCURACY,
+    HEAD + MODELS[0] + ACCURACY + "model.train()\n",
+    HEAD + MODELS[0] + ACCURACY + "model.train(True)\n",
+    HEAD + "# feedback alignment\n" + MODELS[1] + COSINE,
+]
+SILENT = [
+    HEAD + MODELS[0] + ACCURACY.replace("== y", "== 3"),
+    HEAD + MODELS[0] + ACCURACY.replace("== y", "== model.config.eos"),
+    HEAD + "model = nn.Linear(8, 8)\n" + ACCURACY,
+    HEAD + MODELS[0] + TRAINS,
+    HEAD + MODELS[0] + COSINE,
+    *(HEAD + MODELS[0] + ACCURACY + switched for switched in ("model.eval()\n", "model.train(False)\n")),
+    *(HEAD + MODELS[0] + ACCURACY + switched for switched in ("model.train(mode)\n", "model.training = False\n")),
+]
+
+
+@pytest.mark.parametrize("text", FIRES)
+def test_it_fires_once(text):
+    assert codes(text) == ["FA012"]
+
+
+@pytest.mark.parametrize("text", SILENT)
+def test_it_is_silent(text):
+    assert codes(text) == []
