@@ -512,6 +512,13 @@ def further(measured: Iterable[str], known: Known) -> Iterator[Quantity]:
             yield quantity
 
 
+def of_a_run(measured: Iterable[str], known: Known) -> Iterator[Quantity]:
+    """Of the measured scalars those that stand in a form as one number a run, in their order: placed there, or in no table."""
+    measured = tuple(dict.fromkeys(measured))
+    yield from (quantity_of(name, known) for name in RUN_SCALARS if name in measured)
+    yield from further(measured, known)
+
+
 # What a rule is about: an edition is free to name its rules, and editions judge one thing by different figures.
 SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

@@ -10,19 +10,27 @@ from fa_registry import diagnostics, jsonio
 from fa_registry.errors import PluginError
 from fa_registry.quantities import (
     ARITHMETIC,
+    AUDIT_TABLE,
     CHOICES,
+    COMPARED_SITES,
     DECLARED,
     DEVIATIONS,
     GEOMETRIC,
+    NONE,
+    NOTE_TABLE,
+    PAIRED,
     PLACED,
     RUN_SCALARS,
     SITE_TABLES,
     SUBJECTS,
+    TERMINAL_TABLE,
     Quantity,
+    at_last_site,
     further,
     held,
     kind_of,
     means_in_words,
+    of_a_run,
     over_seeds,
     quantity_of,
     subject_of,
@@ -45,7 +53,18 @@ def test_every_quantity_is_declared_whole():
 
 def test_only_what_stands_in_a_table_counts_as_placed():
     """Else a quantity that is declared and in no table would be on no page at all: `further` tells what has no place."""
-    assert not {name for name in PLACED if DECLARED[name].about} - set(RUN_SCALARS)
+    assert not {name for name in PLACED if ({**DECLARED, **KNOWN})[name].about} - set(RUN_SCALARS)
+
+
+@pytest.mark.parametrize("table", [AUDIT_TABLE, TERMINAL_TABLE, NOTE_TABLE, PAIRED, COMPARED_SITES])
+def test_a_tables_names_are_those_of_quantities(table):
+    """One that is none would be a column that no page ever has, without a word."""
+    assert [name for name in table if name not in {**DECLARED, **KNOWN} and not at_last_site(name, KNOWN)] == []
+
+
+def test_a_number_that_has_a_line_in_the_form_is_in_what_lists_all_numbers_too():
+    listed = [one.name for one in of_a_run(["feature_drift_blocks", "mine", "blocks_trained", "accuracy"], NONE)]
+    assert listed == ["blocks_trained", "feature_drift_blocks", "mine"]
 
 
 def test_a_card_says_no_other_words_than_the_catalogue():

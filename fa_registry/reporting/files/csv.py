@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fa_registry.protocol.shipped import edition_words
-from fa_registry.quantities import AUDIT_TABLE, NONE, Known, Quantity, further, held, quantity_of, symbol_of
+from fa_registry.quantities import AUDIT_TABLE, NONE, Known, Quantity, held, of_a_run, quantity_of, symbol_of
 from fa_registry.records import AuditReport, Exclusion, Finding, Reading, RunAudit, Verdict
 from fa_registry.records.runs import pairs
 from fa_registry.reporting.files import ReportFile
@@ -171,7 +171,10 @@ def columns(report: AuditReport) -> tuple[Column, ...]:
     gammas = [name for name in scalars if name.startswith("gamma_")]
     known = held(report.cards)
     shown = audit_columns(report.runs, [name for name in AUDIT_TABLE if name not in NUMBERS.values()], known)
-    others = {one.name: one for one in (*further(scalars, known), *shown) if not one.name.startswith("gamma_")}
+    others = {one.name: one for one in (*of_a_run(scalars, known), *shown)}
+    others = {
+        name: one for name, one in others.items() if not name.startswith("gamma_") and name not in NUMBERS.values()
+    }
     return columns_of(editions, tuple(rules), gammas, tuple(others.values()), known)
 
 

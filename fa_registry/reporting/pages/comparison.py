@@ -24,6 +24,7 @@ from fa_registry.quantities import (
     further,
     held,
     means_in_words,
+    of_a_run,
     quantity_of,
 )
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec, Verdict
@@ -138,10 +139,11 @@ def _quantities(
 
 
 def _further(columns: Sequence[Group], quantities: Columns, known: Known) -> Iterator[ComparedQuantity]:
-    """What a run has one number of and no table names: of a diagnostic that another package brings."""
+    """What a run has one number of and no column here: what a form has in its lines, and what no table names."""
     measured = (name for run in _runs(columns) for name in run.record.measurements.scalars)
-    for quantity in further(measured, known):
-        if quantity.name not in (column.name for column in quantities):
+    there = {*(column.name for column in quantities), *AGGREGATES}
+    for quantity in of_a_run(measured, known):
+        if quantity.name not in there:
             yield _compared(quantity, (scalar_estimate(column.runs, quantity) for column in columns))
 
 
