@@ -80,7 +80,8 @@ def opened(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]]:
     if len(tracker.runs) <= len(runs) or not all(run.run_id.isalnum() for run in (audit, *runs)):
         raise IntegrityError(f"{TABLES}: expected every run once, by its id")
     (folder / RUNS).mkdir(exist_ok=True)
-    (folder / AUDIT).rename(folder / RUNS / audit.run_id)
+    if (folder / AUDIT).exists():  # another process opens what is opened already
+        (folder / AUDIT).rename(folder / RUNS / audit.run_id)
     return tracker, audit, runs
 
 

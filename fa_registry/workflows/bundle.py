@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,14 @@ from fa_registry.errors import IntegrityError, InvalidFields, RegistryError, Usa
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.integrity import compare
 from fa_registry.protocol.rules import load_edition, shipped
-from fa_registry.records import AuditReport, Integrity, RunAudit
+from fa_registry.records import AuditReport, Integrity, RunAudit, RunRecord
 from fa_registry.reporting.render import render_report
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.pages import SEAL, check_audit_pages
 from fa_registry.tracking.reader import NEEDED, check_files, check_seal, read_sealed
-from fa_registry.workflows.evidence import checked_measuring, gather_one
+from fa_registry.workflows.evidence import Gathered, checked_measuring, gather_all
 from fa_registry.workflows.reports import newest_report, recorded_report
 from fa_registry.workflows.requests import Measuring
 from fa_registry.workflows.selection import looks_of
@@ -89,7 +89,7 @@ def verify_bundle(path: Path, measuring: Measuring = Measuring(), key: str = "")
             Verification("", f"the bundle, {path.name}", sealed, dict(manifest.sizes)),
             _outcome("the pages", lambda: _pages(tracker, audit, report)),
             _outcome("the verdicts", lambda: _verdicts(report, runs)),
-            *(_run(tracker, run, judged, manifest, measuring) for run, judged in zip(runs, report.runs, strict=True)),
+            *_runs(folder, runs, report.runs, manifest, measuring),
         ]
 
 
@@ -150,31 +150,52 @@ def _verdicts(report: AuditReport, runs: Sequence[StoredRun]) -> Integrity:
     )
 
 
-def _run(
-    tracker: MemoryTracker, run: StoredRun, judged: RunAudit, manifest: Manifest, measuring: Measuring
-) -> Verification:
-    """A run's seal, its figures measured again from its tensors, and those of the report against them."""
-    record = judged.record
+def _runs(
+    folder: Path, runs: Sequence[StoredRun], judged: Sequence[RunAudit], manifest: Manifest, measuring: Measuring
+) -> list[Verification]:
+    """Each run's seal, its figures measured again from its tensors, and those of the report against them."""
+    tracker = _tracker(folder)
+    pairs = list(zip(runs, judged, strict=True))
+    sealed = [_sealed(tracker, run, held.record, manifest) for run, held in pairs]
+    whole = [run for run, found in zip(runs, sealed, strict=True) if found.integrity.state == "verified"]
+    again = {
+        found.run.run_id: found for found in gather_all(tracker, whole, measuring, None, partial(_tracker, folder))
+    }
+    return [
+        _measured(found, held.record, again[run.run_id]) if run.run_id in again else found
+        for (run, held), found in zip(pairs, sealed, strict=True)
+    ]
+
+
+def _tracker(folder: Path) -> MemoryTracker:
+    return opened(folder)[0]
+
+
+def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest: Manifest) -> Verification:
+    """Whether it is the run that the report judges, with the files that were recorded; trusted where tensors were left out."""
     try:
         if run.run_id != record.run_id or run.tags.get(schema.TAG_SPEC) != record.spec.identity:
             raise IntegrityError(f"the report judges run {record.run_id}, the bundle holds {run.run_id} in its place")
         files = check_seal(tracker, run, record.digests)
         kept = {name: digest for name, digest in record.digests.items() if name in _names(manifest, run)}
         files |= check_files(tracker, run.run_id, kept)
-        if len(kept) < len(record.digests):
-            words = f"as recorded; nothing was measured again: {len(record.digests) - len(kept)} files were left out (--light)"
-            return Verification(run.run_id, run.name, Integrity("trusted", (words,)), files)
     except RegistryError as error:
         return Verification(run.run_id, run.name, Integrity("mismatch", (str(error),)))
-    again = gather_one(tracker, run, measuring, None)
+    left_out = len(record.digests) - len(kept)
+    words = f"as recorded; nothing was measured again: {left_out} files were left out (--light)"
+    integrity = Integrity("trusted", (words,)) if left_out else Integrity("verified")
+    return Verification(run.run_id, run.name, integrity, files)
+
+
+def _measured(sealed: Verification, reported: RunRecord, again: Gathered) -> Verification:
     if again.record is None:
         state = "mismatch" if again.gap.kind == "integrity" else "unverifiable"
-        return Verification(run.run_id, run.name, Integrity(state, (again.gap.reason,)), files)
+        return replace(sealed, integrity=Integrity(state, (again.gap.reason,)))
     integrity = again.record.integrity
     if integrity.state == "verified":
-        reported = compare(record.measurements, again.record.measurements)
-        integrity = integrity if reported.state == "verified" else reported
-    return Verification(run.run_id, run.name, integrity, files)
+        held = compare(reported.measurements, again.record.measurements)
+        integrity = integrity if held.state == "verified" else held
+    return replace(sealed, integrity=integrity)
 
 
 def _names(manifest: Manifest, run: StoredRun) -> set[str]:

@@ -70,13 +70,15 @@ def gather_all(
     runs: Sequence[StoredRun],
     measuring: Measuring = Measuring(),
     data_root: Path | None = None,
+    opened: Callable[[], Tracker] | None = None,
 ) -> list[Gathered]:
     """Every run gathered, in the order given. measuring: as `checked_measuring` returns it.
 
-    The figures do not depend on the number of processes: each run is measured at its own thread count. Raises Interrupted on
-    request.
+    opened: how another process opens the tracker, where that is not by the address of a store. The figures do not depend on the
+    number of processes: each run is measured at its own thread count. Raises Interrupted on request.
     """
-    gathered = _each(tracker, runs, measuring, data_root)
+    opened = opened or partial(open_tracker, tracker.uri, create=False)
+    gathered = _each(tracker, runs, partial(_gather_there, opened, measuring, data_root), measuring, data_root)
     records = compared(tracker, [outcome.record for outcome in gathered if outcome.record])  # the same weights twice
     by_id = {record.run_id: record for record in records}
     return [
@@ -105,16 +107,18 @@ def checked_measuring(measuring: Measuring, problems: list[str]) -> Measuring:
     return dataclasses.replace(measuring, **numbers)
 
 
-def _each(tracker: Tracker, runs: Sequence[StoredRun], measuring: Measuring, data_root: Path | None) -> list[Gathered]:
+def _each(
+    tracker: Tracker, runs: Sequence[StoredRun], there: Callable, measuring: Measuring, data_root: Path | None
+) -> list[Gathered]:
+    """there: gathers a run in another process."""
     if measuring.trust_logged:
         return [gather_one(tracker, run, measuring, data_root) for run in runs]
     if measuring.executor:
-        return _on_a_cluster(tracker, runs, measuring, data_root)
+        return _on_a_cluster(tracker, runs, there, measuring)
     count = min(int(measuring.jobs) or _default_processes(len(runs)), len(runs))
     # Code of others may end its process, and the exit code of this one is an audit's answer.
     run_all = supervise if any(_runs_others_code(tracker, run) for run in runs) else run_jobs
     if count > 1 or run_all is supervise:
-        there = partial(_gather_there, tracker.uri, measuring, data_root)
         with stop_on_signal() as stop:  # the workers leave Ctrl-C to this process
             return _run(tracker, runs, there, count, stop, run_all)
 
@@ -124,13 +128,10 @@ def _each(tracker: Tracker, runs: Sequence[StoredRun], measuring: Measuring, dat
     return _run(tracker, runs, here, 1, lambda: False, run_all)
 
 
-def _on_a_cluster(
-    tracker: Tracker, runs: Sequence[StoredRun], measuring: Measuring, data_root: Path | None
-) -> list[Gathered]:
+def _on_a_cluster(tracker: Tracker, runs: Sequence[StoredRun], there: Callable, measuring: Measuring) -> list[Gathered]:
     """Measured by the executor that was asked for, as a study is trained by it."""
     executor = executors.CATALOG.get(measuring.executor)
     resources = asked_resources(measuring.executor, measuring.cluster, measuring.device, [])
-    there = partial(_gather_there, tracker.uri, measuring, data_root)
     with executor.opened(resources) as room, stop_on_signal() as stop:
         check_reach(tracker.uri, room)
         most = room.at_once or _default_processes(len(runs))
@@ -176,15 +177,15 @@ def _broken(tracker: Tracker, run: StoredRun, error: str, failure: str) -> Gathe
 
 
 def _gather_there(
-    store: str,
+    opened: Callable[[], Tracker],
     measuring: Measuring,
     data_root: Path | None,
     run: StoredRun,
     stop: Callable[[], bool],
     report: Callable[[Any], None],
 ) -> Gathered:
-    """In a worker: a tracker cannot be sent there, its address can."""
-    return gather_one(open_tracker(store, create=False), run, measuring, data_root)
+    """In a worker: a tracker cannot be sent there, how it is opened can."""
+    return gather_one(opened(), run, measuring, data_root)
 
 
 def _run(
