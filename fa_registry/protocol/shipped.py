@@ -119,15 +119,16 @@ LIMIT = ("quantity", "take", "fires")  # who agrees in these judges the same, pe
 def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
     """The edition that shares most rules with these; the newer where two share as much, empty where none shares any.
 
-    Rules are shared where they judge the same; among equals those count more whose every field is the same.
+    Rules are shared where they judge the same; among equals those count more whose every field is the same, then the edition
+    with fewer rules besides: a copy of an edition is no copy of one that adds to it.
     """
 
-    def shared(edition: Edition) -> tuple[int, int, int]:
+    def shared(edition: Edition) -> tuple[int, int, int, int]:
         theirs = {rule.code: rule for rule in edition.rules}
         pairs = [(rule, theirs[rule.code]) for rule in rules if rule.code in theirs]
         fields = [_equal_fields(mine, its) for mine, its in pairs]
         same_limits = sum(all(getattr(mine, name) == getattr(its, name) for name in LIMIT) for mine, its in pairs)
-        return sum(mine == its for mine, its in pairs), same_limits, sum(fields)
+        return sum(mine == its for mine, its in pairs), same_limits, sum(fields), -len(theirs)
 
     newest_first = sorted(editions, key=lambda edition: edition.name.partition(":")[0], reverse=True)
     best = max(newest_first, key=shared, default=None)  # max keeps the first of equals

@@ -11,7 +11,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -111,13 +111,14 @@ def is_ours(text: str) -> bool:
         return False
 
 
-def views_of(study: str, runs: Sequence[StoredRun]) -> tuple[View, ...]:
+def views_of(study: str, runs: Sequence[StoredRun], about: Collection[str] = ()) -> tuple[View, ...]:
     """The views of a study's runs, or of all runs of an experiment where `study` is empty: charts, then table.
 
     A study with several settings has two for each before, that of the first run's setting first: a group by setting and method has
     no room for its name. What is drawn is what these runs have, be it not all of them.
+    about: ids of the runs that somebody just trained or audited, whose settings come before the others.
     """
-    in_order = sorted(runs, key=lambda run: run.started)
+    in_order = sorted(runs, key=lambda run: (bool(about) and run.run_id not in about, run.started))
     settings = [setting for setting in dict.fromkeys(run.tags.get(TAG_SETTING, "") for run in in_order) if setting]
     whole, views = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {}), []
     for setting in settings if study and len(settings) > 1 else ():

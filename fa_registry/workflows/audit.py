@@ -247,9 +247,9 @@ def log_audit(
         notes = Notes(report)
         forms = _attach_forms(tracker, notes, out)
         _tell_runs(tracker, report, notes, run_id, selection, forms)
-        page = mlflow_page(
-            tracker, selection.study, selection.runs[0].experiment
-        )  # now that verdicts, margins and first fires can have columns
+        # now that verdicts, margins and first fires can have columns
+        judged = {run.run_id for run in selection.runs}
+        page = mlflow_page(tracker, selection.study, selection.runs[0].experiment, judged)
         note = notes.of_audit(tracker.link(run_id, ""), page)
         tracker.log(run_id, tags={schema.TAG_NOTE: note})
         _tell_excluded(tracker, report, notes, run_id)

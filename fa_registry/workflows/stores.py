@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from fa_registry.errors import StoreError
@@ -35,11 +36,12 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
     return tracker
 
 
-def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "") -> str:
+def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: Collection[str] = ()) -> str:
     """Address of the runs side by side in MLflow's pages, a study's or all of the experiment; empty where there are no pages.
 
-    experiment: where the runs are; else that of the newest. The view that the address opens is written with it (tracking.views).
-    It comes after the work, which is done: a store that does not answer now is said, and costs the address alone.
+    experiment: where the runs are; else that of the newest. about: see views_of. The view that the address opens is written with
+    it (tracking.views). It comes after the work, which is done: a store that does not answer now is said, and costs the address
+    alone.
     """
     wanted = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
     try:
@@ -52,7 +54,7 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "") -> str:
                 "--experiment puts new ones beside them",
                 *(len(shown), len(runs), study, runs[0].experiment, others),
             )
-        return tracker.beside(runs[0].experiment).show(views_of(study, shown)) if runs else ""
+        return tracker.beside(runs[0].experiment).show(views_of(study, shown, about)) if runs else ""
     except StoreError as error:
         LOG.warning("no view for MLflow's pages: %s", error)
         return ""

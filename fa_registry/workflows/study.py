@@ -216,7 +216,8 @@ def _train_with_others(
 
 
 def _compared(tracker: MlflowTracker, result: StudyResult) -> StudyResult:
-    result.page = in_browser(tracker.uri, mlflow_page(tracker, result.study))
+    own = {*result.present, *result.trained, *result.stopped_early, *result.elsewhere}
+    result.page = in_browser(tracker.uri, mlflow_page(tracker, result.study, about=own))
     return result
 
 

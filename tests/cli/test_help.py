@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from fa_registry import methods
 from fa_registry.cli import GROUPS, completing, main
-from fa_registry.studies import study
+from fa_registry.studies import executors, study
 from fa_registry.workflows.looking import FAMILIES
 
 
@@ -49,7 +49,7 @@ def test_verbs_and_names_are_completed_in_every_shell(shell):
         ("fa-registry run paper", ["paper", "paper-full"]),
         ("fa-registry audit --study dig", ["digits"]),
         ("fa-registry audit --edition 2026-05", ["2026-05", "2026-05:strict"]),
-        ("fa-registry audit --editions 2026-05,2026-1", ["2026-05,2026-11"]),
+        ("fa-registry audit --editions 2026-05,2026-11", ["2026-05,2026-11"]),
         ("fa-registry train --architecture res", ["resmlp"]),
         ("fa-registry train --device c", ["cpu", "cuda"]),
         ("fa-registry data where cifar10", ["cifar10", "cifar100"]),
@@ -68,6 +68,12 @@ def test_a_path_is_completed_where_a_study_or_an_edition_may_be_a_file():
         env = {"_FA_REGISTRY_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
         answer = CliRunner().invoke(main, [], env=env, prog_name="fa-registry")
         assert answer.stdout == f"file,{line.split()[-1]}\n"
+
+
+def test_the_help_of_executor_names_every_one():
+    help_of = CliRunner().invoke(main, ["study", "--help"]).output
+    words = help_of.partition("--executor NAME")[2].partition("--address")[0]
+    assert [name for name in executors.CATALOG.names() if name not in words] == []
 
 
 def test_what_list_takes_is_what_it_offers():

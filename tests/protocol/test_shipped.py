@@ -75,6 +75,16 @@ def test_what_an_edition_is_based_on_does_not_depend_on_the_order_of_the_files()
     assert nearest(rules, shipped_editions()) == nearest(rules, shipped_editions()[::-1]).partition(":")[0] == "2026-05"
 
 
+def test_a_copy_of_an_edition_is_none_of_one_that_adds_to_it():
+    whole = load_edition("2026-11")
+    further = dataclasses.replace(
+        whole, name="2099-01", rules=(*whole.rules, dataclasses.replace(whole.rules[0], code="D9"))
+    )
+    changed = (dataclasses.replace(whole.rules[0], title="other words"), *whole.rules[1:])
+    assert nearest(changed, [whole, further]) == "2026-11"
+    assert nearest(further.rules, [whole, further]) == "2099-01"
+
+
 def test_the_file_may_say_what_it_is_based_on_and_must_not_invent_it(tmp_path):
     assert own(tmp_path, ("title =", 'based_on = "2026-05"\ntitle =')).based_on == "2026-05"
     wrong = ("title =", 'based_on = "2026-5"\ntitle =')

@@ -226,7 +226,10 @@ def test_every_state_of_every_shipped_edition_ends_in_words(rich, rule, state, o
     assert (outcome == "fail") <= any(claim.kind == "not" for claim in said)
     assert (outcome == "pass") <= all(claim.kind in ("may", "note") for claim in said)
     shipped_words = "is there (" not in said[0].text and "may not be claimed (" not in said[0].text
-    assert shipped_words  # a state of a shipped edition has a sentence of its own
+    assert shipped_words, (
+        f"{rule.code} of {rule.quantity} says {state!r}, for which reporting/claims*.py has no sentence: take a word "
+        f"that they know, or write one; found {said[0].text!r}"
+    )
 
 
 @pytest.mark.parametrize(("outcome", "kind"), [("fail", "not"), ("warn", "open"), ("pass", "note")])

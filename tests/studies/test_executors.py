@@ -47,7 +47,10 @@ PLUGIN = Backwards()
 """
 
 
-@pytest.fixture(params=["local", "side_by_side"])  # those of clusters: test_ray.py, test_submitit.py
+CLUSTERS = ("ray", "submitit")  # test_ray.py, test_submitit.py
+
+
+@pytest.fixture(params=[name for name in executors.CATALOG.names() if name not in CLUSTERS])
 def run(request):
     def call(jobs, resources, stop=lambda: False):
         events = []
