@@ -20,6 +20,7 @@ from pathlib import Path
 MARK = re.compile(r"\.([0-9a-f]{6})\.([0-9a-f]+)\.([0-9a-f]+)\.")  # host, pid, start
 PREFIX = "fa_registry-"  # of our folders in the temporary folder
 VARIABLE = "FA_REGISTRY_OWNER"  # in the environment of a process server of ours and of its workers: whose they are
+DAMAGED = ".damaged"  # after the name of a file that was set aside
 LEASE = (
     120  # seconds without a sign of life after which a run of a process elsewhere counts as left: see tracking.claim
 )

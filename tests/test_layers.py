@@ -169,6 +169,18 @@ def test_help_loads_nothing_heavy():
     assert run_python(code) == "[]"
 
 
+@pytest.mark.parametrize(
+    ("module", "spared"),
+    [
+        ("fa_registry.workflows.looking", ["matplotlib", "torch"]),  # lists of runs, optimize
+        ("fa_registry.workflows.members", ["matplotlib", "mlflow", "pandas"]),  # lists of what there is, cards
+    ],
+)
+def test_who_only_looks_waits_for_nothing_that_it_does_not_use(module, spared):
+    """Seconds each, of a verb that takes milliseconds."""
+    assert run_python(f"import sys, {module}; print([name for name in {spared} if name in sys.modules])") == "[]"
+
+
 def test_public_names_are_sorted_and_real():
     assert fa_registry.__all__ == sorted(fa_registry.__all__)
     for name in fa_registry.__all__:

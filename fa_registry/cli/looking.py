@@ -101,14 +101,16 @@ def _summary(report: LintReport) -> str:
 @examples("list methods", "list studies --json", "list runs", "list runs --study digits --method dfa --limit 10")
 def list_(family: str, as_json: bool, **asked: Any) -> None:
     """List methods, architectures, datasets, diagnostics, analyses, editions, studies, templates, or the runs of a store."""
-    from fa_registry.workflows.looking import listed_runs, members
-
     given = {name: value for name, value in asked.items() if value not in ("", None)}
     if family == "runs":
+        from fa_registry.workflows.looking import listed_runs
+
         runs_listed(listed_runs(**given), as_json)
         return
     if given:
         raise UsageError(f"--{', --'.join(given)}: they choose among runs; for those it is `fa-registry list runs`")
+    from fa_registry.workflows.members import members
+
     rows = members(family)
     if as_json:
         print_json(rows)
@@ -179,7 +181,7 @@ def _age(since: datetime.timedelta) -> str:
 @examples("card dfa", "card gamma --family diagnostics --json")
 def card(name: str, family: str, as_json: bool) -> None:
     """Show all that is declared of a method, architecture, data set or diagnostic: equations, deviations, options, source."""
-    from fa_registry.workflows.looking import card_of
+    from fa_registry.workflows.members import card_of
 
     declared = card_of(name, family)
     if as_json:
@@ -248,7 +250,7 @@ def show(run_id: str, store: str, as_json: bool) -> None:
 @examples("doctor", "doctor --repair", "doctor --store sqlite:///other.db --json")
 def doctor(repair: bool, pages: str, store: str, as_json: bool) -> None:
     """Check versions, device, store, data, and what killed runs left behind. Exit 1 if something is not in order."""
-    from fa_registry.workflows.looking import examine
+    from fa_registry.workflows.doctor import examine
 
     rows = examine(store, repair, pages)
     if as_json:

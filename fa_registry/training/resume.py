@@ -30,7 +30,6 @@ LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN = 20.0  # a write takes milliseconds; losing more than this to a kill is a nuisance
 SUFFIX = ".resume"
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW; SGD without momentum has none
-DAMAGED = ".damaged"  # after the name of a file that was set aside
 SET_ASIDE = (
     "%s; it was set aside as %s and the run begins again from its first epoch. What the store holds is not touched"
 )
@@ -82,7 +81,7 @@ class ResumeFile:
             head, rows, tensors = self._unsealed()
             _check_fits(trainer, head, tensors)
         except IntegrityError as error:
-            aside = self.path.with_name(self.path.name + DAMAGED)
+            aside = self.path.with_name(self.path.name + owners.DAMAGED)
             os.replace(self.path, aside)
             LOG.warning(SET_ASIDE, error, aside)
             return []

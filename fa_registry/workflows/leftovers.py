@@ -18,7 +18,6 @@ from fa_registry import owners
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.claim import Signs
-from fa_registry.training.resume import DAMAGED
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 STATES = {
@@ -67,14 +66,14 @@ def leftovers(
         found.append(Leftover(JOURNAL, f"{database}-journal", partial(_roll_back, database)))
     found += [Leftover(PROCESSES, str(pid), partial(_end, pid)) for pid in owners.abandoned_processes()]
     states = resume_folder(registry)
-    halves = [*owners.abandoned(states, ".*"), *sorted(states.glob(f"*{DAMAGED}"))]
+    halves = [*owners.abandoned(states, ".*"), *sorted(states.glob(f"*{owners.DAMAGED}"))]
     return found + [Leftover(STATE_FILES, str(path), partial(owners.remove, path)) for path in halves]
 
 
 def clear(tracker: Tracker, registry: Path) -> None:
     """Mend what a killed process left, before this one writes; damaged files stay until a person has seen them."""
     for left in leftovers(tracker, registry):
-        if not left.what.endswith(DAMAGED):
+        if not left.what.endswith(owners.DAMAGED):
             left.mend()
 
 

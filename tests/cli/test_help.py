@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from fa_registry import methods
 from fa_registry.cli import GROUPS, completing, main
 from fa_registry.studies import executors, study
-from fa_registry.workflows.looking import FAMILIES
+from fa_registry.workflows.members import FAMILIES
 
 
 def test_every_verb_stands_in_one_group_on_one_whole_line():

@@ -19,7 +19,7 @@ def test_a_disk_that_refuses_is_a_sentence(number, words, monkeypatch):
     def refuse(*given):
         raise OSError(number, os.strerror(number), "page.html")
 
-    monkeypatch.setattr("fa_registry.workflows.looking.examine", refuse)
+    monkeypatch.setattr("fa_registry.workflows.doctor.examine", refuse)
     result = CliRunner().invoke(main, ["doctor"])
     assert result.exit_code == 2 and "Traceback" not in result.output
     assert f"the disk refuses: {os.strerror(number)} (page.html); what was written before is kept" in result.stderr
@@ -30,5 +30,5 @@ def test_another_error_of_the_system_is_a_fault_of_ours_and_shows_itself(monkeyp
     def refuse(*given):
         raise OSError("unheard of")
 
-    monkeypatch.setattr("fa_registry.workflows.looking.examine", refuse)
+    monkeypatch.setattr("fa_registry.workflows.doctor.examine", refuse)
     assert isinstance(CliRunner().invoke(main, ["doctor"]).exception, OSError)

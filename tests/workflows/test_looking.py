@@ -16,7 +16,7 @@ from fa_registry.records import RunRecord
 from fa_registry.reporting.render import overridable
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows.looking import CATALOGS, members
+from fa_registry.workflows.members import CATALOGS, members
 from tests.workflows.conftest import TRAIN
 from tests.workflows.test_audit import AUDIT, run_of
 

@@ -1,0 +1,171 @@
+"""The doctor verb: whether this machine, its store and what is installed are ready, and what killed processes have left."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fa_registry import datasets, provenance, resources
+from fa_registry.errors import RegistryError, StoreError
+from fa_registry.studies import study
+from fa_registry.tracking import schema
+from fa_registry.tracking.claim import Signs
+from fa_registry.tracking.places import placed, put_right
+from fa_registry.tracking.store import check_writable, resolve_uri, sqlite_path
+from fa_registry.workflows import data
+from fa_registry.workflows.elsewhere import at_work_elsewhere, host_of, watched
+from fa_registry.workflows.leftovers import KINDS, leftovers
+from fa_registry.workflows.members import PLUGGED, try_out
+from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker, registry_folder
+
+
+def examine(store: str = "", repair: bool = False, pages: str = "reports") -> list[dict[str, Any]]:
+    """One row a check: what, ok (nothing is wrong), state (the same as a word, or `missing` for files that nobody needs), found.
+
+    A row of what killed processes left is ok too: whatever writes next takes it away.
+    repair: what killed processes left behind is taken away, its state is `repaired`. pages: a folder of pages to look into.
+    """
+    looks: dict[str, Callable[[], str | dict[str, Any]]] = {
+        **{f"version of {name}": partial(str, version) for name, version in provenance.versions().items()},
+        "device": _device,
+        "store": partial(_finished_runs, store),
+        "artifacts": partial(_files, store, repair),
+        "MLflow's pages": partial(_page, store),
+        "templates": lambda: f"{len(list(resources.templates().glob('*.j2')))} in {resources.templates()}",
+        "studies": lambda: ", ".join(study.names()),
+        "temporary folder": tempfile.gettempdir,
+        "working folder": lambda: str(Path.cwd()),
+    }
+    rows = [_check(what, look) for what, look in looks.items()]
+    try_out(*PLUGGED)
+    broken = [fault for catalog in PLUGGED.values() for fault in catalog.faults()]
+    rows += [{"check": f"plugin {fault.name}", "ok": False, "state": "NOT OK", "found": fault.why} for fault in broken]
+    return [*rows, *_left_behind(store, repair, Path(pages)), *map(_data_set, datasets.CATALOG.members())]
+
+
+def _left_behind(store: str, repair: bool, pages: Path) -> Iterator[dict[str, Any]]:
+    """One row a kind of what killed processes leave, which harms nobody; whoever is at work is not among them."""
+    uri, tracker = "", None
+    with contextlib.suppress(StoreError):  # the row of the store says why
+        uri = resolve_uri(store)
+        tracker = None if _is_missing(store) else open_tracker(store, create=False)
+    signs = watched(tracker) if tracker and repair else Signs()
+    found = leftovers(tracker, registry_folder(uri), sqlite_path(uri), pages, signs)
+    for left in found if repair else ():
+        left.mend()
+    for kind in KINDS:
+        names = [left.what for left in found if left.kind == kind]
+        state = "ok" if not names else "repaired" if repair else "left behind"
+        advice = "; `fa-registry doctor --repair` takes them away" if state == "left behind" else ""
+        yield {"check": kind, "ok": True, "state": state, "found": f"{', '.join(names) or 'none left behind'}{advice}"}
+    others = at_work_elsewhere(tracker, signs) if tracker else []
+    if others:
+        hosts = ", ".join(sorted(set(map(host_of, others))))
+        advice = (
+            "" if repair else "; `fa-registry doctor --repair` waits for a sign of life and closes those that give none"
+        )
+        yield {
+            "check": "runs on other machines",
+            "ok": True,
+            "state": "ok",
+            "found": f"{len(others)} on {hosts}{advice}",
+        }
+
+
+def _files(store: str, repair: bool) -> dict[str, Any]:
+    """Where the files of the store's runs lie. repair: a database that names another place is put right."""
+    try:
+        database = sqlite_path(resolve_uri(store))
+        if database is None or _is_missing(store):
+            return {"found": "none yet" if database else f"where {resolve_uri(store)} says"}
+        files, state = placed(database), "ok"
+    except StoreError:
+        return {"found": "none: the store cannot be used"}
+    words = [f"of {files.count - len(files.lacking)} runs, beside {database}"]
+    if files.moved:
+        words += [
+            f"they lie in {new}, the database names {old}, where MLflow's pages look"
+            for old, new in files.moved.items()
+        ]
+        state = "repaired" if repair else "moved"
+        done = f"put right; as it was: {put_right(database, files.moved)}" if repair else ""
+        words.append(done or "`fa-registry doctor --repair` puts the addresses right")
+    for run_id, where in list(files.lacking.items())[:1]:
+        state = "NOT OK"
+        words.append(f"{len(files.lacking)} of {files.count} runs have no files, as {run_id}: there is no {where}")
+    return {"ok": not files.lacking, "state": state, "found": "; ".join(words)}
+
+
+def _device() -> str:
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device: training runs on the CPU"
+
+
+def _is_missing(store: str) -> bool:
+    """Whether the store is a database that is not there yet, or empty: to look must not make one, the name may be mistyped."""
+    path = sqlite_path(resolve_uri(store))
+    return path is not None and not (path.exists() and path.stat().st_size)
+
+
+def _finished_runs(store: str) -> str:
+    if _is_missing(store):
+        return f"{resolve_uri(store)}: none yet, the first run makes it"
+    tracker = open_tracker(store, create=False)
+    kind = {schema.TAG_KIND: "run"}
+    count = sum(len(tracker.search({**kind, schema.TAG_STATUS: status})) for status in schema.FINISHED_STATUSES)
+    try:
+        check_writable(tracker.uri)
+    except StoreError:
+        return f"{tracker.uri}: {count} finished runs; it can only be read"
+    return f"{tracker.uri}: {count} finished runs"
+
+
+def _page(store: str) -> str:
+    """Where the newest study's runs stand side by side."""
+    try:
+        tracker = None if _is_missing(store) else open_tracker(store, create=False)
+    except StoreError:
+        return "none: the store cannot be used"
+    if not tracker:
+        return "no study yet"
+    if tracker.in_the_bin():
+        raise StoreError(tracker.in_the_bin())
+    newest = next(iter(tracker.search({schema.TAG_KIND: "study"})), None)
+    if not newest:
+        return "no study yet"
+    if why_not := tracker.why_no_views():
+        return f"no views: {why_not}"
+    page = mlflow_page(tracker, newest.tags[schema.TAG_STUDY])
+    return in_browser(tracker.uri, page) or "none: it has no runs, or the store takes no view"
+
+
+def _data_set(name: str) -> dict[str, Any]:
+    """A data set whose files are not here is nothing wrong: whoever does not train on it needs none."""
+    row = _check(f"data set {name}", partial(_load, name))
+    files = data.overview(name)[0] if row["ok"] and datasets.CATALOG.get(name).card.files else None
+    return row | {"state": "missing"} if files and files["missing"] and not files["decoded"] else row
+
+
+def _load(name: str) -> str:
+    """What is bundled is loaded, which checks its digest; of what needs files, whether they are here."""
+    dataset = datasets.CATALOG.get(name)
+    if dataset.card.files:
+        return data.state(data.overview(name)[0])
+    if not dataset.card.sha256:
+        return "synthetic: drawn when it is used"
+    splits = dataset.load(torch.device("cpu"))
+    return f"{len(splits.train_labels)} train, {len(splits.test_labels)} test, digest {splits.digest[:12]}"
+
+
+def _check(what: str, look: Callable[[], str | dict[str, Any]]) -> dict[str, Any]:
+    """The row of what `look` found: words, or fields of the row."""
+    try:
+        found = look()
+        return {"check": what, "ok": True, "state": "ok", **(found if isinstance(found, dict) else {"found": found})}
+    except (RegistryError, OSError) as error:
+        return {"check": what, "ok": False, "state": "NOT OK", "found": str(error)}
