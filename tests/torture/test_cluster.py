@@ -62,12 +62,17 @@ def at_work(tracker: MlflowTracker) -> list[StoredRun]:
     return tracker.search({schema.TAG_KIND: "run"}, state="RUNNING")
 
 
+def epoch(run: StoredRun) -> int:
+    """The last epoch that the store knows of; −1 where it knows of none."""
+    return int(run.tags.get(schema.TAG_EPOCH, "-1 of").split(" of")[0])
+
+
 def kill_a_process(tracker: MlflowTracker, spared: set[str]) -> None:
-    """One that has told of an epoch, so that there is something to lose, and whose specification was spared so far."""
+    """One that has told of its second epoch, so that there is something to go on from, and whose specification was spared so far."""
     deadline = time.monotonic() + WAITS
     while time.monotonic() < deadline:
         for run in at_work(tracker):
-            if run.tags[schema.TAG_SPEC] in spared and run.metrics:
+            if run.tags[schema.TAG_SPEC] in spared and epoch(run) >= 2:
                 spared.remove(run.tags[schema.TAG_SPEC])
                 if killed_at_work(tracker, run):
                     return
