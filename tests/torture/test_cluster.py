@@ -68,7 +68,7 @@ def epoch(run: StoredRun) -> int:
 
 
 def kill_a_process(tracker: MlflowTracker, spared: set[str]) -> None:
-    """One that has told of its second epoch, so that there is something to go on from, and whose specification was spared so far."""
+    """One whose second epoch is told, so that there is something to go on from, and whose specification was spared so far."""
     deadline = time.monotonic() + WAITS
     while time.monotonic() < deadline:
         for run in at_work(tracker):
