@@ -6,9 +6,9 @@ import ast
 from collections.abc import Mapping
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1]
-PAGE = PACKAGE.parent / "docs" / "architecture.md"
-BEGIN, END = "<!-- generated: python -m fa_registry.reference --write -->", "<!-- /generated -->"
+from fa_registry.reference import CHECKOUT, filled
+
+PACKAGE = CHECKOUT / "fa_registry"
 FACES = ("__init__", "__main__")
 
 Arrows = Mapping[str, set[str]]
@@ -16,8 +16,7 @@ Arrows = Mapping[str, set[str]]
 
 def architecture_reference() -> str:
     """docs/architecture.md with its picture and its table of rooms as the code is now; the prose around them as it stands."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return f"{before}{BEGIN}\n{picture()}\n{END}{rest.partition(END)[2]}"
+    return filled("docs/architecture.md", picture())
 
 
 def picture() -> str:

@@ -11,14 +11,14 @@ from fa_registry.protocol.checking import Condition, EditionFile, Rule
 from fa_registry.protocol.rules import load_edition
 from fa_registry.protocol.waivers import DATES, TEXTS, WHERE, load_waivers
 from fa_registry.records import Option, Recipe, Waiver
-from fa_registry.reference.__main__ import DOCS
+from fa_registry.reference import CHECKOUT
 from fa_registry.reference.files import _keys, files_reference
 from fa_registry.reference.templates import words_below
 from fa_registry.studies.study import CONTROLS, TABLES, Grid, StudyTable, load_study
 from tests.docs.pages import blocks
 
 RECORDS = (StudyTable, Grid, Recipe, EditionFile, Rule, Condition, Waiver, Option)
-PAGE = DOCS / "reference-files.md"
+PAGE = CHECKOUT / "docs" / "reference-files.md"
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +38,6 @@ def example(start: str, tmp_path, name: str):
     (text,) = (block.text for block in blocks(PAGE) if block.language == "toml" and block.text.startswith(start))
     (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path / name
-
-
-def test_the_page_in_docs_is_not_stale(page):
-    assert PAGE.read_text(encoding="utf-8") == page, "write it again: python -m fa_registry.reference --write"
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from fa_registry.cli import main
-from fa_registry.reference.__main__ import DOCS, PAGES, stale
+from fa_registry.reference.__main__ import PAGES, stale
 from fa_registry.reference.__main__ import main as write_pages
 from fa_registry.reference.commands import commands_reference
 from fa_registry.reference.templates import templates_reference
@@ -22,10 +22,8 @@ def page():
     return commands_reference()
 
 
-def test_the_page_in_docs_is_not_stale(page):
-    assert (DOCS / "reference-cli.md").read_text(encoding="utf-8") == page, (
-        "write it again: python -m fa_registry.reference --write"
-    )
+def test_what_is_generated_is_not_stale():
+    assert stale() == [], "write it again: python -m fa_registry.reference --write"
 
 
 @pytest.mark.parametrize("name", sorted(main.commands))
@@ -46,19 +44,13 @@ def test_a_page_that_is_stale_or_not_there_is_told_and_written(tmp_path, capsys)
     assert capsys.readouterr().out.count("is stale; write it again with --write") == len(PAGES)
     assert write_pages(["--folder", str(tmp_path), "--write"]) == 0
     assert stale(tmp_path) == [] and write_pages(["--folder", str(tmp_path)]) == 0
-    (tmp_path / "reference-cli.md").write_text("old", encoding="utf-8")
-    assert stale(tmp_path) == ["reference-cli.md"]
+    (tmp_path / "docs" / "reference-cli.md").write_text("old", encoding="utf-8")
+    assert stale(tmp_path) == ["docs/reference-cli.md"]
 
 
 @pytest.fixture(scope="module")
 def template_page():
     return templates_reference()
-
-
-def test_the_page_of_templates_in_docs_is_not_stale(template_page):
-    assert (DOCS / "reference-templates.md").read_text(encoding="utf-8") == template_page, (
-        "write it again: python -m fa_registry.reference --write"
-    )
 
 
 @pytest.mark.parametrize("name", sorted(TEMPLATES))

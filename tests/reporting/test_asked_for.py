@@ -235,7 +235,6 @@ def test_no_module_and_no_template_writes_what_the_catalogue_says():
 
 
 def test_what_it_finds_is_what_would_be_printed():
-    source = (
-        '"""Γ of a docstring."""\nLINE = f"the largest growth is {value}"\nHELP = documented("Γ by name", "cosine")\n'
-    )
-    assert named(literals(source)) == ["largest growth"]
+    label = DECLARED["growth_max"].label
+    source = f'"""Γ of a docstring."""\nLINE = f"the {label} is {{value}}"\nHELP = documented("Γ by name", "cosine")\n'
+    assert named(literals(source)) == [label]

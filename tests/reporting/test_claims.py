@@ -11,6 +11,7 @@ from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.judges import PROVISIONAL, UNDECIDED
 from fa_registry.protocol.rules import Edition, Rule, load_edition, shipped
+from fa_registry.quantities import DECLARED
 from fa_registry.records import AuditReport, GuardReading, Reading, RunAudit, Verdict
 from fa_registry.reporting.claims import claims, state_claims
 from fa_registry.reporting.claims_measured import KEYS, reference_claims
@@ -383,7 +384,7 @@ def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_
     for needed in (
         "a running vector, the stream",
         "it is 16.0 after the embedding and between 8.00×10⁹ and 8.32×10⁹ after the last block",
-        "the largest growth in one block is between 156 and 157",
+        f"the {DECLARED['growth_max'].label} in one block is between 156 and 157",
         "small (‖g_L‖ of the mean CE 7.81×10⁻⁸) because the scale of the stream divides it",
         "single precision still computes it exactly",
         "at least 0.999999",

@@ -16,6 +16,7 @@ from types import ModuleType
 import pytest
 
 from fa_registry.protocol.evidence import CODE, METHOD, SEAL
+from fa_registry.quantities import DECLARED
 from fa_registry.records import Exclusion, Finding, FurtherLimit, GuardReading, Integrity, Reading, RunAudit, Verdict
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import claims_depth, claims_measured
@@ -25,6 +26,7 @@ from tests.reporting.asking import changed
 from tests.reporting.runs import full, make_record
 from tests.reporting.scenes import a_finding
 
+LARGEST = DECLARED["growth_max"].label
 MODULES = (claims_module, claims_depth, claims_measured)
 LEAST = 8  # characters of a piece of text that is looked for; shorter ones are joints such as `; ` and ` over `
 
@@ -385,7 +387,7 @@ def rows_of_reference() -> Iterator[Row]:
         yield row("explained", words, both, floor)
         yield row("explained", words, both, without_ln)
         yield row("explained", words, both, changed(both, **noisy))
-    yield row("explained", "; the largest growth in one block is", both, changed(both, scalars={"growth_max": None}))
+    yield row("explained", f"; the {LARGEST} in one block is", both, changed(both, scalars={"growth_max": None}))
     yield row("explained", "small (‖g_L‖ of the mean CE ", both, changed(both, sites={"g_norm_mean_ce": []}))
     here = (
         " The Γ here is computed in float64 without that constant: a true direction, but of a reference without scale."
@@ -451,7 +453,7 @@ def rows_of_states() -> Iterator[Row]:
     no_limit = dataclasses.replace(scale("OK", "pass"), threshold=None)
     yield row("keeps scale", " within the limit of 50", a_run(scale("OK", "pass")), a_run(no_limit))
     growth = a_run(scale("OK", "pass"), scalars={"growth_max": None})
-    yield row("keeps scale", "; the largest growth in one block is ", a_run(scale("OK", "pass")), growth)
+    yield row("keeps scale", f"; the {LARGEST} in one block is ", a_run(scale("OK", "pass")), growth)
     single = a_finding("D3", "pass", quantity="accuracy", state="CLEARS", threshold=2.0)
     moved = dataclasses.replace(single, threshold=-10.0)
     tail = ", each seed judged by itself: this rule knows no interval, and no claim over seeds follows from it"

@@ -14,6 +14,7 @@ from PIL import Image
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rules import load_edition
+from fa_registry.quantities import DECLARED
 from fa_registry.records import Measurements, Reading, Series
 from fa_registry.reporting.figures.page import LEAST_ROOM, PAGE, room_beside, setting_figures, size_of
 from fa_registry.reporting.figures.style import (
@@ -41,6 +42,7 @@ from fa_registry.reporting.figures.trajectories import (
 )
 from fa_registry.reporting.values import Listed
 
+GROWTH = f"{DECLARED['growth_max'].title} per block"
 PANEL = {panel.quantity: panel for panel in PANELS}
 
 
@@ -218,7 +220,7 @@ def test_every_figure_has_words_numbers_and_its_own_bytes(report):
     (part,) = setting_figures(groups(report)).shown
     assert [picture.title for picture in part.pictures] == [
         "Scale of the stream",
-        "Largest growth per block",
+        GROWTH,
         "Reference gradient",
         "Test accuracy",
     ]
@@ -231,7 +233,7 @@ def test_every_figure_has_words_numbers_and_its_own_bytes(report):
 
 def test_captions_name_the_limit_and_the_cross(report):
     captions = {picture.title: picture.caption for picture in setting_figures(groups(report)).shown[0].pictures}
-    assert "the limit of D1, 50." in captions["Largest growth per block"]
+    assert "the limit of D1, 50." in captions[GROWTH]
     assert "the limit of D2, 10⁻⁷." in captions["Reference gradient"]
     assert "A cross marks" in captions["Scale of the stream"] and "A cross marks" not in captions["Test accuracy"]
     assert "the band is the range of the frozen controls" in captions["Test accuracy"]

@@ -13,6 +13,7 @@ from fa_registry.cli.auditing import _rows
 from fa_registry.cli.comparing import estimate_text
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rules import load_edition
+from fa_registry.quantities import DECLARED
 from fa_registry.records import Reading, Recipe
 from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.text import filters
@@ -70,7 +71,8 @@ def test_a_growth_over_seeds_is_one_number_on_every_page_and_in_the_terminal(tmp
 def test_the_audit_table_the_comparison_and_the_terminal_say_which_mean_it_is(tmp_path):
     report = report_of(GROWTH)
     words = audit_table(report, tmp_path)
-    assert "geometric means of ‖h_L‖₂, growth and ‖g_L‖; accuracy" in words
+    length, growth, gradient = (DECLARED[name].symbol for name in ("h_L", "growth_max", "g_L"))
+    assert f"geometric means of {length}, {growth} and {gradient}; accuracy" in words
     assert "geometric means of" in written(report, tmp_path)["audit_table.tex"]
     assert "geometric means of" in compare_context(report, list(groups(report))).means
 

@@ -8,6 +8,7 @@ import math
 import pytest
 
 from fa_registry.protocol.grouping import groups
+from fa_registry.quantities import DECLARED
 from fa_registry.records import Reading, Series, SiteSeries
 from fa_registry.reporting.figures import heat_maps
 from fa_registry.reporting.figures.heat_maps import BY_SITE, draw, heat_numbers, heat_plates
@@ -56,7 +57,7 @@ def test_plates_are_drawn_in_words_and_numbers_the_same_every_time(report):
         assert plates == heat_plates(ordered, 100, report.cards)
     growth, gamma = plates
     assert "beyond the limit of D1, 50" in growth.caption and "Blue is positive" in gamma.caption
-    assert growth.alt.startswith("Growth by site and epoch, mean over seeds. bp ends between")
+    assert growth.alt.startswith(f"{DECLARED['growth'].title} by site and epoch, mean over seeds. bp ends between")
     assert [line.name for line in growth.groups[0].rows] == ["site 1", "site 2", "site 3", "site 4"]
     assert growth.columns == tuple(f"epoch {epoch}" for epoch in EPOCHS)
     assert all(number.run_ids for group in growth.groups for line in group.rows for number in line.cells)
