@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-long torture team check ui bench bench-gpu clean help
+.PHONY: demo test test-long torture team check generated ui bench bench-gpu clean help
 
 help:
 	@echo "make demo   environment, then train, audit and report the digits study (reports/index.html)"
@@ -13,6 +13,7 @@ help:
 	@echo "make torture  kills, races, flipped bits, failing disks and malformed files; one line a kind"
 	@echo "make team   a team's server on loopback (PostgreSQL, S3, users), and the digits study on it"
 	@echo "make check  the linter and the fast tests"
+	@echo "make generated  what the code says of itself, written again: README's lists, docs/, schemas, golden forms"
 	@echo "make ui     MLflow's pages on http://127.0.0.1:5000"
 	@echo "make bench  measured comparisons, as ratios, in some minutes"
 	@echo "make bench-gpu  the same on a CUDA device"
@@ -41,6 +42,11 @@ team: $(READY)
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not browser and not long" --ignore tests/end_to_end
+
+generated: $(READY)
+	$(BIN)/python -m fa_registry.reference --write
+	$(BIN)/python -m fa_registry.reporting.files.schemas
+	$(BIN)/python -m tests.reporting.test_golden_forms
 
 ui: $(READY)
 	-$(BIN)/fa-registry doctor  # what it finds amiss closes no page

@@ -32,7 +32,7 @@ from fa_registry.errors import PluginError, RegistryError, UnknownName
 LOG = logging.getLogger(__name__)
 # Seconds of importing another package, after which whoever waits is told for what, and after which it is given up.
 SLOW_SECONDS, MOST_SECONDS = 15.0, 120.0
-NOT_MEMBERS = ("__init__", "base")
+NOT_MEMBERS = ("base",)
 
 
 class ImportHangs(PluginError):
@@ -86,6 +86,10 @@ class Catalog:
     def names(self) -> list[str]:
         """All known names, sorted; those of what cannot be used too."""
         return sorted(self._locations)
+
+    def own_names(self) -> list[str]:
+        """The names of our own members, sorted: known without a look at the packages that are installed."""
+        return sorted(path.stem for path in self._files())
 
     def location(self, name: str) -> Location:
         """Where `name` lives; raises UnknownName with the nearest name."""
@@ -162,13 +166,14 @@ class Catalog:
             raise PluginError(f"{what}: the card of {place} is {_unlike(card, self.card)}")
         return member
 
+    def _files(self) -> Iterator[Path]:
+        folder = Path(__file__).parent.joinpath(*self.home.split("."))
+        return (path for path in folder.glob("*.py") if not path.stem.startswith("_") and path.stem not in NOT_MEMBERS)
+
     @cached_property  # reading every installed package's entry points takes 4 ms
     def _locations(self) -> dict[str, Location]:
-        folder = Path(__file__).parent.joinpath(*self.home.split("."))
         found = {
-            path.stem: Location(f"fa_registry.{self.home}.{path.stem}", "PLUGIN", str(path))
-            for path in folder.glob("*.py")
-            if path.stem not in NOT_MEMBERS and not path.stem.startswith("_")
+            path.stem: Location(f"fa_registry.{self.home}.{path.stem}", "PLUGIN", str(path)) for path in self._files()
         }
         self._failed, self._shadowed, self._told = {}, [], set()
         for point in importlib.metadata.entry_points(group=f"fa_registry.{self.family}"):

@@ -26,7 +26,6 @@ from fa_registry.quantities import (
     TERMINAL_TABLE,
     Quantity,
     at_last_site,
-    further,
     held,
     kind_of,
     means_in_words,

@@ -12,6 +12,7 @@ from fa_registry.cli import completing
 from fa_registry.errors import InvalidFields
 from fa_registry.owners import LEASE
 from fa_registry.studies import twins
+from fa_registry.studies.executors import CATALOG
 from fa_registry.studies.executors.base import SILENCE
 from fa_registry.tracking.base import MOST_POINTS
 
@@ -125,7 +126,7 @@ EXECUTOR = click.option(
     "--executor",
     default="",
     metavar="NAME",
-    help="Who runs them: local, side_by_side, ray, submitit, or a package's [what suits this machine].",
+    help=f"Who runs them: {', '.join(CATALOG.own_names())}, or a package's [what suits this machine].",
     shell_complete=completing.family("executors", "studies.executors"),
 )
 ADDRESS = click.option(
