@@ -174,7 +174,10 @@ def test_runs_of_one_seed_count_as_one_by_the_same_mean():
 
 
 def test_a_table_says_its_means_once():
+    length, growth, gradient = (DECLARED[name].symbol for name in ("h_L", "growth", "g_L"))
     columns = map(quantity_of, ("accuracy", "h_L", "growth", "growth_max", "g_L"))
-    assert means_in_words(columns) == "arithmetic means over seeds, geometric means of ‖h_L‖₂, growth and ‖g_L‖"
-    assert means_in_words([quantity_of("h_L")]) == "arithmetic means over seeds, geometric means of ‖h_L‖₂"
+    assert (
+        means_in_words(columns) == f"arithmetic means over seeds, geometric means of {length}, {growth} and {gradient}"
+    )
+    assert means_in_words([quantity_of("h_L")]) == f"arithmetic means over seeds, geometric means of {length}"
     assert means_in_words([quantity_of("gamma")]) == "arithmetic means over seeds"

@@ -11,7 +11,7 @@ from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.judges import PROVISIONAL, UNDECIDED
 from fa_registry.protocol.rules import Edition, Rule, load_edition, shipped
-from fa_registry.quantities import DECLARED
+from fa_registry.quantities import label_of, symbol_of
 from fa_registry.records import AuditReport, GuardReading, Reading, RunAudit, Verdict
 from fa_registry.reporting.claims import claims, state_claims
 from fa_registry.reporting.claims_measured import KEYS, reference_claims
@@ -379,12 +379,12 @@ def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_
     back, note = reference_claims(fa)
     assert (back.kind, note.kind) == ("not", "note")
     assert "the stream has exploded and the reference gradient is at its floor; it is tiny but exact" in back.text
-    assert "fidelity at least 0.999999" in back.text  # of 0.9999996: a lower bound is rounded down
+    assert f"{symbol_of('fidelity_min')} at least 0.999999" in back.text  # of 0.9999996: a lower bound is rounded down
     measured = fa[0].record.measurements
     for needed in (
         "a running vector, the stream",
         "it is 16.0 after the embedding and between 8.00×10⁹ and 8.32×10⁹ after the last block",
-        f"the {DECLARED['growth_max'].label} in one block is between 156 and 157",
+        f"the {label_of('growth_max')} in one block is between 156 and 157",
         "small (‖g_L‖ of the mean CE 7.81×10⁻⁸) because the scale of the stream divides it",
         "single precision still computes it exactly",
         "at least 0.999999",
@@ -400,8 +400,9 @@ def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_
 
 def test_its_figures_are_those_of_the_runs(rich):
     (run, _) = runs_of(rich, "fa")
-    assert "growth in one block is 77.0" in text([changed(run, scalars={"growth_max": 77.0})])
-    assert "growth in one block" not in text([changed(run, scalars={"growth_max": Reading(None, "not measured")})])
+    said = f"{label_of('growth_max')} in one block"
+    assert f"{said} is 77.0" in text([changed(run, scalars={"growth_max": 77.0})])
+    assert said not in text([changed(run, scalars={"growth_max": Reading(None, "not measured")})])
 
 
 def test_noise_is_not_called_exact(rich):
@@ -435,8 +436,8 @@ def test_a_fitted_network_may_be_read(rich):
     assert kinds(bp) == ["note"]
     assert "small because the network has fitted its task" in text(bp)
     assert (
-        "its gain is healthy (0.300 of the output error arrives at the last site); its size is no reason against reading Γ"
-        in text(bp)
+        f"its {symbol_of('gain')} is healthy (0.300 of the output error arrives at the last site); "
+        "its size is no reason against reading Γ" in text(bp)
     )
     exact = [changed(run, scalars={"gamma_deep_mean": Reading(None, "exact by construction")}) for run in bp]
     assert kinds(exact) == ["note"] and "Γ" not in text(exact)

@@ -9,6 +9,7 @@ import statistics
 import pytest
 
 from fa_registry.protocol.grouping import groups
+from fa_registry.quantities import label_of
 from fa_registry.records import Reading, Verdict
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import MOST_SEEDS, depth_claims, is_above_frozen, seeds_needed
@@ -263,7 +264,7 @@ def test_what_rests_on_a_stated_figure_says_so_and_may_not_be_claimed(claims_of_
     ((kind, text),) = claims_of_depth(margin([8.0, 9.0, 10.0], outcome="warn", state="STATED", stated=True))
     assert kind == "open"
     assert text.startswith(
-        "The trained blocks stand above a frozen accuracy stated by the author, by +9.0\u00a0pp, 95 % interval"
+        f"The trained blocks stand above a {label_of('frozen_accuracy')} stated by the author, by +9.0\u00a0pp, 95 % interval"
     )
     ((kind, text),) = claims_of_depth(a_finding("D3", quantity="accuracy", outcome="warn", state="STATED", stated=True))
     assert kind == "open" and "by what D3 asks for, each seed judged by itself" in text
@@ -274,7 +275,7 @@ def test_every_claim_about_a_stated_figure_says_so_and_no_other_does(claims_of_d
     outcome = "fail" if state == "UNDERCUT" else "warn"
     ((_, stated),) = claims_of_depth(margin([1.0, 4.0, 5.5], outcome=outcome, state=state, stated=True))
     ((_, measured),) = claims_of_depth(margin([1.0, 4.0, 5.5], outcome=outcome, state=state))
-    assert "the frozen accuracy is stated by the author, not measured here" in stated
+    assert f"the {label_of('frozen_accuracy')} is stated by the author, not measured here" in stated
     assert "stated" not in measured
     assert "More seeds would decide it" not in stated
 

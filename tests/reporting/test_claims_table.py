@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 
 from fa_registry.protocol.evidence import CODE, METHOD, SEAL
-from fa_registry.quantities import DECLARED
+from fa_registry.quantities import label_of, symbol_of
 from fa_registry.records import Exclusion, Finding, FurtherLimit, GuardReading, Integrity, Reading, RunAudit, Verdict
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import claims_depth, claims_measured
@@ -26,7 +26,8 @@ from tests.reporting.asking import changed
 from tests.reporting.runs import full, make_record
 from tests.reporting.scenes import a_finding
 
-LARGEST = DECLARED["growth_max"].label
+LARGEST, FROZEN = label_of("growth_max"), label_of("frozen_accuracy")
+GAIN, FIDELITY = symbol_of("gain"), symbol_of("fidelity_min")
 MODULES = (claims_module, claims_depth, claims_measured)
 LEAST = 8  # characters of a piece of text that is looked for; shorter ones are joints such as `; ` and ` over `
 
@@ -374,7 +375,10 @@ def rows_of_reference() -> Iterator[Row]:
     yield row("at floor", "No credit may be judged by this reference: the reference gradient is", floor, both)
     yield row("at floor", "the stream has exploded and the reference gradient is at its floor", both, floor)
     yield row(
-        "at floor", "; it is tiny but exact, fidelity at least 0.999999", floor, a_run(FLOOR, verdict="fail", **noisy)
+        "at floor",
+        f"; it is tiny but exact, {FIDELITY} at least 0.999999",
+        floor,
+        a_run(FLOOR, verdict="fail", **noisy),
     )
     alone = "The stream has exploded: norms and gradients of these blocks are not on the scale of training"
     yield row("exploded", alone, a_run(EXPLODED, verdict="fail"), both)
@@ -394,7 +398,7 @@ def rows_of_reference() -> Iterator[Row]:
     )
     yield row("explained", here, both, changed(both, **NO_GAMMA))
     fitted = (
-        "The reference gradient is small because the network has fitted its task, not because it collapsed: its gain is healthy "
+        f"The reference gradient is small because the network has fitted its task, not because it collapsed: its {GAIN} is healthy "
         "(0.300 of the output error arrives at the last site); its size is no reason against reading Γ"
     )
     converged = reference("CONVERGED", "pass", 0.1)
@@ -426,13 +430,16 @@ def rows_of_states() -> Iterator[Row]:
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), **NO_GAMMA))
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), EXPLODED, verdict="warn"))
     yield row(
-        "reference clear", ", 100 times its floor; its gain is 3.00×10⁻¹", clear, a_run(reference("OK", "pass", 50.0))
+        "reference clear",
+        f", 100 times its floor; its {GAIN} is 3.00×10⁻¹",
+        clear,
+        a_run(reference("OK", "pass", 50.0)),
     )
     above = "The reference gradient is above its floor, and no more than that"
     yield row("reference near its floor", above, near, clear)
     yield row(
         "reference near its floor",
-        ", 2.2 times its floor; its gain is 4.00×10⁻⁵",
+        f", 2.2 times its floor; its {GAIN} is 4.00×10⁻⁵",
         near,
         a_run(reference("OK", "pass", 2.2)),
     )
@@ -443,7 +450,7 @@ def rows_of_states() -> Iterator[Row]:
     )
     gone = "; a Γ here compares with a gradient that is nearly gone"
     yield row("reference near its floor", gone, near, a_run(reference("OK", "pass", 2.2), **NO_GAMMA))
-    yield row("reference near its floor", "; its gain is not known", changed(near, sites={"gain": []}), near)
+    yield row("reference near its floor", f"; its {GAIN} is not known", changed(near, sites={"gain": []}), near)
     two = [near, a_run(reference("OK", "pass", 4.4), seed=123, sites={"gain": 4e-5})]
     yield row("reference near its floor", "between 2.2 and 4.4 times its floor", two, near)
     keeps = (
@@ -535,10 +542,10 @@ def rows_of_evidence() -> Iterator[Row]:
     typed, trained = (depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2), stated=told) for told in (True, False))
     for words in (
         "Frozen controls trained here, one a seed, would pair it",
-        "; the frozen accuracy is stated by the author, not measured here",
+        f"; the {FROZEN} is stated by the author, not measured here",
     ):
         yield row("undecided", words, a_run(typed, verdict="warn"), a_run(trained, verdict="warn"))
-    yield row("stated", "stand above a frozen accuracy stated by the author", a_run(stated), sealed)
+    yield row("stated", f"stand above a {FROZEN} stated by the author", a_run(stated), sealed)
 
 
 ROWS = [

@@ -9,6 +9,7 @@ import pytest
 
 from fa_registry.errors import UsageError
 from fa_registry.protocol.grouping import groups
+from fa_registry.quantities import label_of
 from fa_registry.records import Reading, Recipe
 from fa_registry.reporting.lookups import Frozen
 from fa_registry.reporting.pages import comparison
@@ -177,7 +178,7 @@ def two(judged, record):
 
 def test_it_is_the_paired_t_interval_over_shared_seeds(two):
     dfa, bp = {1: 0.5, 2: 0.61, 3: 0.7, 9: 0.1}, {1: 0.9, 2: 0.93, 3: 0.99}
-    row = rows_of(two(dfa, bp), "dfa", "bp")["test accuracy"]
+    row = rows_of(two(dfa, bp), "dfa", "bp")[label_of("accuracy")]
     expected = paired_difference({seed: 100 * dfa[seed] for seed in bp}, {seed: 100 * bp[seed] for seed in bp})
     assert row.difference.reading.value == expected.mean
     assert (row.low.value, row.high.value) == (expected.interval.low, expected.interval.high)
@@ -195,13 +196,13 @@ def test_scales_are_compared_in_decades(two):
 
 def test_an_interval_with_zero_inside_is_undecided(two):
     assert (
-        rows_of(two({1: 0.5, 2: 0.7, 3: 0.6}, {1: 0.6, 2: 0.6, 3: 0.6}), "dfa", "bp")["test accuracy"].answer
+        rows_of(two({1: 0.5, 2: 0.7, 3: 0.6}, {1: 0.6, 2: 0.6, 3: 0.6}), "dfa", "bp")[label_of("accuracy")].answer
         == "undecided"
     )
 
 
 def test_one_pair_is_provisional(two):
-    row = rows_of(two({1: 0.5}, {1: 0.6}), "dfa", "bp")["test accuracy"]
+    row = rows_of(two({1: 0.5}, {1: 0.6}), "dfa", "bp")[label_of("accuracy")]
     assert (row.answer, row.low.reason) == ("provisional", "one shared seed: no interval")
 
 
@@ -209,7 +210,7 @@ def test_a_seed_that_occurs_twice_has_no_partner(two):
     report = two({1: 0.5, 2: 0.6}, {1: 0.5, 2: 0.6})
     twice = dataclasses.replace(report.runs[0].record, run_id="d" * 32)
     report = dataclasses.replace(report, runs=(*report.runs, dataclasses.replace(report.runs[0], record=twice)))
-    row = rows_of(report, "dfa", "bp")["test accuracy"]
+    row = rows_of(report, "dfa", "bp")[label_of("accuracy")]
     assert (row.answer, row.difference.reading) == ("none", Reading(None, "seed 1 occurs more than once on one side"))
 
 

@@ -42,7 +42,7 @@ from fa_registry.reporting.figures.trajectories import (
 )
 from fa_registry.reporting.values import Listed
 
-GROWTH = f"{DECLARED['growth_max'].title} per block"
+GROWTH, ACCURACY = f"{DECLARED['growth_max'].title} per block", DECLARED["accuracy"].title
 PANEL = {panel.quantity: panel for panel in PANELS}
 
 
@@ -222,7 +222,7 @@ def test_every_figure_has_words_numbers_and_its_own_bytes(report):
         "Scale of the stream",
         GROWTH,
         "Reference gradient",
-        "Test accuracy",
+        ACCURACY,
     ]
     for picture in part.pictures:
         head, data = picture.uri.split(",", 1)
@@ -235,8 +235,8 @@ def test_captions_name_the_limit_and_the_cross(report):
     captions = {picture.title: picture.caption for picture in setting_figures(groups(report)).shown[0].pictures}
     assert "the limit of D1, 50." in captions[GROWTH]
     assert "the limit of D2, 10⁻⁷." in captions["Reference gradient"]
-    assert "A cross marks" in captions["Scale of the stream"] and "A cross marks" not in captions["Test accuracy"]
-    assert "the band is the range of the frozen controls" in captions["Test accuracy"]
+    assert "A cross marks" in captions["Scale of the stream"] and "A cross marks" not in captions[ACCURACY]
+    assert "the band is the range of the frozen controls" in captions[ACCURACY]
 
 
 def test_settings_without_trajectories_show_the_end_alone_and_without_accuracy_nothing(report):

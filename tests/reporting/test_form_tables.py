@@ -162,7 +162,7 @@ def test_a_quantity_with_fewer_sites_is_filled_with_na(dfa, report):
     table = site_tables([run], report)[0]
     line = next(row for row in table.rows if row.name == "gain").rows[0]
     assert [cell.number.reading.value is None for cell in line.cells] == [False, False, True, True, True]
-    assert "gain: this quantity was not measured at this site" in table.notes
+    assert f"{DECLARED['gain'].symbol}: this quantity was not measured at this site" in table.notes
 
 
 def test_of_the_drifts_the_largest_few_and_the_blocks_together(rich):

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from fa_registry.quantities import label_of
 from fa_registry.reporting.pages.notes import CUT, MAX_NOTE, Notes, bounded, not_judged_words
 
 FORM, AUDIT = "#/experiments/1/runs/ab_c/artifacts/report/form.html", "#/experiments/1/runs/de/artifacts/index.html"
@@ -37,7 +38,7 @@ def test_without_pages_there_is_no_link(notes, report):
 
 def test_a_note_is_short_harmless_and_always_the_same(report, notes, hostile):
     note = notes.of_run(report.runs[3])
-    assert "| test accuracy | 79.0\u00a0% |" in note and "not finite (inf)" in note
+    assert f"| {label_of('accuracy')} | 79.0\u00a0% |" in note and "not finite (inf)" in note
     assert len(note) <= MAX_NOTE and "<script" not in note and hostile not in note
     assert Notes(report).of_run(report.runs[3]) == note
 

@@ -11,6 +11,7 @@ import pytest
 from fa_registry import jsonio, resources
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.protocol.grouping import groups
+from fa_registry.quantities import label_of
 from fa_registry.records import AuditReport
 from fa_registry.reporting.files import report_files
 from fa_registry.reporting.pages.comparison import compare_context
@@ -285,7 +286,8 @@ def test_every_figure_lies_beside_the_pages_for_paper_the_same_bytes_again(repor
     """Named as it is called, in both forms, without a date; two settings do not write over each other."""
     paths = [path for path in render_report(report, tmp_path) if path.parent.name == "figures"]
     names = {path.name for path in paths}
-    assert {"test-accuracy.svg", "test-accuracy.pdf", "accuracy-of-every-seed.svg"} <= names
+    accuracy = label_of("accuracy").replace(" ", "-")
+    assert {f"{accuracy}.svg", f"{accuracy}.pdf", "accuracy-of-every-seed.svg"} <= names
     assert {path.stem for path in paths if path.suffix == ".svg"} == {
         path.stem for path in paths if path.suffix == ".pdf"
     }
@@ -305,7 +307,7 @@ def test_every_figure_lies_beside_the_pages_for_paper_the_same_bytes_again(repor
     ]
     two = make_report([*(run.record for run in report.runs), *second])
     many = {path.name for path in render_report(two, tmp_path / "two") if path.parent.name == "figures"}
-    assert {name for name in many if name.startswith("test-accuracy-")} >= {"test-accuracy-another.svg"}
+    assert {name for name in many if name.startswith(f"{accuracy}-")} >= {f"{accuracy}-another.svg"}
     assert len(many) > len(names)
 
 
