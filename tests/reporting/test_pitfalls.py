@@ -8,7 +8,7 @@ import pytest
 
 from fa_registry.lint.rules import all_rules
 from fa_registry.protocol.integrity import compare
-from fa_registry.quantities import AGGREGATES, label_of
+from fa_registry.quantities import AGGREGATES
 from fa_registry.records import Choice, Exclusion, FigureDifference, Integrity, OtherRun, Reading
 from fa_registry.reporting import pitfalls as questions
 from fa_registry.reporting.pitfalls import WORST_FIRST, Asked, pitfalls
@@ -192,7 +192,7 @@ def test_without_a_control_nothing_is_known(rich):
     assert questions.own_control(asked(rich, alone)) == ("unknown", "no frozen control of the same setting and seed")
     given = changed(alone, scalars={"frozen_accuracy": 0.3})
     outcome, evidence = questions.own_control(asked(rich, given))
-    assert outcome == "violated" and evidence.startswith(f"the {label_of('frozen_accuracy')} is stated by the author")
+    assert outcome == "violated" and evidence.startswith("the frozen accuracy is stated by the author")
     elsewhere = dataclasses.replace(run, frozen_run_id="0" * 32)
     assert "not part of this report" in questions.own_control(asked(rich, elsewhere))[1]
 
