@@ -100,6 +100,8 @@ class MlflowTracker(Tracker):
         self._experiment_id = experiment_id
         self._experiment_names: dict[str, str] = {}
         self._places: dict[str, RunInfo] = {}
+        self._database = sqlite_path(self.uri)
+        self._root: tuple[str, Path | None] = ("", None)
 
     @property
     def _writer(self) -> Client:
@@ -145,9 +147,8 @@ class MlflowTracker(Tracker):
         """Where the files of a new experiment go; None where a server says it. Asked, MLflow would say `mlruns` of this folder."""
         if self.uri.startswith("http"):
             return None
-        database = sqlite_path(self.uri)
-        folder = (database.parent if database else Path.cwd()) / ARTIFACTS / _folder(self._experiment)
-        if not database:
+        folder = (self._database.parent if self._database else Path.cwd()) / ARTIFACTS / _folder(self._experiment)
+        if not self._database:
             LOG.warning(
                 "experiment %s: the files of its runs go to %s, which other machines do not see; "
                 "a team's server keeps them for all (docs/team-server.md)",
@@ -219,7 +220,7 @@ class MlflowTracker(Tracker):
 
     def upload(self, run_id: str, folder: Path) -> None:
         """As Tracker.upload; a database's files lie beside it."""
-        local = self._local_root(run_id) if sqlite_path(self.uri) else None
+        local = self._local_root(run_id) if self._database else None
         if local is None:  # as MLflow's client does, which asks the server for the address once more
             self._writer.ask(lambda: self._files(run_id).log_artifacts(str(folder)))
         else:  # what the client would do, without asking the database where once more
@@ -333,7 +334,7 @@ class MlflowTracker(Tracker):
         """
         local = self._local_root(run_id)
         # On this machine: no copy, no request. MLflow would look where the database says that they are, in another store's folder.
-        if local is not None and (sqlite_path(self.uri) or os.path.isdir(local)):
+        if local is not None and (self._database or os.path.isdir(local)):
             return regular_inside(local, path)
         try:  # a missing artifact is an answer; a store that does not answer must not look like one
             siblings = self._client.list_artifacts(run_id, str(Path(path).parent) if "/" in path else None)
@@ -358,7 +359,9 @@ class MlflowTracker(Tracker):
 
     def _local_root(self, run_id: str) -> Path | None:
         """The folder of a run's artifacts; None where they are no files. It may not exist yet, or be another machine's."""
-        return local_folder(self._place(run_id).artifact_uri, self.uri, run_id)
+        if self._root[0] != run_id:  # a run is read file by file, and where it lies was looked at link by link
+            self._root = run_id, local_folder(self._place(run_id).artifact_uri, self.uri, run_id)
+        return self._root[1]
 
     def experiment_name(self, experiment_id: str) -> str:
         if experiment_id not in self._experiment_names:

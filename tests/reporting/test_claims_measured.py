@@ -130,7 +130,7 @@ def test_a_method_whose_credit_is_the_gradient_is_never_said_to_be_aligned(rich,
     report = of_bp(rich, row, **spec)
     sources = Sources.of(report)
     (form,) = [form_context(group, link, sources, {}) for group, link in sources.forms if group.method[:2] == "bp"]
-    notes = [note_context(run, report, sources.frozen) for run in report.runs if run.record.spec.method == "bp"]
+    notes = [note_context(run, sources) for run in report.runs if run.record.spec.method == "bp"]
     for told in (form.claims, *(note.claims for note in notes)):
         assert not {claim.key for claim in told} & ABOUT_ALIGNMENT
         assert not any("compares with" in claim.text for claim in told)

@@ -11,7 +11,6 @@ from jinja2 import TemplateAssertionError, meta, nodes
 from fa_registry import resources
 from fa_registry.errors import UsageError
 from fa_registry.records import Reading
-from fa_registry.reporting.lookups import Frozen
 from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.pages.index import audit_table_context, index_context
@@ -156,7 +155,7 @@ def test_the_real_contexts_are_those_of_their_templates(report):
         "form.md.j2": form,
         "form.tex.j2": form,
         "audit_table.tex.j2": audit_table_context(sources),
-        "note.md.j2": note_context(report.runs[0], report, Frozen.of(report)),
+        "note.md.j2": note_context(report.runs[0], sources),
         "excluded_note.md.j2": excluded_note_context(report.excluded[0], report),
         "audit_note.md.j2": audit_note_context(sources),
         "compare.html.j2": compare_context(report, sources.groups),

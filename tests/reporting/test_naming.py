@@ -12,8 +12,8 @@ from fa_registry.cli.auditing import _rows
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Recipe, RunRecord
 from fa_registry.reporting.labels import command, group_label, short_names, slug
-from fa_registry.reporting.lookups import Frozen
 from fa_registry.reporting.pages.notes import note_context
+from fa_registry.reporting.sources import Sources
 from tests.reporting.page import written
 from tests.reporting.runs import SEEDS, full, make_record
 from tests.reporting.scenes import make_report
@@ -133,6 +133,6 @@ def test_every_page_that_judges_ep_names_its_contrast_also_at_its_default(ep_rep
 def test_a_note_and_the_terminals_table_name_it_too(ep_report):
     for run in ep_report.runs[:4]:
         contrast = run.record.spec.method_options["contrast"]
-        assert f"contrast={contrast}" in note_context(run, ep_report, Frozen.of(ep_report)).method
+        assert f"contrast={contrast}" in note_context(run, Sources.of(ep_report)).method
     named = {f"ep (beta=0.5,contrast={word},steps=20)" for word in ("parameter", "state")}
     assert {row[0] for row in _rows(ep_report)} >= named

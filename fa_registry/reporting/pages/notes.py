@@ -7,11 +7,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from fa_registry.protocol.credit import is_exact
-from fa_registry.quantities import NOTE_TABLE, held
+from fa_registry.quantities import NOTE_TABLE
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, Verdict
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.lookups import (
-    Frozen,
     audit_columns,
     figure_estimate,
     finding_rows,
@@ -47,7 +46,7 @@ class Notes:
     def of_run(self, run: RunAudit, form: str = "", audit: str = "") -> str:
         """The short form of one run in Markdown. form, audit: addresses of these pages where the note will stand."""
         alone = run.record.run_id in self._alone
-        context = note_context(run, self.sources.report, self.sources.frozen, form, audit, alone)
+        context = note_context(run, self.sources, form, audit, alone)
         return bounded(self._pages.render("note.md.j2", variables(context)))
 
     def of_audit(self, base: str = "", table: str = "") -> str:
@@ -144,16 +143,13 @@ class AuditNoteContext:
     )
 
 
-def note_context(
-    run: RunAudit, report: AuditReport, frozen: Frozen, form: str = "", audit: str = "", alone: bool = True
-) -> NoteContext:
+def note_context(run: RunAudit, sources: Sources, form: str = "", audit: str = "", alone: bool = True) -> NoteContext:
     """The short form of one run, judged alone. form, audit: addresses of these pages in MLflow. alone: without other seeds."""
-    record = run.record
-    known = held(report.cards)
+    record, report, known = run.record, sources.report, sources.known
     columns = audit_columns([run], NOTE_TABLE, known)
     told = claims([run], alone=alone, exact=is_exact(card(report, "methods", record.spec.method)))
     headline = tuple(
-        Metric(column.name, column.label, figure_estimate([run], column, frozen, known)) for column in columns
+        Metric(column.name, column.label, figure_estimate([run], column, sources.frozen, known)) for column in columns
     )
     return NoteContext(
         method=record.spec.label,
