@@ -374,12 +374,8 @@ def rows_of_reference() -> Iterator[Row]:
     yield row("at floor", "the reference gradient is at its floor", floor, a_run(reference("OK", "pass")))
     yield row("at floor", "No credit may be judged by this reference: the reference gradient is", floor, both)
     yield row("at floor", "the stream has exploded and the reference gradient is at its floor", both, floor)
-    yield row(
-        "at floor",
-        f"; it is tiny but exact, {FIDELITY} at least 0.999999",
-        floor,
-        a_run(FLOOR, verdict="fail", **noisy),
-    )
+    exact = f"; it is tiny but exact, {FIDELITY} at least 0.999999"
+    yield row("at floor", exact, floor, a_run(FLOOR, verdict="fail", **noisy))
     alone = "The stream has exploded: norms and gradients of these blocks are not on the scale of training"
     yield row("exploded", alone, a_run(EXPLODED, verdict="fail"), both)
     start, end = (
@@ -429,20 +425,12 @@ def rows_of_states() -> Iterator[Row]:
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), sites={"gain": 0.009}))
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), **NO_GAMMA))
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), EXPLODED, verdict="warn"))
-    yield row(
-        "reference clear",
-        f", 100 times its floor; its {GAIN} is 3.00×10⁻¹",
-        clear,
-        a_run(reference("OK", "pass", 50.0)),
-    )
+    times = f", 100 times its floor; its {GAIN} is 3.00×10⁻¹"
+    yield row("reference clear", times, clear, a_run(reference("OK", "pass", 50.0)))
     above = "The reference gradient is above its floor, and no more than that"
     yield row("reference near its floor", above, near, clear)
-    yield row(
-        "reference near its floor",
-        f", 2.2 times its floor; its {GAIN} is 4.00×10⁻⁵",
-        near,
-        a_run(reference("OK", "pass", 2.2)),
-    )
+    times = f", 2.2 times its floor; its {GAIN} is 4.00×10⁻⁵"
+    yield row("reference near its floor", times, near, a_run(reference("OK", "pass", 2.2)))
     low = ", where 0.01 of the output error at the last site are healthy"
     yield row("reference near its floor", low, near, a_run(reference("OK", "pass", 2.2)))
     yield row(
