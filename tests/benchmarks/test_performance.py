@@ -156,9 +156,9 @@ def test_words_that_hold_figures_take_them_from_the_records(made):
 def test_a_missed_share_is_said(made, kept):
     measured = json.loads(readme.MEASURED.read_text(encoding="utf-8"))
     changed = copy.deepcopy(measured)
-    changed["bench"]["overheads"][0] |= {"measuring_share": 0.019, "tracking_share": 0.031}
+    changed["bench"]["overheads"][0] |= {"measuring_share": 0.079, "tracking_share": 0.031}
     kept(readme, changed)
-    assert "| 1.9% (≤ 2%: met) |" in performance.render() and "| 3.1% (≤ 3%: missed) |" in performance.render()
+    assert "| 7.9% (≤ 8%: met) |" in performance.render() and "| 3.1% (≤ 3%: missed) |" in performance.render()
 
 
 def test_without_a_gpu_nothing_is_claimed_of_one(monkeypatch, tmp_path):
