@@ -46,7 +46,9 @@ def _one_run(tracker: MlflowTracker, trainer: Trainer, row: EpochRow, epochs: in
     writer.start(trainer.task.network)
     marks.append(time.perf_counter())
     for epoch in range(1, epochs + 1):
-        writer.on_epoch(EpochRow(epoch, row.measurements), trainer)  # flushes by itself at FLUSH_POINTS
+        writer.on_epoch(
+            EpochRow(epoch, row.measurements), trainer
+        )  # flushes by itself before FLUSH_POINTS are exceeded
         if epoch % flush_every == 0:
             writer.flush()
     writer.flush()

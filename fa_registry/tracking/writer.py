@@ -70,7 +70,7 @@ class Origin:
         return {"distribution": f"given in {self.feedback}, not drawn here", "source_sha256": self.feedback_sha256}
 
 
-FLUSH_POINTS = 1000
+FLUSH_POINTS = 1000  # what MLflow takes at once: one more would be a second call
 FLUSH_SECONDS = 20.0
 AWAY_SECONDS = 20.0  # until a server that was away is tried again while a run is at work
 
@@ -200,14 +200,17 @@ class RunWriter:
                 self._not_finite.setdefault(key, f"epoch {row.epoch}")
         if row.epoch in self._shown:
             self._show(row)
-        if len(self._points) >= FLUSH_POINTS or time.monotonic() - self._flushed > FLUSH_SECONDS:
+        if time.monotonic() - self._flushed > FLUSH_SECONDS:
             self.flush()
 
     def _show(self, row: EpochRow) -> None:
         now = int(time.time() * 1000)
         readings = schema.metrics(row.measurements, self._charts)
         shown = ((key, reading.value) for key, reading in readings if reading.value is not None)
-        self._points += [Point(key, schema.shown(value), row.epoch, now) for key, value in shown]
+        points = [Point(key, schema.shown(value), row.epoch, now) for key, value in shown]
+        if len(self._points) + len(points) > FLUSH_POINTS:
+            self.flush()
+        self._points += points
 
     def tag(self, tags: Mapping[str, str]) -> None:
         """Have these tags set with the next points, while the run is still at work."""

@@ -371,6 +371,26 @@ def test_a_server_that_is_away_costs_no_epoch_and_gets_every_point_once_and_in_o
     assert caplog.text.count("does not answer: refused; ") == caplog.text.count("is back: all that") == 1
 
 
+def test_points_are_sent_in_calls_that_the_store_takes_as_one(tmp_path, monkeypatch):
+    """Whole epochs, as many as go into one: a call costs a server as much as what it brings."""
+    sent, log = [], MemoryTracker.log
+
+    def logged(tracker, run_id, points=(), *given, **named):
+        sent.append([point.step for point in points])
+        log(tracker, run_id, points, *given, **named)
+
+    monkeypatch.setattr(MemoryTracker, "log", logged)
+    write_run(MemoryTracker(tmp_path / "whole"), epochs=5)
+    (whole,) = [steps for steps in sent if steps]
+    sent.clear()
+    most = max(map(whole.count, whole))
+    monkeypatch.setattr(writer, "FLUSH_POINTS", 2 * most)
+    write_run(MemoryTracker(tmp_path / "parts"), epochs=5)
+    parts = [steps for steps in sent if steps]
+    assert [step for steps in parts for step in steps] == whole and len(parts) == 3
+    assert all(len(steps) <= 2 * most and len(set(steps)) == 2 for steps in parts)
+
+
 def test_a_run_that_ends_while_the_server_is_away_says_that_it_still_says_running(tmp_path, caplog):
     run = RunWriter(Absent(tmp_path / "runs", away={0}), prepare(parse_spec(TINY), torch.device("cpu")))
     run.interrupt("stopped")
