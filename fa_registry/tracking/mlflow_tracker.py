@@ -13,7 +13,6 @@ import re
 import shlex
 import shutil
 import time
-import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -35,6 +34,7 @@ from mlflow.entities import (
     RunTag,
     ViewType,
 )
+from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import (
     BAD_REQUEST,
     INVALID_PARAMETER_VALUE,
@@ -44,6 +44,8 @@ from mlflow.protos.databricks_pb2 import (
 )
 from mlflow.store.artifact.artifact_repo import ArtifactRepository
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+from mlflow.utils.credentials import get_default_host_creds
+from mlflow.utils.rest_utils import http_request
 
 from fa_registry import jsonio, owners
 from fa_registry.errors import StoreError
@@ -320,10 +322,12 @@ class MlflowTracker(Tracker):
         """Why the pages over this store get no views, those of its server or those installed; empty where they get them."""
         release = mlflow.__version__
         if self.uri.startswith("http"):
+            known_as = get_default_host_creds(self.uri)  # a server with users tells nobody else
             try:
-                with urllib.request.urlopen(f"{self.uri.rstrip('/')}/version", timeout=VERSION_SECONDS) as answer:
-                    release = answer.read(100).decode(errors="replace").strip()
-            except OSError as error:
+                answer = http_request(known_as, "/version", "GET", max_retries=0, timeout=VERSION_SECONDS)
+                answer.raise_for_status()
+                release = answer.text[:100].strip()
+            except (MlflowException, OSError) as error:
                 return f"{self.uri} does not tell its version: {error}"
         return "" if release.startswith(RELEASE) else f"they are of MLflow {release}, known are those of {RELEASE}*"
 
