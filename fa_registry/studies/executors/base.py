@@ -109,8 +109,9 @@ class Executor(ABC):
         jobs: what is to be done, picklable. work: `work(job, stop, report)` is a generator that does one of them: it yields
         where it waits for a device and others may go on, and returns the job's result; `ended` goes through it. resources: what
         they may take together. stop: asked between steps; once true, jobs that have not begun are told as stopped, and those
-        at work end at their next safe point (they ask too). tell: called in this process, for every report of a job
-        (progress), where it has to begin once more (again), and exactly once for its end (done, failed or stopped).
+        at work end at their next safe point (they ask too). tell: called in this process, one call at a time, for every report of a
+        job (progress), where it has to begin once more (again), and exactly once for its end (done, failed or stopped).
+        Two jobs are never at work in the same process at the same moment: threads, random numbers and the device are its own.
         """
 
 
