@@ -125,7 +125,7 @@ def _shares(measured: Mapping[str, Any]) -> Iterator[str]:
     yield line(["share of training", *PARTS.values()])
     yield "|---|" + "---:|" * len(PARTS)
     for one in measured["bench"]["overheads"]:
-        yield line([one["name"], *(f"{one[part] / one['training']:.1%}" for part in PARTS)])
+        yield line([f"{one['name']}, parts", *(f"{one[part] / one['training']:.1%}" for part in PARTS)])
     yield ""
     yield (
         "The passes are what the figures are made of: every epoch the test set goes forward, the evaluation batch forward and\n"

@@ -199,7 +199,7 @@ def test_a_missed_target_is_said():
     cost = TrackingCost(points=30, seconds_per_epoch=0.001, seconds_per_run=0.1)
     found = Overhead("digits", 12, 12, 0.1, 0.03, 0.01, 0.0, 0.01, 0.01, cost)
     text = "\n".join(overhead_lines(found))
-    assert "target measuring ≤ 2%: MISSED (30.0%)" in text
+    assert "target measuring ≤ 8%: MISSED (30.0%)" in text
     assert "target tracking ≤ 3%: met (2.0%)" in text
     assert "scaled" not in text
 

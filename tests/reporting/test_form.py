@@ -79,7 +79,7 @@ def test_what_a_rule_says_of_the_margin_stands_once_for_all_seeds(form, rich, re
 
 def test_a_note_speaks_of_its_run_alone(report):
     run = report.runs[3]
-    note = note_context(run, report, Frozen.of(report))
+    note = note_context(run, Sources.of(report))
     assert (note.run_id, note.seed, note.verdict.label) == (run.record.run_id, 123, "DIVERGED(D1+D2+D3)")
     assert {run_id for metric in note.headline for run_id in metric.estimate.mean.run_ids} == {
         note.run_id,
@@ -91,7 +91,7 @@ def test_a_note_speaks_of_its_run_alone(report):
 def test_a_note_leaves_the_explanations_to_the_form(form, rich):
     fa = next(run for run in rich.runs if run.record.spec.method == "fa")
     assert "note" in {claim.kind for claim in form(rich, "fa").claims}
-    assert "note" not in {claim.kind for claim in note_context(fa, rich, Frozen.of(rich)).claims}
+    assert "note" not in {claim.kind for claim in note_context(fa, Sources.of(rich)).claims}
 
 
 def test_every_further_edition_says_its_rules_in_full(form, rich, report):
