@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.red_team.conftest import judged
 
 
@@ -12,6 +14,7 @@ def depth(report, method="dfa"):
     )
 
 
+@pytest.mark.long  # five audits
 def test_the_same_seeds_again_are_no_further_look_and_others_are(audit):
     first, again = (depth(audit("--seeds", "1,2")[1]) for _ in range(2))
     assert first == again and (first.seeds, first.look, first.confidence) == (2, 1, 0.95)

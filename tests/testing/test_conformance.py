@@ -29,7 +29,12 @@ def assert_conforms(name: str, architectures: list[str]) -> None:
     assert all(result.outcome == "pass" for result in results if result.property in declared)
 
 
-@pytest.mark.parametrize("name", methods.CATALOG.names())
+SLOW = ("ep",)  # its credit takes forty passes: 17 s
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in SLOW)) for name in methods.CATALOG.names()]
+)
 def test_every_method_of_the_catalog_has_all_its_properties(name):
     assert_conforms(name, supported(name)[True])
 

@@ -146,6 +146,7 @@ def test_the_command_refuses_an_unknown_method(capsys):
     assert "did you mean 'dfa'" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_new_process_recomputes_bit_equal_credits(tmp_path):
     """credit.md §5.7: spec, weights and feedback state are all it takes."""
     tasks = {method: tiny_task(**supported(method)) for method in methods.CATALOG.names()}
