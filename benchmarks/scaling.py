@@ -172,11 +172,12 @@ def _bytes(folder: Path) -> tuple[int, int]:
 
 
 def audit_slope(kept: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Of an audit of logged figures: CPU seconds a further run, MiB of the largest store, and MiB a further run."""
+    """Of an audit of logged figures: CPU seconds a further run, MiB without any, and MiB a further run."""
     low, high = kept["sizes"][0], kept["sizes"][-1]
     more = high["runs"] - low["runs"]
     first, last = low["costs"][AUDIT], high["costs"][AUDIT]
-    return (last["cpu"] - first["cpu"]) / more, last["peak"], (last["peak"] - first["peak"]) / more
+    memory = (last["peak"] - first["peak"]) / more
+    return (last["cpu"] - first["cpu"]) / more, first["peak"] - low["runs"] * memory, memory
 
 
 def lines(found: Mapping[str, Any], audit: tuple[float, float, float]) -> list[str]:
@@ -205,7 +206,7 @@ def lines(found: Mapping[str, Any], audit: tuple[float, float, float]) -> list[s
     table += [
         f"| {runs:,} | {runs * found['server_cpu'] / 3600:.1f} core-hours | {runs * found['database'] / GIB:.1f} GiB | "
         f"{runs * found['files'] / GIB:.0f} GiB | {runs * audit[0] / 60:.0f} min of CPU, "
-        f"{(audit[1] + max(0, runs - 10_000) * audit[2]) / 1024:.1f} GiB |"
+        f"{(audit[1] + runs * audit[2]) / 1024:.1f} GiB |"
         for runs in RUNS
     ]
     table += ["", "| cards, a run a minute each | requests a second | cores of the server |", "|---:|---:|---:|"]
