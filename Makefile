@@ -12,7 +12,7 @@ help:
 	@echo "make test-long  the paper's pipeline on embedded data, which takes minutes"
 	@echo "make torture  kills, races, flipped bits, failing disks and malformed files; one line a kind"
 	@echo "make team   a team's server on loopback (PostgreSQL, S3, users), and the digits study on it"
-	@echo "make check  the linter and the fast tests"
+	@echo "make check  the linter and, in a minute, the tests of all that trains nothing and draws little"
 	@echo "make generated  what the code says of itself, written again: README's lists, docs/, schemas, golden forms"
 	@echo "make ui     MLflow's pages on http://127.0.0.1:5000"
 	@echo "make bench  measured comparisons, as ratios, in some minutes"
@@ -39,9 +39,14 @@ torture: $(READY)
 team: $(READY)
 	$(BIN)/python -m tests.torture.team
 
+# What takes long: rooms that train, pages with their pictures, examples of docs.
+SLOW := benchmarks end_to_end methods red_team studies testing torture tracking training workflows \
+	$(addprefix reporting/test_,analyses_pages.py asked_for.py figures.py pages.py render.py) \
+	docs/test_code.py reference/test_reference.py statistics/test_coverage.py
+
 check: $(READY)
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not browser and not long" --ignore tests/end_to_end
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not browser and not long" $(addprefix --ignore tests/,$(SLOW))
 
 generated: $(READY)
 	$(BIN)/python -m fa_registry.reference --write

@@ -120,19 +120,26 @@ def nearest(rules: Sequence[Rule], editions: Iterable[Edition]) -> str:
     """The edition that shares most rules with these; the newer where two share as much, empty where none shares any.
 
     Rules are shared where they judge the same; among equals those count more whose every field is the same, then the edition
-    with fewer rules besides: a copy of an edition is no copy of one that adds to it.
+    with fewer rules besides: a copy of an edition is no copy of one that adds to it. Last, the one whose limits are nearest: a
+    copy with D1 at 51 is one of the edition that says 50, not of its successor that says 20.
     """
 
-    def shared(edition: Edition) -> tuple[int, int, int, int]:
+    def shared(edition: Edition) -> tuple[int, int, int, int, float]:
         theirs = {rule.code: rule for rule in edition.rules}
         pairs = [(rule, theirs[rule.code]) for rule in rules if rule.code in theirs]
         fields = [_equal_fields(mine, its) for mine, its in pairs]
         same_limits = sum(all(getattr(mine, name) == getattr(its, name) for name in LIMIT) for mine, its in pairs)
-        return sum(mine == its for mine, its in pairs), same_limits, sum(fields), -len(theirs)
+        return sum(mine == its for mine, its in pairs), same_limits, sum(fields), -len(theirs), -sum(map(_apart, pairs))
 
     newest_first = sorted(editions, key=lambda edition: edition.name.partition(":")[0], reverse=True)
     best = max(newest_first, key=shared, default=None)  # max keeps the first of equals
     return best.name if best and shared(best)[:2] != (0, 0) else ""
+
+
+def _apart(pair: tuple[Rule, Rule]) -> float:
+    """How far two limits are apart in their own size, 0 to 1."""
+    mine, its = (rule.threshold for rule in pair)
+    return abs(mine - its) / (abs(mine) + abs(its)) if mine != its else 0.0
 
 
 def _equal_fields(rule: Rule, other: Rule) -> int:

@@ -54,7 +54,7 @@ def test_verbs_and_names_are_completed_in_every_shell(shell):
         ("fa-registry train --device c", ["cpu", "cuda"]),
         ("fa-registry data where cifar10", ["cifar10", "cifar100"]),
         ("fa-registry analyse first", ["first-fire"]),
-        ("fa-registry compare bp df", ["dfa"]),
+        ("fa-registry compare bp weight_f", ["weight_fa"]),
         ("fa-registry list ru", ["runs"]),
         ("fa-registry card credit", ["credit_bridge"]),
     ],

@@ -85,6 +85,17 @@ def test_a_copy_of_an_edition_is_none_of_one_that_adds_to_it():
     assert nearest(further.rules, [whole, further]) == "2099-01"
 
 
+def test_a_copy_with_another_limit_is_one_of_the_edition_whose_limit_is_near():
+    whole = load_edition("2026-11")
+    at = {
+        limit: dataclasses.replace(
+            whole, name=f"20{limit}-01", rules=(dataclasses.replace(whole.rules[0], threshold=limit), *whole.rules[1:])
+        )
+        for limit in (20.0, 50.0, 51.0)
+    }
+    assert nearest(at[51.0].rules, [at[20.0], at[50.0]]) == at[50.0].name
+
+
 def test_the_file_may_say_what_it_is_based_on_and_must_not_invent_it(tmp_path):
     assert own(tmp_path, ("title =", 'based_on = "2026-05"\ntitle =')).based_on == "2026-05"
     wrong = ("title =", 'based_on = "2026-5"\ntitle =')

@@ -9,6 +9,7 @@ import pytest
 
 from fa_registry.records import Waiver
 from fa_registry.reporting.figures.page import setting_figures
+from fa_registry.reporting.files import report_files
 from fa_registry.reporting.pages import index
 from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.sources import Sources
@@ -312,7 +313,9 @@ def test_the_latex_form_stands_alone_and_has_no_clock(formed, report):
     }
 
 
-FILES = r"audit\.json|audit\.csv|audit_table\.tex|junit\.xml|figures/[a-z0-9.-]+\.(svg|pdf)"
+FILES = "|".join(
+    [*(re.escape(file.name) for file in report_files()), r"audit_table\.tex|figures/[a-z0-9.-]+\.(svg|pdf)"]
+)
 ALLOWED = re.compile(rf"^(#[\w-]+|forms/[a-z0-9.-]+\.(html|md|tex)|\.\./index\.html|{FILES})$")
 
 

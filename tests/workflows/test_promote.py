@@ -388,7 +388,7 @@ def test_a_run_that_another_edition_judged(judged):
 
 
 def test_an_edition_that_does_not_exist(judged):
-    assert "did you mean '2026-11'?" in judged.refused(judged.run(), "--edition", "2026-1")
+    assert "did you mean '2026-05'?" in judged.refused(judged.run(), "--edition", "2026-5")
 
 
 def test_an_edition_with_changed_thresholds_decides_nothing(judged, tmp_path):

@@ -80,7 +80,7 @@ def test_its_words_and_values_are_where_ours_are(pages, registry, workplace):
     assert "Σ" in pages["terminal"] and "strange_named" in pages["terminal"]
 
     rows = list(csv.DictReader(pages["audit.csv"].splitlines()))
-    assert list(rows[0])[-3:] == ["strange_end", "strange_named", "reasons"]
+    assert {"strange_end", "strange_named"} <= set(rows[0]) and list(rows[0])[-1] == "reasons"
     assert {(row["strange_end"], row["strange_named"]) for row in rows} == {("0.0625", "4321.0")}
 
     again = registry("report", "reports/audit.json", "--out", "elsewhere")  # where the package is not installed
