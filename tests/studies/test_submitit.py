@@ -58,7 +58,9 @@ def test_a_stop_reaches_what_is_at_work():
 
 
 SLURM = {
-    "sbatch": 'cp "$1" "$GIVEN"; SLURM_JOB_ID=$$ SLURM_PROCID=0 setsid sh "$1" >/dev/null 2>&1 & echo "Submitted batch job $$"',
+    # What it is given it keeps before it answers, as Slurm does: whoever gave it moves the file then.
+    "sbatch": 'cp "$1" "$GIVEN"; cp "$1" "$0.$$"; SLURM_JOB_ID=$$ SLURM_PROCID=0 setsid sh "$0.$$" >/dev/null 2>&1 & '
+    'echo "Submitted batch job $$"',
     "srun": 'while [ "${1#-}" != "$1" ]; do case "$1" in --output|--error) shift;; esac; shift; done; exec "$@"',
     "sacct": 'echo "JobID|State"',
     "scancel": ":",
