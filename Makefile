@@ -40,9 +40,9 @@ team: $(READY)
 	$(BIN)/python -m tests.torture.team
 
 # What takes long: rooms that train, pages with their pictures, examples of docs.
-SLOW := benchmarks end_to_end methods red_team studies testing torture tracking training workflows \
-	$(addprefix reporting/test_,analyses_pages.py asked_for.py figures.py pages.py render.py) \
-	docs/test_code.py reference/test_reference.py statistics/test_coverage.py
+SLOW := api benchmarks end_to_end methods red_team studies testing torture tracking training workflows test_golden.py \
+	$(addprefix reporting/test_,analyses_pages.py asked_for.py comparison.py figures.py index.py pages.py render.py schemas.py) \
+	analyses/test_sensitivity.py docs/test_code.py reference/test_reference.py statistics/test_coverage.py
 
 check: $(READY)
 	$(BIN)/ruff check .
