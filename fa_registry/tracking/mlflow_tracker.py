@@ -71,8 +71,8 @@ from fa_registry.visible import LONGEST, unfit
 
 LOG = logging.getLogger(__name__)
 VERSION_SECONDS = 10  # a server that does not answer by then has other troubles than a view
-BATCH_POINTS = 1000  # MLflow's own limit for one log_batch call
-BATCH_NAMES = 100
+BATCH = 1000  # MLflow's own limits for one log_batch call: of points, tags and parameters together,
+BATCH_NAMES = 100  # and of tags, and of parameters
 PAGE = 1000
 EXPERIMENT_TAGS = {
     "mlflow.experimentKind": "custom_model_development"
@@ -194,7 +194,8 @@ class MlflowTracker(Tracker):
         now = int(time.time() * 1000)
         # equal points of an equal time are one: what a server took whose answer was lost may be sent again
         timed = (Metric(point.key, point.value, point.time or now, point.step) for point in points)
-        metrics = list(_batches(timed, BATCH_POINTS))
+        beside = sum(min(len(names or ()), BATCH_NAMES) for names in (tags, params))
+        metrics = list(_batches(timed, BATCH - beside))
         named = list(_batches((RunTag(name, value) for name, value in (tags or {}).items()), BATCH_NAMES))
         named = [[]] * (len(metrics) - len(named)) + named
         given = _batches((Param(name, value) for name, value in (params or {}).items()), BATCH_NAMES)

@@ -35,12 +35,15 @@ class Overview:
 
     Without it each worker would ask the store for every specification of the study. An answer is given once: who comes back for
     the same specification asks the store itself.
+
+    alone: whether this process has met nobody else in the study so far.
     """
 
     def __init__(self, tracker: Tracker, study: str):
         self._tracker, self._study = tracker, study
         self._attempts: Attempts = {}
         self._missed = 0
+        self.alone = True
 
     def attempts(self, identity: str) -> list[StoredRun]:
         """Runs of this specification, without their figures; none where they were not seen, or told already."""
@@ -48,7 +51,7 @@ class Overview:
 
     def tell(self, free: bool) -> None:
         """What the store itself said of a specification."""
-        self._missed = 0 if free else self._missed + 1
+        self._missed, self.alone = (0, self.alone) if free else (self._missed + 1, False)
         if self._study and self._missed >= MISSES:
             self._missed, self._attempts = 0, {}
             for run in self._tracker.search({schema.TAG_KIND: "run", schema.TAG_STUDY: self._study}):

@@ -118,16 +118,16 @@ def _training_steps(
     job: TrainingJob, stop: Callable[[], bool], report: Callable[[Any], None]
 ) -> Generator[None, None, TrainingResult]:
     tracker, overview = _opened(job.store, job.experiment, job.experiment_id, job.study)
-    of_spec = {schema.TAG_SPEC: job.spec.identity}
     finished = partial(finished_but(job.known, job.watch), job.spec)
     if job.yields and (other := finished(overview.attempts(job.spec.identity))):
         return _elsewhere(other)
-    signs, attempts = Signs(), tracker.search(of_spec)
-    close_gone(tracker, attempts, signs)  # of a worker that was killed in this very study
-    attempts = attempts if job.yields else []
-    other = finished(attempts) or holder(attempts, signs)
-    overview.tell(free=not other)
-    if other:
+    attempts = _Attempts(tracker, job.spec.identity)
+    if (
+        not job.yields or not overview.alone
+    ):  # else a run is made first, and one look will do: the one that `take` needs
+        attempts.look()
+    if job.yields and (other := finished(attempts.seen) or holder(attempts.seen, attempts.signs)):
+        overview.tell(free=False)
         return _elsewhere(other)
     task = prepare(job.spec, device_of(job.spec.device_class), job.root)
     check_room(task)
@@ -137,12 +137,29 @@ def _training_steps(
     mine, params = writer.run_id, schema.params(job.spec)
     if not job.yields:
         hold(tracker, mine, params)
-    elif other := take(tracker, mine, lambda: tracker.search(of_spec), finished, signs, params):
-        writer.withdraw()
-        return _elsewhere(other)
-    kept = KeptState(tracker, writer.run_id, attempts)
+    else:
+        other = take(tracker, mine, attempts.look, finished, attempts.signs, params)
+        overview.tell(free=not other)
+        if other:
+            writer.withdraw()
+            return _elsewhere(other)
+    kept = KeptState(tracker, mine, attempts.seen if job.yields else ())
     with writer.claim:
         return (yield from _trained(job, task, writer, kept, StopTag(tracker, job.study, stop), report))
+
+
+class _Attempts:
+    """The runs of a specification as the store last told them. Those of workers that were killed are ended with every look."""
+
+    def __init__(self, tracker: Tracker, identity: str):
+        self._tracker, self._identity = tracker, identity
+        self.signs = Signs()
+        self.seen: Sequence[StoredRun] = ()
+
+    def look(self) -> Sequence[StoredRun]:
+        self.seen = self._tracker.search({schema.TAG_SPEC: self._identity})
+        close_gone(self._tracker, self.seen, self.signs)
+        return self.seen
 
 
 @lru_cache(maxsize=2)

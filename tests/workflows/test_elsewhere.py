@@ -223,3 +223,30 @@ def test_what_was_only_held_when_it_was_looked_at_is_asked_for_again(registry, t
     (spec, *_) = Chosen("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs
     assert seen.run_id == run_id and training.newest_finished([seen], spec) is None
     assert overview.attempts(identity) == []
+
+
+def test_who_has_met_nobody_asks_once_for_a_specification_and_who_has_looks_before_it_makes_a_run(
+    registry, tracker, monkeypatch
+):
+    """The look before a run is made is for the one that others have: alone, it would be a request a run for nothing."""
+    run_id, identity = held(tracker)
+    (taken, free, *_) = Chosen("tiny", overrides=overrides("", (), "cpu", "", "")).as_asked.specs
+    happened, search, create = [], MlflowTracker.search, MlflowTracker.create
+
+    def noted(what, genuine):
+        return lambda self, *given, **named: (happened.append(what), genuine(self, *given, **named))[1]
+
+    monkeypatch.setattr(MlflowTracker, "search", noted("look", search))
+    monkeypatch.setattr(MlflowTracker, "create", noted("make", create))
+    training._opened.cache_clear()
+
+    def train(spec):
+        happened.clear()
+        job = TrainingJob(spec, tracker.uri)  # of no study: nobody looks for its tag
+        return in_one_go(training.training_steps(job, lambda: False, lambda told: None)).status, list(happened)
+
+    assert taken.identity == identity
+    assert train(free) == ("complete", ["make", "look"])
+    assert train(taken) == (training.ELSEWHERE, ["make", "look"])
+    assert train(taken) == (training.ELSEWHERE, ["look"])
+    assert not [run for run in tracker.search({schema.TAG_SPEC: identity}) if run.run_id != run_id], "one is left lying"
