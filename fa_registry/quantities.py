@@ -1,7 +1,8 @@
 """What is measured: a quantity's name, symbol, words, unit, how it is written, where it lives, and its mean over seeds.
 
-Ours are declared here, once: a diagnostic's card names them, tables are tuples of names. A diagnostic of another package
-declares its own on its card; cards travel with a report, so a page knows quantities that it has never heard of.
+Those that a table or a sentence of ours names are declared here, once: a diagnostic's card names them, tables are tuples of names.
+Any other diagnostic declares its own whole on its card; cards travel with a report, so a page knows quantities that it has never
+heard of.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ class Quantity:
 
     @property
     def title(self) -> str:
-        """What the title of a figure begins with, `Largest growth`."""
-        return self.label[:1].upper() + self.label[1:]
+        """What the title of a figure begins with, `Largest growth`. A symbol stays as it is: S_l is another quantity than s_l."""
+        return self.label[:1].upper() + self.label[1:] if self.label[:2].isalpha() else self.label
 
     @property
     def beside_control(self) -> bool:
@@ -165,7 +166,14 @@ DECLARED: Known = MappingProxyType(
                 under="per sample",
                 alone="‖g_L‖ per sample",
             ),
-            Quantity("gain", "gain", "‖g_l‖ / ‖e‖: how much of the output error arrives", mean=GEOMETRIC, where="site"),
+            Quantity(
+                "gain",
+                "gain",
+                "‖g_l‖ / ‖e‖: how much of the output error arrives",
+                mean=GEOMETRIC,
+                where="site",
+                head="Gain",
+            ),
             Quantity(
                 "gamma", "Γ", "cosine of credit and gradient, mean over samples", "cos", always=True, where="site"
             ),

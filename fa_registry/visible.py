@@ -15,15 +15,18 @@ from collections.abc import Callable
 CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
 NO_CHARACTERS = "\ufffe\uffff"  # which XML has no way to write
 NOT_PLAIN = re.compile(r"[^\n\t -~]")  # of which some are hidden
-PASSWORD = re.compile(r"(://[^\s/:@]+):[^\s/@]+@")  # of a store's address
+# Of a store's address, which names it before the host or among what follows a question mark.
+PASSWORD = re.compile(r"(://[^\s/:@]+:)[^\s/@]+(?=@)|([?&]password=)[^\s&]+")
+PASSWORD_IN_JSON = re.compile(  # there a text ends at a quotation mark
+    r'(://[^\s/:@"\\]+:)(?:[^\s/@"\\]|\\.)+(?=@)|([?&]password=)(?:[^\s&"\\]|\\.)+'
+)
 INDENT = "  "
 LONGEST = 200  # characters of a name; MLflow takes 250 of a run's and 500 of an experiment's
 
 
 def visible(text: str) -> str:
     """The text with its control and direction-changing characters shown as ⟨U+202E⟩, tabs and line ends kept, no password."""
-    shown = _replaced(text, lambda char: f"⟨U+{ord(char):04X}⟩")
-    return PASSWORD.sub(r"\1:…@", shown) if "://" in shown else shown
+    return without_password(_replaced(text, lambda char: f"⟨U+{ord(char):04X}⟩"))
 
 
 def one_line(text: str) -> str:
@@ -40,6 +43,16 @@ def message(text: str) -> str:
 def json_text(text: str) -> str:
     r"""JSON that means the same, with \u202e for what is not seen."""
     return _replaced(text, lambda char: json.dumps(char)[1:-1])
+
+
+def without_password(text: str) -> str:
+    """The text, with no password in the addresses that it names."""
+    return PASSWORD.sub(r"\1\2…", text) if "://" in text else text
+
+
+def json_without_password(text: str) -> str:
+    """The same of JSON, in whose texts a quotation mark is escaped."""
+    return PASSWORD_IN_JSON.sub(r"\1\2…", text) if "://" in text else text
 
 
 def unfit(name: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fa_registry.visible import CATEGORIES, json_text, message, one_line, visible
+from fa_registry.visible import CATEGORIES, json_text, json_without_password, message, one_line, visible
 
 ANY = st.text(st.characters(exclude_categories=()))
 
@@ -28,8 +28,21 @@ def test_hidden_characters_are_shown():
 def test_the_password_of_a_store_is_not_shown():
     """An error, a log of CI and a screenshot hold its address."""
     assert visible("store postgresql://me:pa55@host:5432/db: full") == "store postgresql://me:…@host:5432/db: full"
+    assert visible("full: postgresql://host/db?password=pa55&x=1") == "full: postgresql://host/db?password=…&x=1"
     for address in ("http://127.0.0.1:5000/#/a:b@c", "sqlite:////tmp/a:b@c/mlflow.db", "postgresql://me@host:5432/db"):
         assert message(address) == address
+
+
+@given(
+    st.dictionaries(
+        ANY, ANY | st.sampled_from(["postgresql://me:pa55@h/db", 'x://me:pa"55@h/', "x://h/db?password=pa55"])
+    )
+)
+def test_json_with_no_password_is_json_whose_other_texts_are_as_they_were(values):
+    told = json.loads(json_without_password(json.dumps(values, indent=1, ensure_ascii=False)))
+    kept = {name: value for name, value in values.items() if "://" not in name + value}
+    assert kept.items() <= told.items() and len(told) <= len(values)
+    assert not [value for value in told.values() if "pa55" in value]
 
 
 def test_what_python_calls_printable_hides_nothing():

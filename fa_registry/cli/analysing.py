@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fa_registry.analyses import CATALOG
 from fa_registry.cli import completing, options
 from fa_registry.cli.options import examples, of_many_runs
 from fa_registry.cli.tables import print_json, say
@@ -17,6 +18,13 @@ from fa_registry.protocol.shipped import edition_words
 if TYPE_CHECKING:
     from fa_registry.analyses import Analysis, Cell, Column, Table
     from fa_registry.workflows.analyse import AnalyseResult
+
+
+def _named(function: Callable) -> Callable:
+    """Write the names of our own analyses into the verb's help, in the place of {names}."""
+    names = ", ".join(name.replace("_", "-") for name in CATALOG.own_names())
+    function.__doc__ = function.__doc__.format(names=names)
+    return function
 
 
 @click.command(short_help="Ask one question of many judged runs.")
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
     "analyse ablation --study digits --seeds 42 --json",
     "analyse penalty --experiment fa_registry --out penalties",
 )
+@_named
 def analyse(
     name: str,
     study: str,
@@ -47,17 +56,7 @@ def analyse(
 ) -> None:
     """Ask one question of many judged runs: table here, JSON, CSV and figure in a folder. Exit 3: a run is not intact.
 
-    \b
-    NAME is one of
-      sensitivity  how far each threshold may move before any verdict changes
-      ablation     which subset of accuracy, Γ and the rules rejects which runs
-      first-fire   at which epoch each rule first fires
-      aggregation  how far the way of averaging moves Γ
-      penalty      what each strength of the residual penalty does
-      per-layer    the gradient and Γ of every site
-      ladder       accuracy by the number of trained blocks, and by depth
-      cross-architecture  what one method does on every network
-      all          every one of them
+    NAME is {names}, or all of them; `fa-registry list analyses` prints what each one asks.
     """
     from fa_registry.workflows.analyse import run_analyse
     from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, overrides

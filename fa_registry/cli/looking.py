@@ -1,4 +1,4 @@
-"""The verbs that look (lint, list, watch, card, show, doctor, data), optimize and new; and what they print."""
+"""The verbs that look at something, those that keep the house, and what they print: VERBS, at the end, has them all."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fa_registry import jsonio
-from fa_registry.visible import json_text, message, one_line
+from fa_registry.visible import json_text, json_without_password, message, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,8 +42,8 @@ def tell(words: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """What --json prints, on standard output."""
-    click.echo(json_text(jsonio.pretty(value)), nl=False)
+    """What --json prints, on standard output. It goes into logs as any line does, and so holds no password of a store either."""
+    click.echo(json_without_password(json_text(jsonio.pretty(value))), nl=False)
 
 
 def print_page(address: str) -> None:

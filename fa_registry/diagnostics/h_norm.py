@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, readings
+from fa_registry.quantities import symbol_of
 from fa_registry.records import Reading
 
 FLOOR = 1e-12  # protocol.md: growth is divided by max(h_norm, 1e-12)
@@ -27,7 +28,7 @@ class HiddenNorm(Diagnostic):
         norms = np.median(observation.hidden_norms, axis=1)
         with np.errstate(invalid="ignore"):  # inf / inf is a measurement too: nan, recorded as not finite
             growth = norms[1:] / np.maximum(norms[:-1], FLOOR)
-        start = Reading(None, "growth starts at site 1")
+        start = Reading(None, f"{symbol_of('growth')} starts at site 1")
         return Measured(
             sites={"h_norm": readings(norms), "growth": (start, *readings(growth))},
             scalars={"h_L": Reading.of(norms[-1]), "growth_max": largest(growth)},

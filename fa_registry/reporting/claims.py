@@ -218,8 +218,10 @@ def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
                 apart = (subject in OF_GAMMA and _compares(run), subject == "reference" and _is_clear(run, one))
                 alike.setdefault((subject, seen(one), one.outcome, one.rule, apart), []).append((run, one))
     for (subject, state, *_), told in alike.items():
-        say = WORDS.get((subject, state), _in_general)
         touched, findings = [run for run, _ in told], [one for _, one in told]
+        say = WORDS.get((subject, state), _in_general)
+        if say is _has_reference and findings[0].quantity not in GRADIENTS:
+            say = _in_general  # a limit of the gain says nothing of how far the gradient is from its floor
         yield claim(*say(touched, findings), runs, touched)
     yield from _collapse_claims(runs)
 

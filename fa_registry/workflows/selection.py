@@ -21,6 +21,7 @@ from fa_registry.tracking.reader import read_record, runs_by_spec
 from fa_registry.training.loop import has_diverged
 from fa_registry.training.specs import run_name, setting_label
 from fa_registry.untrusted import UnreadableFile, regular_bytes
+from fa_registry.visible import without_password
 from fa_registry.workflows.requests import Chosen
 
 FULL_ID = 32  # hexadecimal characters
@@ -172,6 +173,7 @@ def exclusion(
     """
     tags = run.tags
     named = tags.get(schema.TAG_METHOD, ""), tags.get(schema.TAG_SETTING, "")
+    reason, failure = map(without_password, (reason, failure))  # an error may name the store, and pages go round
     return Exclusion(run.run_id, run.name, reason, failure, *named, spec or own_spec(tracker, run), kind)
 
 

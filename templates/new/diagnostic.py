@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, missing, readings
+from fa_registry.quantities import Quantity
 
 
 class Skeleton(Diagnostic):
@@ -12,7 +13,9 @@ class Skeleton(Diagnostic):
         name="skeleton",
         symbol="P(Γ > 0)",
         line="share of samples whose credit has a positive cosine with the gradient",
-        quantities=("skeleton",),  # what pages, forms, CSV and MLflow's charts call it
+        quantities=(
+            Quantity("skeleton", "P(Γ > 0)", "share of samples", kind="pct", where="site"),
+        ),  # what pages, forms, CSV and charts call it
         unit="fraction",
         range="0 to 1",
         cannot_tell="how large the cosine is",  # what a reader must not conclude from it

@@ -78,7 +78,8 @@ def made(kept):
 
 
 def test_the_page_holds_the_recorded_figures():
-    assert performance.PAGE.read_text(encoding="utf-8") == performance.render()
+    text = performance.PAGE.read_text(encoding="utf-8")
+    assert text == performance.render(), "write it again: python -m benchmarks.performance"
 
 
 def test_a_changed_figure_is_noticed(kept):

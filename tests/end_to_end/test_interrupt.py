@@ -70,7 +70,9 @@ def test_a_worker_that_is_killed_twice_leaves_no_run_running(start):
     attempts = {schema.TAG_SPEC: run.tags[schema.TAG_SPEC]}
     kill(run)
     assert any("ended with signal SIGKILL; it begins again" in line for line in process.stderr)
-    while [run.state for run in tracker.search(attempts)][1:] != ["KILLED"]:  # it is made first, and then ends the other
+    while [run.state for run in tracker.search(attempts)][1:] != [
+        "KILLED"
+    ]:  # it is made first, and then ends the other
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.2)
     newest, _ = tracker.search(attempts)

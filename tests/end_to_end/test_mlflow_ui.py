@@ -17,6 +17,7 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 
 import fa_registry
+from fa_registry.quantities import label_of
 from fa_registry.tracking import models, schema
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
@@ -250,7 +251,7 @@ def test_two_methods_compared_open_on_what_differs_and_have_their_short_forms_si
     page.get_by_label("Parameters - Show diff only").click()
     expect(page.locator("tr.diff-row").filter(has_text="cfg/")).to_have_text(["cfg/methoddfabp"])
     page.get_by_text(schema.SHORT_FORM, exact=True).click()
-    tables = page.get_by_role("table").filter(has_text="largest growth")
+    tables = page.get_by_role("table").filter(has_text=label_of("growth_max"))
     expect(tables).to_have_count(2)
     left, right = (tables.nth(place).bounding_box() for place in range(2))
     assert left["x"] + left["width"] <= right["x"] and abs(left["y"] - right["y"]) < 50  # pixels: a line more above one

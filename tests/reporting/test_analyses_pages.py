@@ -134,7 +134,7 @@ def test_foreign_names_stay_text(name, tmp_path):
 
 
 NAMES = sorted(DRAWINGS)
-LINES = {"growth_max": (1.0, 2.0, 60.0), "h_L": (1.0, 5.0, 80.0), "g_norm_mean_ce_L": (1e-3, 1e-3, 1e-4)}
+LINES = {"growth_max": (1.0, 2.0, 60.0), "h_L": (1.0, 5.0, 80.0), "g_norm_mean_ce_L": (1e-3, 1e-3, 1e-4)}  # by epoch
 
 
 def demo():
@@ -189,6 +189,7 @@ def test_a_figure_shows_its_twin_and_nothing_else(name):
     """Drawn from the frame alone; another value in it is another picture."""
     analysis, runs = drawn(name, demo())
     frame = analysis_numbers(analysis, runs)
+    assert len(frame), "the made-up runs of demo() have nothing that it draws: give it to them, by epoch in LINES"
     assert png(DRAWINGS[name], frame) == analysis_png(analysis, runs)
     changed = frame.copy()
     if name == "ablation":

@@ -29,6 +29,20 @@ def three_steps(job, stop, report):
     return f"{job} done"
 
 
+ALONE = threading.Lock()
+
+
+def alone(job, stop, report):
+    """A job that says how it found its process: another one's step of the same process may not be at work with its own."""
+    for _ in range(3):
+        report("alone" if ALONE.acquire(blocking=False) else "beside another")
+        time.sleep(0.02)
+        if ALONE.locked():
+            ALONE.release()
+        yield
+    return job
+
+
 def wait_until(true, otherwise):
     deadline = time.monotonic() + 300
     while not true():

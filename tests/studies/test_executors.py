@@ -28,7 +28,7 @@ from fa_registry.workflows import training as workflow
 from fa_registry.workflows.training import usual_executor
 from tests.helpers.plugins import NAME, installed
 from tests.helpers.small import Recorder, tiny_task, weights_equal
-from tests.studies.jobs import three_steps, until_stopped
+from tests.studies.jobs import alone, three_steps, until_stopped
 from tests.workflows.conftest import STUDY
 
 IN_TURNS = """
@@ -52,9 +52,9 @@ CLUSTERS = ("ray", "submitit")  # test_ray.py, test_submitit.py
 
 @pytest.fixture(params=[name for name in executors.CATALOG.names() if name not in CLUSTERS])
 def run(request):
-    def call(jobs, resources, stop=lambda: False):
+    def call(jobs, resources, stop=lambda: False, work=three_steps):
         events = []
-        executors.CATALOG.get(request.param).run(jobs, three_steps, resources, stop, events.append)
+        executors.CATALOG.get(request.param).run(jobs, work, resources, stop, events.append)
         return events
 
     return call
@@ -71,6 +71,14 @@ def test_every_executor_ends_every_job_once_and_a_failure_stops_no_other(run):
 
 def test_every_executor_stops_on_request_and_tells_of_every_job(run):
     assert [event.kind for event in run(["a", "b"], Resources(), stop=lambda: True)] == ["stopped", "stopped"]
+
+
+def test_every_executor_lets_two_jobs_of_one_process_work_in_turns_and_never_at_once(run):
+    """Threads, random numbers and the device are the process's own."""
+    told = [
+        event.value for event in run(["a", "b", "c", "d"], Resources(at_once=4), work=alone) if event.kind == "progress"
+    ]
+    assert told == ["alone"] * 12
 
 
 def test_every_executor_gives_each_job_its_number_of_threads(run):

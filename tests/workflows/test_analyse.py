@@ -122,6 +122,5 @@ def test_controls_alone_are_analysed_and_said_to_be_nothing(trained, workplace):
 
 def test_help_names_every_analysis():
     text = CliRunner().invoke(main, ["analyse", "--help"]).output
-    for name in (*NAMES, "all"):
-        assert f"\n    {name} " in text
+    assert {*NAMES, "all"} <= set(text.replace(",", "").split())
     assert "Examples:" in text

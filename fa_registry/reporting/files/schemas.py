@@ -17,7 +17,7 @@ from fa_registry import jsonio
 from fa_registry.quantities import Quantity
 from fa_registry.records import OUTCOMES, SCHEMA, AuditReport
 from fa_registry.reporting.diff import AuditDiff
-from fa_registry.reporting.files import junit
+from fa_registry.reporting.files import junit, report_files
 from fa_registry.reporting.files.csv import REASONS, TEXT, columns_of
 
 REFERENCE = "#/$defs/"
@@ -74,9 +74,11 @@ START = """\
 
 <!-- written by python -m fa_registry.reporting.files.schemas -->
 
-`fa-registry audit` and `fa-registry report` write three files for machines beside the pages: `audit.json` holds everything,
-`audit.csv` one line a run, `junit.xml` the findings as a test report. The same audit gives the same bytes. Names of runs,
-tags and cards are text that people wrote: escape them where you show them.
+`fa-registry audit` and `fa-registry report` write files for machines beside the pages:
+
+{files}
+
+The same audit gives the same bytes. Names of runs, tags and cards are text that people wrote: escape them where you show them.
 
 ## audit.json
 
@@ -91,7 +93,8 @@ AUDIT_CSV = """\
 RFC 4180: UTF-8 without a mark, commas, CRLF, one header line. One line for every judged run, then one for every run that was
 selected and could not be judged (`status` is `excluded`). EDITION and RULE stand for what the audit used: one `verdict_`
 column an edition, the leading one first; five columns a rule of the leading edition; one for every aggregate of Γ that was
-measured; and last, one for every number that a run has one of and that another package's diagnostic measured, by its own name.
+measured; and last, one for every further number that a run has one of: what a table or a form shows and has no column of its
+own above, and what another package's diagnostic measured, by its own name.
 Numbers have every digit. A number that does not exist is an empty cell, and `reasons` says why.
 
 A text that a spreadsheet would calculate (`=`, `+`, `-`, `@`, their full-width twins, also after blanks; tab, line break)
@@ -128,7 +131,7 @@ def document() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield START
+    yield START.replace("{files}", "\n".join(f"- `{file.name}`: {file.words}" for file in report_files()))
     audit = audit_schema()
     yield from _records(audit, ())
     yield AUDIT_CSV
