@@ -155,6 +155,8 @@ def test_what_every_site_shows_to_be_the_gradient_is_no_alignment_without_a_card
     ((kind, text),) = claims_of_gamma(sites={"gamma": 1.0})
     assert kind == "open" and "Γ = 1 there is no alignment" in text
     assert claims_of_gamma(sites={"gamma": [1.0, 1.0, 1.0, 1.0, 0.99]})[0][0] == "may"
+    assert claims_of_gamma(sites={"gamma": 1 - 1e-6})[0][0] == "open"  # from there on
+    assert claims_of_gamma(sites={"gamma": 1 - 2e-6})[0][0] == "may"
 
 
 def margin(values, limit=2.0, **changes):
@@ -247,6 +249,16 @@ def test_a_margin_below_the_limit_lies_below_about_or_above_0(claims_of_depth, v
     assert kind == "not" and f"The trained blocks {words}: " in text and "may not be credited; the margin is" in text
 
 
+@pytest.mark.parametrize("ends", [(-1.0, 0.0), (0.0, 1.0)])
+def test_an_interval_that_ends_at_0_shows_neither_better_nor_worse(claims_of_depth, ends):
+    """An end belongs to the interval: no difference is among what it holds."""
+    finding = dataclasses.replace(margin([-1.0, 0.0, 1.0], state="UNDERCUT"), interval=ends)
+    ((_, text),) = claims_of_depth(finding)
+    assert "The trained blocks are not shown to beat frozen random ones: " in text
+    ((kind, text),) = claims_of_depth(dataclasses.replace(finding, outcome="pass", state="CLEARS", threshold=-15.0))
+    assert kind == "note" and "not shown to be better" in text
+
+
 def test_a_run_that_diverged_beats_nothing(report):
     finding = margin([9.0, 10.0, 11.0], outcome="pass", state="CLEARS")
     runs = [dataclasses.replace(changed(run, status="diverged"), findings=(finding,)) for run in report.runs[:2]]
@@ -284,3 +296,13 @@ def test_every_claim_about_a_stated_figure_says_so_and_no_other_does(claims_of_d
 def test_a_rule_without_an_interval_asks_for_more_than_frozen_blocks_by_a_limit_above_0_alone(rich, threshold, above):
     judged = a_finding("D3", "pass", quantity="margin_pp", state="CLEARS", threshold=threshold)
     assert is_above_frozen(dataclasses.replace(run_of(rich), findings=(judged,))) == above
+
+
+@pytest.mark.parametrize(
+    ("ends", "above"), [((0.1, 2.0), True), ((0.0, 2.0), False), ((-0.1, 2.0), False), ((-2.0, -1.0), False)]
+)
+def test_a_rule_over_seeds_asks_for_more_than_frozen_blocks_where_its_whole_interval_lies_above_0(rich, ends, above):
+    judged = a_finding("D3", "pass", quantity="margin_pp", state="CLEARS", threshold=-15.0, interval=ends)
+    assert is_above_frozen(dataclasses.replace(run_of(rich), findings=(judged,))) == above
+    beside = a_finding("d", "pass", quantity="accuracy", state="CLEARS", threshold=2.0)
+    assert is_above_frozen(dataclasses.replace(run_of(rich), findings=(beside, judged))) == above

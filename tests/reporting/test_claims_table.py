@@ -231,6 +231,7 @@ def rows_of_passing() -> Iterator[Row]:
         yield row("trained depth", words, passes, a_run(CLEARS, verdict="warn"))
         yield row("trained depth", words, passes, a_run())  # nothing compared it with frozen blocks
         yield row("trained depth", words, passes, [passes, a_run(CLEARS, seed=123, verdict="warn")])
+        yield row("trained depth", words, passes, [passes, a_run(seed=123)])
     at_one = (
         ". The accuracy is 93.0\u00a0%, at one seed, 89.9\u00a0% to 95.2\u00a0% "
         "by the sampling of the test set's 360 samples alone (Wilson)"
@@ -311,6 +312,10 @@ def rows_of_gamma() -> Iterator[Row]:
     specific = "Γ is specific to the training feedback. "
     for spoiled in (part, own, failed, changed(warned, status="diverged"), changed(warned, **exact)):
         yield row("specific", specific, warned, spoiled)
+    other = changed(warned, spec={"seed": 123})
+    broke_off = a_run(CLEARS, null("SPECIFIC", "pass"), seed=123, status="failed", verdict="incomplete")
+    yield row("specific", specific, [warned, other], [warned, broke_off])
+    yield row("aligned by feedback", aligned, [own, another], [own, other])
     yield from rows_of_gamma_taken_back(own, failed)
     yield from rows_of_gamma_by_site(own, part)
 
@@ -355,7 +360,12 @@ def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     chance = changed(part, sites={"gamma_null_p": [0.01, 0.03, 0.04, 0.04, 0.08]}, conventions={"gamma_null_draws": 99})
     yield row("not specific", "at site 0, not at sites 1, 2, 3, 4 (between 2 and 7 of 99 fresh", chance, part)
     few = "; 20 draws are too few to tell one of 5 sites apart"
-    yield row("not specific", few, part, changed(part, conventions={"gamma_null_draws": 99}))
+    enough = changed(part, conventions={"gamma_null_draws": 99})  # 5 · 1/100 is the level itself
+    yield row("not specific", few, part, enough)
+    one_less = changed(part, conventions={"gamma_null_draws": 98})
+    yield row("not specific", " draws are too few to tell one of 5 sites apart", one_less, enough)
+    unequal = [part, changed(enough, spec={"seed": 123})]
+    yield row("not specific", few, unequal, enough)  # the seed of fewest draws
     old = a_run(CLEARS, null("NOT SPECIFIC", "warn", observed=Reading(2 / 21)), sites={"gamma_null_p": None})
     yield row("not specific", "fresh draws not at every site that counts (1 of 20 fresh", old, part)
     uncounted = a_run(CLEARS, null("NOT SPECIFIC", "warn"), **PART, conventions={"gamma_null_draws": None})
@@ -376,6 +386,10 @@ def rows_of_reference() -> Iterator[Row]:
     yield row("at floor", "the stream has exploded and the reference gradient is at its floor", both, floor)
     exact = f"; it is tiny but exact, {FIDELITY} at least 0.999999"
     yield row("at floor", exact, floor, a_run(FLOOR, verdict="fail", **noisy))
+    at_least, under = (a_run(FLOOR, verdict="fail", scalars={"fidelity_min": one}) for one in (0.99, 0.9899))
+    yield row("at floor", "; it is tiny but exact", at_least, under)  # .99 itself is no noise
+    least = [floor, changed(at_least, spec={"seed": 123})]
+    yield row("at floor", f"{FIDELITY} at least 0.990000", least, floor)  # the least of the seeds
     alone = "The stream has exploded: norms and gradients of these blocks are not on the scale of training"
     yield row("exploded", alone, a_run(EXPLODED, verdict="fail"), both)
     start, end = (
@@ -387,6 +401,8 @@ def rows_of_reference() -> Iterator[Row]:
         yield row("explained", words, both, floor)
         yield row("explained", words, both, without_ln)
         yield row("explained", words, both, changed(both, **noisy))
+    longer, at_fifty = (changed(both, sites={"h_norm": [2.0, 8.0, 20.0, 50.0, end]}) for end in (100.1, 100.0))
+    yield row("explained", start, longer, at_fifty)
     yield row("explained", f"; the {LARGEST} in one block is", both, changed(both, scalars={"growth_max": None}))
     yield row("explained", "small (‖g_L‖ of the mean CE ", both, changed(both, sites={"g_norm_mean_ce": []}))
     here = (
@@ -420,9 +436,11 @@ def rows_of_states() -> Iterator[Row]:
     clear, near = a_run(reference("OK", "pass")), a_run(reference("OK", "pass", 2.2), sites={"gain": 4e-5})
     scaled = "stands clear of its floor, so that Γ compares with something of scale"
     yield row("reference clear", f"The reference gradient {scaled}", clear, near)
+    at_ten = a_run(reference("OK", "pass", 10.0))  # ten times its floor, and a gain on its limit: both are clear
     for spoiled in (reference("OK", "pass", 9.9), reference("OK", "pass", 100.0, threshold=None)):
-        yield row("reference clear", scaled, clear, a_run(spoiled))
-    yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), sites={"gain": 0.009}))
+        yield row("reference clear", scaled, at_ten, a_run(spoiled))
+    gain_on, gain_below = (a_run(reference("OK", "pass"), sites={"gain": gain}) for gain in (0.01, 0.009))
+    yield row("reference clear", scaled, gain_on, gain_below)
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), **NO_GAMMA))
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), EXPLODED, verdict="warn"))
     times = f", 100 times its floor; its {GAIN} is 3.00×10⁻¹"
@@ -458,9 +476,9 @@ def rows_of_states() -> Iterator[Row]:
         a_run(single),
         a_run(moved),
     )
-    yield row(
-        "passes alone", "are not worse than frozen random ones by more than D3 allows", a_run(moved), a_run(single)
-    )
+    for threshold in (-10.0, 0.0):  # 0 asks for no more than frozen blocks reach
+        allows = a_run(dataclasses.replace(single, threshold=threshold))
+        yield row("passes alone", "are not worse than frozen random ones by more than D3 allows", allows, a_run(single))
     yield row("passes alone", tail, a_run(single), a_run(CLEARS))
     yield from rows_of_stability()
 
