@@ -44,6 +44,39 @@ def test_runs_that_differ_are_told_apart_and_the_worst_comes_first(rich):
     assert checklist(rich)[6].outcome == "avoided"
 
 
+def with_runs(report, method, **of_seeds):
+    """The checklist of a method of which the runs of some seeds are changed: `s42` → as for asking.changed."""
+
+    def put(run):
+        spec = run.record.spec
+        mine = (spec.method, spec.control) == (method, "none")
+        return changed(run, **of_seeds.get(f"s{spec.seed}", {})) if mine else run
+
+    return checklist(dataclasses.replace(report, runs=tuple(map(put, report.runs))), method)
+
+
+def outcomes(pitfall):
+    return [answer.outcome for answer in pitfall.answers]
+
+
+def test_a_violation_outweighs_what_is_not_known_and_that_what_was_avoided(rich):
+    null = "gamma_null_p"
+    unknown, violated, avoided = ({"sites": {null: ranks}} for ranks in (None, 0.6, 0.048))
+    assert outcomes(with_runs(rich, "dfa", s42=unknown, s123=violated)[3]) == ["violated", "unknown"]
+    assert outcomes(with_runs(rich, "dfa", s42=avoided, s123=unknown)[3]) == ["unknown", "avoided"]
+    saved = with_runs(rich, "bp", s42={"feedback": {}}, s123={"feedback": {"sha256": "ab"}})[6]
+    assert outcomes(saved) == ["avoided", "not applicable"]
+
+
+def test_a_run_that_is_not_what_was_sealed_avoids_nothing(rich):
+    """Its own figures say that it avoids much; nothing of that is evidence."""
+    before = {item.number for item in checklist(rich) if item.outcome == "avoided"}
+    forged = {"integrity": "mismatch"}
+    after = {item.number: item for item in with_runs(rich, "dfa", s42=forged, s123=forged)}
+    assert before and all(item.outcome in ("unknown", "violated") for item in after.values())
+    assert questions.NO_EVIDENCE in {after[number].answers[0].evidence for number in before}
+
+
 def test_what_lint_finds_in_code_names_its_rule(rich):
     codes = {item.number: item.lint for item in checklist(rich) if item.lint}
     assert codes == {number: f"FA{number:03d}" for number in (1, 2, 3, 7, 8, 9, 12)}
@@ -140,6 +173,7 @@ def test_every_aggregation_or_one_number_alone(answer):
         ([0.1, None, None, None, None], "unknown"),
         ([0.1, -0.1, 0.0, 0.0, 0.0], "violated"),
         ([0.1, 0.0, 0.0, 0.0, 0.0], "avoided"),  # the headline is exactly 0, and no site changes that
+        ([0.5, 0.25, 0.75, None, None], "avoided"),  # each carries exactly half, and half is not more than half
     ],
 )
 def test_no_one_site_carries_the_mean(answer, gamma, outcome):
@@ -152,6 +186,8 @@ def test_the_mean_that_no_site_may_carry_is_the_headline(answer):
     assert outcome == "avoided" and "changes gamma_deep_mean, 0.100 over 4 sites, by 0\u00a0% of itself" in evidence
     assert evidence.endswith("with site 0, as in gamma_all_mean_mean, site 0 carries the mean (62\u00a0% of itself)")
     assert "site 0" not in answer(questions.no_single_site, sites={"gamma": 0.1})[1]
+    half = {"gamma": [1.0, 0.25, 0.25, None, None]}  # site 0 carries exactly half of the mean over all
+    assert "gamma_all_mean_mean" not in answer(questions.no_single_site, sites=half)[1]
     hidden = {"gamma": [0.5, 0.6, 0.1, 0.1, 0.1]}  # over all sites no one carries it
     assert answer(questions.no_single_site, sites=hidden)[0] == "violated"
 
@@ -273,6 +309,17 @@ def test_a_control_that_was_left_out_is_passed_over_though_its_seed_was_judged(r
     assert found == "violated" and f"not in this report: seed {known.seed} of frozen" in evidence
 
 
+def test_a_control_of_a_seed_that_was_trained_and_not_judged_is_passed_over(report):
+    """The seed's own run is still at work and merely told; its finished control could be in the paired difference."""
+    known = next(run.record.spec for run in report.runs if run.record.spec.method_label == "dfa")
+    own = OtherRun("e" * 32, dataclasses.replace(known, seed=7), "a setting", "running", False)
+    control = OtherRun("f" * 32, dataclasses.replace(known, seed=7, control="frozen"), "a setting", "complete", True)
+    found, evidence = seeds(
+        dataclasses.replace(report, excluded=(), choice=Choice("", unaudited=(own, control))), "dfa"
+    )
+    assert found == "violated" and "not in this report: seed 7 of frozen, complete" in evidence
+
+
 def test_what_was_left_out_makes_it_unknown(report):
     chosen = dataclasses.replace(report, choice=Choice("digits", unaudited=()))
     assert seeds(chosen, "dfa")[0] == "unknown" and "were not judged: 2" in seeds(chosen, "dfa")[1]
@@ -291,7 +338,15 @@ REDUCED = {"gradient_reduction": "sum", "g_norm_mean_ce_samples": 128}
 
 @pytest.mark.parametrize(
     ("step", "outcome"),
-    [(-1.0, "avoided"), (-0.2, "avoided"), (-50.0, "unknown"), (-1e7, "violated"), (-1e-7, "violated")],
+    [
+        (-1.0, "avoided"),
+        (-0.2, "avoided"),
+        (-10.0, "avoided"),  # agreement to a decade
+        (-50.0, "unknown"),
+        (-1e6, "violated"),
+        (-1e7, "violated"),
+        (-1e-7, "violated"),
+    ],
 )
 def test_norms_are_checked_by_what_a_step_along_the_gradient_does(answer, step, outcome):
     """h = 10, g = 10, η = .01: to first order the loss changes by −1."""
@@ -336,6 +391,7 @@ def test_a_clamped_cosine_is_found_by_measuring_again(answer):
         ("fp32", 1e-9, "avoided"),
         ("bf16", 1e-9, "avoided"),
         ("fp16", 1e-9, "violated"),
+        ("fp16", questions.UNDERFLOW, "unknown"),  # the smallest number there is does not underflow
         ("fp16", 1e-3, "unknown"),
         ("odd", 1, "unknown"),
     ],
@@ -377,6 +433,7 @@ def test_the_two_gradients_differ_by_the_size_of_the_batch(answer, own, mean, co
         (0.5, BOTH, "unknown"),
         (0.5, {**BOTH, "integrity": "verified"}, "avoided"),
         (0.5, {"conventions": {"test_samples": 128, "eval_samples": 128}, **TRUSTED}, "avoided"),
+        (0.5, {"conventions": {"test_samples": 128, "eval_samples": 256}, **TRUSTED}, "unknown"),
         (0.5, TRUSTED, "unknown"),
         (None, BOTH, "unknown"),
     ],
