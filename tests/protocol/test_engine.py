@@ -107,6 +107,14 @@ def test_a_rule_that_crashes_is_an_error_with_its_traceback_and_the_verdict_inco
     assert "Traceback" in finding.detail and "engine.py" in finding.detail
 
 
+def test_a_rule_that_crashes_weighs_no_more_than_one_that_judges():
+    """The verdict does not look at D4: neither does it where D4 crashes."""
+    broken = dataclasses.replace(OURS.rules[3], fires="nonsense")
+    audit = judge(record(), frozen(), dataclasses.replace(OURS, rules=(*OURS.rules[:3], broken)))
+    assert (audit.findings[3].outcome, audit.findings[3].gating) == ("error", False)
+    assert audit.verdict == judge(record(), frozen(), dataclasses.replace(OURS, rules=OURS.rules[:3])).verdict
+
+
 def test_statistics_that_crash_are_an_error_of_every_run_of_the_group(monkeypatch):
     def broken(*arguments):
         raise ZeroDivisionError("no spread")

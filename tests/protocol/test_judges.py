@@ -189,6 +189,7 @@ def test_every_run_of_a_group_carries_the_same_finding_under_its_own_names():
 def test_a_single_seed_says_on_which_side_it_is():
     assert "-70.00 pp at the one seed 1, below 2 pp but without an interval: PROVISIONAL" in depth({1: 0.10}).sentence
     assert "+19.00 pp at the one seed 1, not below 2 pp" in depth({1: 0.99}).sentence
+    assert "+2.00 pp at the one seed 1, not below 2 pp" in depth({1: 0.82}).sentence
     alone = judge(over_seeds({1: 0.9}, {})[0], frozen(accuracy=0.8, seed=1), OURS)
     assert (alone.findings[2].state, alone.verdict.label) == ("PROVISIONAL", "WARN(D3 provisional)")
 

@@ -8,7 +8,7 @@ import pytest
 
 from fa_registry import resources
 from fa_registry.errors import InvalidFields
-from fa_registry.protocol.rules import load_edition, shipped, shipped_editions
+from fa_registry.protocol.rules import load_edition, overridden, shipped, shipped_editions
 from fa_registry.protocol.shipped import claimed, digests, edition_words, nearest, standing, verdict_mark
 from fa_registry.records import EditionReference
 
@@ -59,6 +59,12 @@ def test_an_overridden_threshold_is_a_difference_to_the_edition_itself():
     edition = load_edition("2026-11", {"D1": 100, "D2.gain": 0.5})
     assert told(edition) == {("D1", "threshold"): (50.0, 100.0), ("D2", "also gain threshold"): (1e-2, 0.5)}
     assert edition_words(edition.reference) == "2026-11" and verdict_mark(edition.reference) == "modified edition"
+
+
+def test_thresholds_moved_twice_are_both_recorded():
+    edition = overridden(load_edition("2026-11", {"D1": 100}), {"D2.gain": 0.5})
+    assert edition.overrides == {"D1.threshold": 100, "D2.gain": 0.5}
+    assert edition.reference.overrides == edition.overrides
 
 
 @pytest.mark.parametrize("edition", ["2026-04", "2026-05", "2026-11"])

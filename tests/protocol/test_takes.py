@@ -52,6 +52,7 @@ def test_growth_since_the_first_site():
         ((0.5, 0.6, 0.7), 0.05 / 0.6, 2),
         ((0.016, 0.072, -0.085, 0.997), 0.996, 3),  # FA in the paper: block 4 alone carries the mean
         ((0.4, 0.001, -0.0004, -0.002), 1.0047, 0),  # DFA in the paper: block 1 does, and the sign changes
+        ((-0.016, -0.072, 0.085, -0.997), 0.996, 3),  # a mean below 0 is carried no less
         ((None, 0.5, None, 0.5), 0.0, 3),
         ((0.0, 0.0), 0.0, 1),
     ],

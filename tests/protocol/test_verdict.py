@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 
@@ -115,6 +116,14 @@ def test_seeds_combine_to_the_worst_with_every_flag():
     assert combined(seeds) == Verdict("fail", "FAIL(D1+D3)", ("D1", "D3"))
     assert combined(seeds[:1]) == Verdict("pass", "PASS")
     assert combined([]).outcome == "incomplete"
+
+
+@pytest.mark.parametrize(
+    ("milder", "worse"), list(itertools.pairwise(("control", "pass", "warn", "incomplete", "fail")))
+)
+def test_a_seed_that_is_worse_is_never_hidden_by_a_milder_one(milder, worse):
+    verdicts = [Verdict(outcome, outcome.upper()) for outcome in (milder, worse)]
+    assert combined(verdicts) == combined(verdicts[::-1]) == verdicts[1]
 
 
 def test_seeds_combine_in_the_editions_words():
