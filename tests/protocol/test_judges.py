@@ -307,6 +307,13 @@ def test_initialisation_is_epoch_zero_and_an_absent_epoch_fires_nothing():
     assert first_fires(PUBLISHED, growth_max=())["D1"] is None
 
 
+def test_when_an_adopted_run_first_fired_nobody_knows():
+    """It was measured once, at its end."""
+    lines = {"growth_max": series(1.0, 99.0)}
+    assert first_fire(PUBLISHED.rules[0], record(trajectory=lines)) == 1
+    assert first_fire(PUBLISHED.rules[0], record(trajectory=lines, weights="ab" * 32)) is None
+
+
 def test_a_compound_rule_needs_all_its_conditions_in_one_epoch():
     small = (1.0, 1e-6, 1e-6, 1e-6)
     lines = dict(g_norm_L=small, gain_L=(1e-6, 0.5, 1e-6, 1e-6), fidelity_L=(1.0, 1.0, 0.5, 1.0))

@@ -111,6 +111,13 @@ def test_a_diverged_run_never_passes():
     assert label(D3, frozen(), status="diverged") == "DIVERGED(D3)"
 
 
+def test_what_fails_on_a_figure_that_stands_in_for_another_is_marked():
+    judged = judge(record(measured=measurements(**D3)), frozen(), EDITION)
+    stands_in = [dataclasses.replace(finding, state="PROVISIONAL") for finding in judged.findings]
+    assert verdict(judged.record, judged.findings, EDITION).label == "FAIL(D3)"
+    assert verdict(judged.record, stands_in, EDITION).label == "FAIL(D3 provisional)"
+
+
 def test_seeds_combine_to_the_worst_with_every_flag():
     seeds = [Verdict("pass", "PASS"), Verdict("warn", "WARN(D1)", ("D1",)), Verdict("fail", "FAIL(D3)", ("D3",))]
     assert combined(seeds) == Verdict("fail", "FAIL(D1+D3)", ("D1", "D3"))

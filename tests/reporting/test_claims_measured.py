@@ -304,5 +304,7 @@ def test_a_rule_without_an_interval_asks_for_more_than_frozen_blocks_by_a_limit_
 def test_a_rule_over_seeds_asks_for_more_than_frozen_blocks_where_its_whole_interval_lies_above_0(rich, ends, above):
     judged = a_finding("D3", "pass", quantity="margin_pp", state="CLEARS", threshold=-15.0, interval=ends)
     assert is_above_frozen(dataclasses.replace(run_of(rich), findings=(judged,))) == above
+    unknown = dataclasses.replace(judged, outcome="not_applicable", interval=None, threshold=2.0)
+    assert not is_above_frozen(dataclasses.replace(run_of(rich), findings=(unknown,)))
     beside = a_finding("d", "pass", quantity="accuracy", state="CLEARS", threshold=2.0)
     assert is_above_frozen(dataclasses.replace(run_of(rich), findings=(beside, judged))) == above

@@ -240,6 +240,8 @@ def rows_of_passing() -> Iterator[Row]:
     two = [passes, a_run(CLEARS, seed=123, scalars={"accuracy": 0.94})]
     yield row("trained depth", "95 % interval 87.1\u00a0% to 99.9\u00a0% over 2 seeds, and ", two, [passes])
     yield row("trained depth", "at one seed, ", passes, two)
+    unknown = [passes, a_run(CLEARS, seed=123, scalars={"accuracy": None})]
+    yield row("trained depth", "by the sampling of the test set's", two, unknown)
     no_depth = (
         "Every rule that the verdict rests on passes, but none of them asked for more than frozen random blocks reach: its "
         "accuracy may not be reported as that of trained depth"
@@ -463,6 +465,8 @@ def rows_of_states() -> Iterator[Row]:
         "The stream keeps its scale within the limit of 50, so that norms and gradients of the blocks may be compared"
     )
     yield row("keeps scale", keeps, a_run(scale("OK", "pass")), a_run(EXPLODED, verdict="fail"))
+    broken = a_run(scale("OK", "pass"), verdict="fail", status="diverged")
+    yield row("keeps scale", keeps, a_run(scale("OK", "pass")), broken)
     no_limit = dataclasses.replace(scale("OK", "pass"), threshold=None)
     yield row("keeps scale", " within the limit of 50", a_run(scale("OK", "pass")), a_run(no_limit))
     growth = a_run(scale("OK", "pass"), scalars={"growth_max": None})
@@ -492,6 +496,9 @@ def rows_of_stability() -> Iterator[Row]:
     bare = a_run(stability("HIGH", "warn"), **NO_GAMMA)
     yield row("stability high", shared, high, bare)
     yield row("stability high", shared, high, steady)
+    exploded = a_run(stability("HIGH", "warn"), EXPLODED, verdict="fail")
+    one_without = [exploded, changed(exploded, spec={"seed": 123}, **NO_GAMMA)]
+    yield row("stability high", shared, one_without, one_without[1])  # that one seed has no Γ hides no other's
     yield row(
         "stability high",
         "The gradients may not be read as following what each batch holds: those of disjoint batches",
@@ -544,6 +551,8 @@ def rows_of_evidence() -> Iterator[Row]:
     ):
         found = a_finding(rule, outcome, quantity=rule, observed=Reading(None, "why"), state=state)
         yield row(key, words, a_run(CLEARS, found), sealed)
+        if key in ("method fails", "other code"):  # these void every other claim
+            yield row("trained depth", "its accuracy may be reported", sealed, a_run(CLEARS, found))
     stated = depth("STATED", "warn", 10.0, (4.0, 16.0), stated=True)
     typed, trained = (depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2), stated=told) for told in (True, False))
     for words in (
