@@ -6,13 +6,15 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from jinja2 import Environment, TemplateError, meta, nodes
 
-from fa_registry import owners, resources
+from fa_registry import cores, owners, resources
 from fa_registry.errors import InvalidFields, unknown_name_text
+from fa_registry.protocol.grouping import Group
 from fa_registry.records import AuditReport
 from fa_registry.reporting.figures.style import VECTORS
 from fa_registry.reporting.files import audit_json, report_files
@@ -30,7 +32,7 @@ from fa_registry.reporting.pages.index import (
 from fa_registry.reporting.pages.notes import AuditNoteContext, ExcludedNoteContext, NoteContext
 from fa_registry.reporting.sources import Sources, without_mismatches
 from fa_registry.reporting.text.environment import SUFFIX, Pages, environment, template_failure, variables
-from fa_registry.reporting.values import FigureFile
+from fa_registry.reporting.values import FigureFile, Link
 
 TABLE = "audit_table.tex"  # for a paper to take in
 FORMS = "forms"  # the folder of the forms
@@ -108,20 +110,29 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: Pages) -> list[
     page, figures = _index(sources, pages)
     _write(folder / "index.html", page)
     (folder / FORMS).mkdir()
-    for group, link in sources.forms:
-        written = read_blanks(out / link.markdown)
-        form = variables(form_context(group, link, sources, written))
-        latex = f"{link.markdown.removesuffix('.md')}.tex"
-        for name, template in ((link.href, "form.html.j2"), (link.markdown, "form.md.j2"), (latex, "form.tex.j2")):
-            _write(folder / name, pages.render(template, form))
-            names.append(name)
-        check_kept(written, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
+    cores.each(partial(_write_form, sources, folder, out, pages), list(sources.forms))
+    names += [name for _, link in sources.forms for name in _files_of(link)]
     _write(folder / TABLE, pages.render(f"{TABLE}.j2", variables(audit_table_context(sources))))
     names.append(TABLE)
     for file in report_files():
         file.write(report if file.recorded else shown, folder / file.name)
         names.append(file.name)
     return [*names, *_write_figures(figures, folder)]
+
+
+def _files_of(link: Link) -> dict[str, str]:
+    """A form's files → their templates."""
+    latex = f"{link.markdown.removesuffix('.md')}.tex"
+    return {link.href: "form.html.j2", link.markdown: "form.md.j2", latex: "form.tex.j2"}
+
+
+def _write_form(sources: Sources, folder: Path, out: Path, pages: Pages, form: tuple[Group, Link]) -> None:
+    group, link = form
+    written = read_blanks(out / link.markdown)
+    context = variables(form_context(group, link, sources, written))
+    for name, template in _files_of(link).items():
+        _write(folder / name, pages.render(template, context))
+    check_kept(written, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
 
 
 def _index(sources: Sources, pages: Pages) -> tuple[str, Mapping[FigureFile, bytes]]:

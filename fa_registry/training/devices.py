@@ -5,7 +5,6 @@ And how exactly a network multiplies while it trains; measuring is always in ful
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -50,13 +49,6 @@ def device_of(device_class: str) -> torch.device:
 def gpu_name(device: torch.device) -> str:
     """The card's name, empty on a CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else ""
-
-
-def usable_cores() -> int:
-    """Those that this process may run on, where the system can say (taskset, a batch system's share); else all of them."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fa_registry import diagnostics
+from fa_registry.cores import usable_cores
 from fa_registry.errors import IntegrityError, Interrupted, RegistryError
 from fa_registry.protocol.evidence import MEASURING
 from fa_registry.protocol.integrity import SAME_MACHINE, compare, merged, with_checks
@@ -27,7 +28,7 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import check_files, read_record, read_spec
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.code import runs_others_code
-from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve, usable_cores
+from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
 from fa_registry.training.own_task import OWN_LOOP
 from fa_registry.training.redraw import OFF, Redrawn, Sealed, asked_steps, credit_in_training, redraw

@@ -39,8 +39,8 @@ def try_out(*families: str) -> None:
             PLUGGED[family].refuse(name, f"cannot be imported: {event.value}")
 
     if foreign:
+        from fa_registry.cores import usable_cores
         from fa_registry.studies.workers import supervise
-        from fa_registry.training.devices import usable_cores
 
         supervise(foreign, _imported, usable_cores(), lambda: False, hear, IMPORT_SECONDS)
 

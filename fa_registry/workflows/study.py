@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from fa_registry import datasets, jsonio, owners
+from fa_registry.cores import usable_cores
 from fa_registry.errors import Interrupted, InvalidFields, UnknownName
 from fa_registry.owners import LEASE
 from fa_registry.protocol.rules import Edition
@@ -27,7 +28,7 @@ from fa_registry.tracking.claim import Claim, Signs, sign
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.tracking.writer import Keep
-from fa_registry.training.devices import MOST_PROCESSES, on_device, usable_cores
+from fa_registry.training.devices import MOST_PROCESSES, on_device
 from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.training.task import too_large
 from fa_registry.workflows.clusters import asked_resources, check_reach

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 
 import pytest
 import torch
 
 from fa_registry.errors import InvalidFields
-from fa_registry.training.devices import device_of, gpu_name, on_device, products, resolve, runner, usable_cores
+from fa_registry.training.devices import device_of, gpu_name, on_device, products, resolve, runner
 from fa_registry.training.trainer import Trainer
 from tests.helpers.small import tiny_spec, tiny_task, weights_equal
 
@@ -89,14 +88,6 @@ def test_a_card_where_there_is_none_is_an_error(monkeypatch):
 
 def test_a_cpu_has_no_gpu_name():
     assert gpu_name(torch.device("cpu")) == ""
-
-
-def test_cores_are_those_that_this_process_may_use(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3}, raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    assert usable_cores() == 2
-    monkeypatch.delattr(os, "sched_getaffinity")
-    assert usable_cores() == 64
 
 
 SWITCHES = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)

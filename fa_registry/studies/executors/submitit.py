@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import owners
+from fa_registry.cores import usable_cores
 from fa_registry.errors import UsageError
 from fa_registry.studies.batches import BEGINS, Lost, Placed, do_batch, run_in_batches
 from fa_registry.studies.executors.base import Executor, Resources, Room, Stop, Tell, Work, of_a_cluster
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.studies.workers import Message, log_to
-from fa_registry.training.devices import usable_cores
 
 SLURM, HERE = "slurm", "local"  # submitit's names of clusters
 MOST = 256  # processes of ours that wait in Slurm's queue or run, at a time

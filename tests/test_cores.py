@@ -1,0 +1,78 @@
+"""Work that all cores take part in: everything is done, errors are raised here, and nobody is copied who may not be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from fa_registry import cores
+
+ITEMS = list(range(7))
+HERE = os.getpid()
+
+
+def test_cores_are_those_that_this_process_may_use(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    assert cores.usable_cores() == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert cores.usable_cores() == 64
+
+
+@pytest.fixture
+def done(tmp_path, monkeypatch):
+    """done(work, items): which process did each item last."""
+    monkeypatch.setattr(cores, "usable_cores", lambda: 2)
+
+    def each(work=lambda item: None, items=ITEMS):
+        def noted(item):
+            work(item)
+            (tmp_path / str(item)).write_text(str(os.getpid()))
+
+        cores.each(noted, items)
+        return [int((tmp_path / str(item)).read_text()) for item in items]
+
+    return each
+
+
+def elsewhere(what):
+    """Do it in a copy alone."""
+    return lambda item: what() if os.getpid() != HERE else None
+
+
+def test_every_item_is_done_once_by_one_of_the_processes(done):
+    processes = done()
+    assert processes[::2] == [HERE] * 4 and len(set(processes[1::2])) == 1 and processes[1] != HERE
+
+
+def test_few_items_are_done_here(done):
+    assert done(items=ITEMS[: 2 * cores.LEAST - 1]) == [HERE] * (2 * cores.LEAST - 1)
+
+
+@pytest.mark.parametrize("end", [lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: 1 / 0, lambda: os._exit(3)])
+def test_what_a_copy_did_not_end_is_done_here(done, end):
+    assert done(elsewhere(end)) == [HERE] * len(ITEMS)
+
+
+@pytest.mark.parametrize("item", [0, 1], ids=["here", "in a copy"])
+def test_an_error_is_raised_as_it_is(done, item):
+    def fails(given):
+        if given == item:
+            raise OSError(f"no room for {item}")
+
+    with pytest.raises(OSError, match=f"no room for {item}"):
+        done(fails)
+
+
+def test_who_has_another_thread_is_not_copied(done):
+    end = threading.Event()
+    other = threading.Thread(target=end.wait)
+    other.start()
+    try:
+        assert done() == [HERE] * len(ITEMS)
+    finally:
+        end.set()
+        other.join()
