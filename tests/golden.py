@@ -199,10 +199,16 @@ def main(arguments: list[str] | None = None) -> int:
     torch.set_num_threads(1)
     held, found = json.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else {}, today()
     wrong = (refusals if wanted.write else problems)(held, found)
-    print("\n".join(wrong) or f"{len(found)} members, all as they were", file=sys.stderr if wrong else sys.stdout)
-    if wanted.write and not wrong:
-        FILE.write_text(jsonio.pretty({key: kept(held.get(key), now) for key, now in found.items()}), encoding="utf-8")
-    return int(bool(wrong))
+    if wrong:
+        print("\n".join(wrong), file=sys.stderr)
+        return 1
+    written = {key: kept(held.get(key), now) for key, now in found.items()}
+    changed = [key for key in written.keys() | held.keys() if written.get(key) != held.get(key)]
+    if wanted.write:
+        FILE.write_text(jsonio.pretty(written), encoding="utf-8")
+    told = f"; written: {', '.join(sorted(changed))}" if wanted.write and changed else ""
+    print(f"{len(found)} members, {len(found.keys() - changed)} as they were{told}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from fa_registry.protocol.operators import OPERATORS, Comparison, margin_pp
 from fa_registry.protocol.rules import Condition, Rule
 from fa_registry.protocol.takes import take, trajectory
 from fa_registry.protocol.verdict import PROVISIONAL
+from fa_registry.quantities import quantity_of
 from fa_registry.records import Finding, FurtherLimit, GuardReading, Measurements, Reading, RunRecord
 from fa_registry.statistics import level_words, look_confidence
 
@@ -72,7 +73,7 @@ def compare(condition: Condition, reading: Reading) -> Comparison:
 
 def _unknown(observed: Reading, condition: Condition, comparison: Comparison) -> Decision:
     shown = observed.reason if observed.value is None else f"{observed.value:.4g}"
-    reason = f"{shown}, but {condition.quantity} is N/A: {comparison.reason}"
+    reason = f"{shown}, but {quantity_of(condition.quantity).symbol} is N/A: {comparison.reason}"
     return Decision("not_applicable", "", None, reason)
 
 
@@ -141,8 +142,9 @@ def required(rule: Rule) -> str:
     """What a run has to show: any one of the conditions kept is enough, the guard always."""
     leading, *rest = (limit(condition) for condition in rule.conditions)
     guard = [rest.pop()] if rule.guard else []
-    words = " or ".join([leading, *(f"{also.quantity} {kept}" for also, kept in zip(rule.also, rest, strict=True))])
-    return ", and ".join([words, *(f"{rule.guard.quantity} {guard_limit}" for guard_limit in guard)])
+    others = (f"{quantity_of(also.quantity).symbol} {kept}" for also, kept in zip(rule.also, rest, strict=True))
+    guarded = (f"{quantity_of(rule.guard.quantity).symbol} {guard_limit}" for guard_limit in guard)
+    return ", and ".join([" or ".join([leading, *others]), *guarded])
 
 
 def limit(condition: Condition) -> str:
@@ -192,7 +194,7 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: Reference | No
     if reference:
         margin = margin_pp(observed.value, reference.reading.value)
         return f"{observed.value:.4f} against {reference.reading.value:.4f} {reference.words} ({margin:+.2f} pp)"
-    names = [condition.quantity for condition in rule.conditions[1:]]
+    names = [quantity_of(condition.quantity).symbol for condition in rule.conditions[1:]]
     known = [
         f"{name} {reading.value:.6g}" for name, reading in zip(names, further, strict=True) if reading.value is not None
     ]

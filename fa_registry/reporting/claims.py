@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fa_registry.protocol.credit import carried_words, guard_of
 from fa_registry.protocol.evidence import CODE, METHOD, SEAL, speaks_for_nothing
 from fa_registry.protocol.verdict import stands
-from fa_registry.quantities import HEADLINE_GAMMA, SUBJECTS, label_of, subject_of
+from fa_registry.quantities import HEADLINE_GAMMA, SUBJECTS, label_of, quantity_of, subject_of
 from fa_registry.records import Exclusion, Finding, Reading, RunAudit
 from fa_registry.reporting.claims_depth import cleared_words, depth_claims, is_above_frozen, sampled
 from fa_registry.reporting.claims_measured import (
@@ -220,8 +220,7 @@ def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     for (subject, state, *_), told in alike.items():
         touched, findings = [run for run, _ in told], [one for _, one in told]
         say = WORDS.get((subject, state), _in_general)
-        if say is _has_reference and findings[0].quantity not in GRADIENTS:
-            say = _in_general  # a limit of the gain says nothing of how far the gradient is from its floor
+        say = say if _means(say, findings[0]) else _in_general
         yield claim(*say(touched, findings), runs, touched)
     yield from _collapse_claims(runs)
 
@@ -230,6 +229,18 @@ def _told_elsewhere(finding: Finding) -> bool:
     if seen(finding) == "CLEARS":
         return finding.interval is not None  # over seeds; one run's margin is told here
     return seen(finding) in ELSEWHERE.get(subject_of(finding.quantity), ())
+
+
+def _means(say: Callable, finding: Finding) -> bool:
+    """Whether a finding is what the sentence is about: an edition may call OK what lies on the other side of its limit, or a limit
+    of the gain, which says nothing of how far the gradient is from its floor.
+    """
+    if say is _has_reference and finding.quantity not in GRADIENTS:
+        return False
+    value, limit = finding.observed.value, finding.threshold
+    if say not in (_has_reference, _keeps_scale, _low_stability) or value is None or limit is None:
+        return True
+    return value >= limit if say is _has_reference else value <= limit
 
 
 def _compares(run: RunAudit) -> bool:
@@ -348,8 +359,11 @@ def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[
     if finding.outcome == "pass":
         return "other passes", f"What {finding.rule} {finding.title} asks for is there{word}: {finding.sentence}"
     if finding.outcome == "warn":
-        return "other warns", f"Nothing may be built on {finding.quantity}{word}: {finding.sentence}"
-    return "other fails", f"What rests on {finding.quantity} may not be claimed{word}: {finding.sentence}"
+        return "other warns", f"Nothing may be built on {quantity_of(finding.quantity).label}{word}: {finding.sentence}"
+    return (
+        "other fails",
+        f"What rests on {quantity_of(finding.quantity).label} may not be claimed{word}: {finding.sentence}",
+    )
 
 
 def _collapse_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:

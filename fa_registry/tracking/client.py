@@ -26,7 +26,7 @@ from mlflow.store.tracking import DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH
 from sqlalchemy.exc import SQLAlchemyError
 
 from fa_registry.errors import StoreError
-from fa_registry.tracking.refusals import AWAY, HELD, Refusal, refused
+from fa_registry.tracking.refusals import HELD, SAYS, WAITED_FOR, Refusal, refused
 from fa_registry.tracking.store import VERSION, check_begun, check_revision, check_store, revision, sqlite_path
 
 LOG = logging.getLogger(__name__)
@@ -35,9 +35,8 @@ TRACEBACKS = "mlflow.store.db.utils"  # MLflow's logger that prints one of every
 NEWS = (TRACEBACKS, "alembic", "alembic.runtime.migration")  # who tells of every table of a new database
 # Seconds of waiting for another process until it is said, until it is given up, and between two looks.
 SILENT, PATIENCE, PAUSE = 3.0, 120.0, 0.1
-# The same for a server that is away, and until one that nobody has reached yet, or that others need not wait for, is given up.
-ABSENCE, LOOKS = 300.0, 2.0
-AT_ONCE = 5.0
+# Between two looks for a server that is away, and until one that nobody has reached, or need not wait for, is given up.
+LOOKS, AT_ONCE = 2.0, 5.0
 FRESH = 60.0  # that a verb asks for the experiments once, not at every turn
 ADVISORY = 0x66615F7265676973  # "fa_regis": PostgreSQL's locks have numbers
 MAKING = ".making"
@@ -131,10 +130,11 @@ def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
                 return ask()
         except Refusal as refusal:
             waited = time.monotonic() - begun
-            if refusal.kind != AWAY or not waits or waited > ABSENCE:
+            patience = WAITED_FOR.get(refusal.kind, 0.0) if waits else 0.0
+            if waited > patience or not patience:
                 raise
             if waited > SILENT and not told:
-                LOG.warning("store %s does not answer: waiting, at most %.0f seconds", uri, ABSENCE)
+                LOG.warning("store %s %s: waiting, at most %.0f seconds", uri, SAYS[refusal.kind], patience)
                 told = True
         time.sleep(LOOKS)
 

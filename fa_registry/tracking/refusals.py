@@ -16,7 +16,7 @@ from mlflow.utils.credentials import read_mlflow_creds
 from fa_registry.errors import StoreError
 
 HELD, FULL, BARRED, FAILING, DAMAGED, LACKING = "held", "full", "barred", "failing", "damaged", "lacking"
-AWAY, UNKNOWN, FORBIDDEN, KEYLESS = "away", "unknown", "forbidden", "keyless"  # of servers
+AWAY, FAULTY, UNKNOWN, FORBIDDEN, KEYLESS = "away", "faulty", "unknown", "forbidden", "keyless"  # of servers
 OF_SYSTEM = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), BARRED),
@@ -39,6 +39,8 @@ NOT_THERE = (
     requests.exceptions.Timeout,
     requests.exceptions.RetryError,
 )
+# Seconds that a server which may come back is waited for. One that answers with errors mostly goes on so until somebody mends it.
+WAITED_FOR = {AWAY: 300.0, FAULTY: 60.0}
 BUCKETS = ("boto3", "botocore", "google", "azure")  # libraries of buckets, none of which is needed before one is asked
 KEYS = re.compile("credential|AccessDenied|InvalidAccessKey|SignatureDoesNotMatch|ExpiredToken", re.I)  # as they say it
 # Of PostgreSQL's driver, which has no code where there is no connection: the first is an answer, and no absence.
@@ -46,6 +48,7 @@ ANSWERED = re.compile("FATAL: (?!.*(starting up|shutting down|in recovery|admini
 CUT = re.compile(
     "connection to server|could not (connect|translate)|connection (has been|already) closed|server closed|FATAL: "
 )
+BROKEN = "500 error responses"  # of a server itself, as urllib3 says it; 502 to 504 are said for one that is away
 OF_FILES = re.compile(r"list artifacts in \w+://")  # a server tells its bucket's refusal with the code of its own
 ASKED = re.compile(r"/mlflow(?:-artifacts)?/([\w/.-]+)")  # in MLflow's words: which of its endpoints
 KEPT = "what was written before is kept"
@@ -57,12 +60,14 @@ TO_DO = {
     LACKING: f"{KEPT}. Install the library that it names, then repeat the command",
     DAMAGED: "the database is damaged. Put a copy of its folder aside; `sqlite3 mlflow.db .recover` saves what can be read",
     AWAY: f"{KEPT}. See that it is up and that its address is right, then repeat the command",
+    FAULTY: f"{KEPT}. Its own log says why: its bucket wants other keys, its disk or its database has no room. Mend that, then "
+    "repeat the command",
     UNKNOWN: f"{KEPT}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; who keeps the server makes users",
     FORBIDDEN: f"{KEPT}. Who may MANAGE that experiment, or who keeps the server, can grant EDIT (docs/team-server.md)",
     KEYLESS: f"{KEPT}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their like; where a server keeps the files "
     "(--artifacts-destination, docs/team-server.md), for that server: its clients need none",
 }
-SAYS = {AWAY: "does not answer"}  # by kind; all others refuse
+SAYS = {AWAY: "does not answer", FAULTY: "answers with errors"}  # by kind; all others refuse
 ADDED = re.compile(r"\n\[SQL:|\n\(Background on this error")
 LONGEST = 400  # characters of what others say
 
@@ -114,6 +119,8 @@ def _of_server(error: BaseException) -> str:
         return KEYLESS if kind in (UNKNOWN, FORBIDDEN) and OF_FILES.search(str(error)) else kind
     if status in OF_HTTP:
         return OF_HTTP[status]
+    if isinstance(error, requests.exceptions.RetryError) and BROKEN in str(error):
+        return FAULTY
     untrusted = isinstance(error, requests.exceptions.SSLError)  # a certificate is no better in a minute
     return AWAY if isinstance(error, NOT_THERE) and not untrusted else ""
 
@@ -144,7 +151,7 @@ def _said(error: BaseException, kind: str = "") -> str:
         asked = ASKED.search(str(error))
         unknown = f"it knows no user {user!r} with this password" if user else "it wants a user and a password"
         return unknown if kind == UNKNOWN else f"user {user!r} has no permission for {asked[1] if asked else 'this'}"
-    if kind == AWAY and isinstance(error, requests.exceptions.RequestException) and error.args:
+    if kind in WAITED_FOR and isinstance(error, requests.exceptions.RequestException) and error.args:
         reason = getattr(error.args[0], "reason", None)  # urllib3's, which begins with what failed of which object
         return str(reason or error.args[0]).rpartition(": ")[2].rstrip("')\"")
     if isinstance(error, OSError) and error.strerror:

@@ -18,7 +18,7 @@ from fa_registry import owners
 from fa_registry.errors import RegistryError
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.refusals import AWAY, Refusal
+from fa_registry.tracking.refusals import WAITED_FOR, Refusal
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.untrusted import TENSORS, UnreadableFile, check_regular
 
@@ -74,7 +74,7 @@ class KeptState:
             self._upload(path, epoch)
         except (RegistryError, OSError) as error:
             if (
-                not isinstance(error, Refusal) or error.kind != AWAY
+                not isinstance(error, Refusal) or error.kind not in WAITED_FOR
             ):  # that a server is away was said; it gets a later one
                 LOG.warning("the state to go on from stays on this machine alone: %s", error)
         self._next = self._clock() + max(SECONDS_BETWEEN, SHARE * (self._clock() - began))

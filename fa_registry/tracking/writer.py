@@ -17,7 +17,7 @@ from fa_registry import diagnostics, jsonio, owners, provenance
 from fa_registry.records import RunSpec
 from fa_registry.tracking import claim, schema
 from fa_registry.tracking.base import MOST_POINTS, DatasetReference, Point, Tracker
-from fa_registry.tracking.refusals import AWAY, Refusal
+from fa_registry.tracking.refusals import AWAY, WAITED_FOR, Refusal
 from fa_registry.tracking.series import write_series
 from fa_registry.training.checkpoint import content_digest, save_tensors
 from fa_registry.training.devices import gpu_name
@@ -227,7 +227,7 @@ class RunWriter:
         try:
             self._send(self._tracker.at_once())
         except Refusal as refusal:
-            if refusal.kind != AWAY:
+            if refusal.kind not in WAITED_FOR:
                 raise
             if not self._away:
                 LOG.warning("%s. Training goes on; what it measures is sent when the server is back", refusal)

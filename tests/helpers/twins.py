@@ -49,7 +49,10 @@ def check_step(method: str, twin: Twin, penalty: float, credit_norm: str, **opti
     found = {name: parameter.grad.numpy() for name, parameter in task.network.named_parameters()}
     assert found.keys() == expected.keys()
     for name, gradient in found.items():
-        assert gradient == pytest.approx(expected[name], rel=1e-9, abs=1e-9 * np.abs(expected[name]).max()), name
+        off = np.abs(gradient - expected[name]).max() / np.abs(expected[name]).max()
+        assert gradient == pytest.approx(expected[name], rel=1e-9, abs=1e-9 * np.abs(expected[name]).max()), (
+            f"{name}: off by {off:.1e} of its largest entry; some 1e-8 is a feedback that the twin did not round to float32"
+        )
 
 
 def check_optimiser(method: str, twin: Twin, penalty: float, credit_norm: str) -> None:

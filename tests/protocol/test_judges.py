@@ -9,8 +9,9 @@ import pytest
 
 from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.grouping import seeds_key
-from fa_registry.protocol.judges import decide, fires_now, first_fire
+from fa_registry.protocol.judges import decide, fires_now, first_fire, required
 from fa_registry.protocol.rules import load_edition
+from fa_registry.quantities import symbol_of
 from fa_registry.records import Reading
 from tests.builders import frozen, measurements, over_seeds, reading, record, series
 from tests.protocol.test_cases import given, sized
@@ -278,6 +279,16 @@ def test_small_reference_gain_and_fidelity(g_norm, gain, fidelity, outcome, stat
     assert (decision.outcome, decision.state) == (outcome, state)
     assert decision.fires == {"fail": True, "not_applicable": None}.get(outcome, False)
     assert bool(decision.reason) == (decision.fires is None)
+
+
+def test_further_limits_are_told_by_the_symbols_of_what_they_limit():
+    rule = dataclasses.replace(D2, also=tuple(dataclasses.replace(one, quantity="norm_ratio") for one in D2.also))
+    symbol = symbol_of("norm_ratio")
+    assert f" or {symbol} at least 0.01" in required(rule)
+    assert (
+        decide(rule, [reading(1e-6), reading(None, "no credit"), reading(1.0)]).reason
+        == f"1e-06, but {symbol} is N/A: no credit"
+    )
 
 
 def test_the_reason_names_what_is_missing_beside_what_is_there():

@@ -114,6 +114,11 @@ NEW = {
     "gamma": {"symbol": "Δ", "words": "cosine of both"},
     "gamma_deep_mean": {"symbol": "Δ", "alone": "Δ, deep", "words": "mean of all that is deep"},
 }
+# Whatever else a renamed quantity is called somewhere, by its new symbol: whoever gives one a head need not say so here.
+NEW = {
+    name: {field: given["symbol"].capitalize() for field in ("head", "alone") if getattr(DECLARED[name], field)} | given
+    for name, given in NEW.items()
+}
 
 LETTERS = {"Γ": "Δ", "‖h": "‖x", "‖g": "‖s", "g_l": "s_l"}
 

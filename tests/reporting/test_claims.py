@@ -204,7 +204,9 @@ def as_found(rule: Rule, state: str, outcome: str):
         outcome,
         title=rule.title,
         quantity="margin_pp" if seeds else rule.quantity,
-        observed=Reading(3.0),
+        observed=Reading(
+            3.0 if seeds or rule.threshold is None else rule.threshold
+        ),  # a limit belongs to both of its sides
         threshold=rule.threshold,
         state=state,
         gating=rule.gating,
@@ -245,6 +247,26 @@ def test_a_limit_of_the_gain_says_nothing_of_the_gradients_floor(rich):
     run = dataclasses.replace(rich.runs[0], findings=(a_finding("D5", "pass", quantity="gain", state="OK"),))
     (claim,) = state_claims([run])
     assert "What D5" in claim.text and "floor" not in claim.text
+
+
+@pytest.mark.parametrize(
+    ("quantity", "value", "words"),
+    [
+        ("growth", 51.0, "keeps its scale"),
+        ("stability_mid", 51.0, "no direction shared"),
+        ("g_norm", 49.0, "above its floor|clear of its floor"),
+    ],
+)
+def test_a_word_that_an_edition_uses_on_the_other_side_of_its_limit_is_told_in_general(rich, quantity, value, words):
+    """A limit below which a rule fires may clear as OK too, where OK above one is our own word."""
+
+    def said(observed):
+        found = a_finding("D6", "pass", quantity=quantity, state="OK", threshold=50.0, observed=Reading(observed))
+        (claim,) = state_claims([dataclasses.replace(rich.runs[0], findings=(found,))])
+        return claim.text
+
+    assert "What D6" in said(value) and not re.search(words, said(value))
+    assert re.search(words, said(50.0)) and "What D6" not in said(50.0)
 
 
 @pytest.mark.parametrize("outcome", ["waived", "skipped", "not_applicable", "error"])
@@ -335,7 +357,7 @@ def told(run, *findings):
 OK_REFERENCE = a_finding("D2", "pass", quantity="g_norm", state="OK", threshold=0.01)
 EXPLODED = a_finding("D1", "fail", quantity="growth", state="EXPLODED")
 CLEARS = a_finding("D3", "pass", quantity="accuracy", state="CLEARS", threshold=2.0)
-STEADY = a_finding("S", "pass", quantity="stability_mid", state="OK", threshold=0.3)
+STEADY = a_finding("S", "pass", quantity="stability_mid", state="OK", threshold=0.3, observed=Reading(0.1))
 ABSENT = {"scalars": {"gamma_deep_mean": None}}
 
 

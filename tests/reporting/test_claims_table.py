@@ -70,7 +70,10 @@ def scale(state: str, outcome: str) -> Finding:
 
 
 def stability(state: str, outcome: str) -> Finding:
-    return a_finding("S", outcome, quantity="stability_mid", state=state, threshold=0.3, gating=False)
+    observed = Reading(0.5 if state == "HIGH" else 0.1)
+    return a_finding(
+        "S", outcome, quantity="stability_mid", state=state, threshold=0.3, observed=observed, gating=False
+    )
 
 
 CLEARS = depth("CLEARS", "pass", 10.0, (8.0, 12.0))
@@ -517,8 +520,8 @@ def rows_of_stability() -> Iterator[Row]:
     yield row("stability low", elsewhere, changed(steady, sites={"stability": [0.5, 0.1, 0.1, 0.1, 0.1]}), steady)
     for outcome, key, words in (
         ("pass", "other passes", "What Z a rule asks for is there (ODD): Z: required"),
-        ("warn", "other warns", "Nothing may be built on rho (ODD): Z: required"),
-        ("fail", "other fails", "What rests on rho may not be claimed (ODD): Z: required"),
+        ("warn", "other warns", "Nothing may be built on ρ (ODD): Z: required"),
+        ("fail", "other fails", "What rests on ρ may not be claimed (ODD): Z: required"),
     ):
         told = a_run(a_finding("Z", outcome, quantity="rho", state="ODD"), verdict="fail")
         yield row(key, words, told, a_run(a_finding("Z", "skipped", quantity="rho", state="ODD"), verdict="fail"))

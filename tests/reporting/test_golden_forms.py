@@ -55,7 +55,10 @@ def path_of(kind: str) -> Path:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_form_reads_as_it_did(kind):
-    assert form_of(kind) == path_of(kind).read_text(encoding="utf-8")
+    stands = path_of(kind).read_text(encoding="utf-8")
+    assert form_of(kind) == stands, (
+        "if that was meant: python -m tests.reporting.test_golden_forms, and read the difference"
+    )
 
 
 def test_each_kind_says_what_it_is_there_for():

@@ -83,7 +83,9 @@ def test_every_executor_lets_two_jobs_of_one_process_work_in_turns_and_never_at_
 
 def test_every_executor_gives_each_job_its_number_of_threads(run):
     told = {event.value for event in run(["a"], Resources(threads=2)) if event.kind == "progress"}
-    assert told == {2} and torch.get_num_threads() == 1
+    assert told == {2} and torch.get_num_threads() == 1, (
+        "training.devices.pinned_threads(resources.threads), around each job"
+    )
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from mlflow.store.tracking import sqlalchemy_store
 from mlflow.store.tracking.dbmodels import initial_models
 from mlflow.store.tracking.dbmodels.models import SqlDataset
 from mlflow.utils.rest_utils import verify_rest_response
-from requests.exceptions import HTTPError
+from requests.exceptions import HTTPError, RetryError
 from sqlalchemy import create_engine
 
 from fa_registry.errors import StoreError
@@ -36,6 +36,7 @@ from fa_registry.tracking.refusals import (
     BARRED,
     DAMAGED,
     FAILING,
+    FAULTY,
     FORBIDDEN,
     FULL,
     HELD,
@@ -343,6 +344,13 @@ def sqlite_error(code: int, text: str) -> sqlite3.OperationalError:
             ),
             KEYLESS,
             "no match; .*for that server: its clients need none",
+        ),
+        (
+            RetryError(
+                "/api/2.0/mlflow-artifacts/artifacts/1/x (Caused by ResponseError('too many 500 error responses'))"
+            ),
+            FAULTY,
+            "answers with errors: .*too many 500 error responses; .*its bucket wants other keys",
         ),
         (answered(503), AWAY, "does not answer: .*See that it is up"),
         (requests.exceptions.SSLError("certificate verify failed"), "", "certificate verify failed$"),
