@@ -404,10 +404,10 @@ def _in_the_store(asked: Asked, others: Sequence[OtherRun]) -> tuple[list[str], 
     group, setting = asked.spec.seeds, asked.spec.setting.identity
     own = [other for other in others if other.spec.seeds == group]
     controls = [other for other in others if other.spec.control == "frozen" and other.spec.setting.identity == setting]
-    judged = [run.record.spec for run in asked.sources.report.runs]
-    mine = {spec.seed for spec in judged if spec.seeds == group}
+    judged = asked.sources.judged_seeds
+    mine = judged.get(group, frozenset())
     paired = mine | {other.spec.seed for other in own}
-    there = {spec.seed for spec in judged if spec.control == "frozen" and spec.setting.identity == setting}
+    there = asked.sources.control_seeds.get(setting, frozenset())
     passed_over, mentioned = [], []
     for other in (*own, *controls):
         seeds = there if other.spec.control == "frozen" else mine

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from fa_registry.protocol.grouping import Group, groups, seeds_key
 from fa_registry.protocol.shipped import DIGEST, FOREIGN, SHIPPED, edition_words, standing
@@ -20,6 +21,7 @@ from fa_registry.records import (
     Judgement,
     RunAudit,
     RunRecord,
+    RunSpec,
     Scalar,
     Verdict,
 )
@@ -52,6 +54,13 @@ NOWHERE = "—"
 SAME_FINDINGS = "The same findings: the editions draw different verdicts from them."
 NOT_JUDGED = Verdict("incomplete", "not judged")
 Judged = tuple[EditionReference, Sequence[Finding]]  # an edition and what it found in the runs of one group
+
+
+def _seeds(pairs: Iterable[tuple[str, int]]) -> Mapping[str, frozenset[int]]:
+    seeds: dict[str, set[int]] = {}
+    for name, seed in pairs:
+        seeds.setdefault(name, set()).add(seed)
+    return {name: frozenset(found) for name, found in seeds.items()}
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,20 @@ class Sources:
             exclusions,
             held(report.cards),
         )
+
+    @cached_property
+    def judged_seeds(self) -> Mapping[str, frozenset[int]]:
+        """The seeds of each group that were judged, by what the runs of one share (RunSpec.seeds)."""
+        return _seeds((spec.seeds, spec.seed) for spec in self._specs)
+
+    @cached_property
+    def control_seeds(self) -> Mapping[str, frozenset[int]]:
+        """The seeds of the frozen controls that were judged, by their setting's identity."""
+        return _seeds((spec.setting.identity, spec.seed) for spec in self._specs if spec.control == "frozen")
+
+    @property
+    def _specs(self) -> Iterator[RunSpec]:
+        return (run.record.spec for run in self.report.runs)
 
     @property
     def forms(self) -> Iterator[tuple[Group, Link]]:

@@ -73,7 +73,7 @@ LOG = logging.getLogger(__name__)
 VERSION_SECONDS = 10  # a server that does not answer by then has other troubles than a view
 BATCH = 1000  # MLflow's own limits for one log_batch call: of points, tags and parameters together,
 BATCH_NAMES = 100  # and of tags, and of parameters
-PAGE = 250
+PAGE = 500  # runs of one answer: MLflow makes 100 KiB of each, and asks its tables once more for every page
 EXPERIMENT_TAGS = {
     "mlflow.experimentKind": "custom_model_development"
 }  # MLflow's pages open on training runs, not on chats
