@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks import end_to_end, gpu, operations, readme
 from benchmarks.limit import Limit
 from benchmarks.overheads import MEASURING_TARGETS, TRACKING_TARGET
-from benchmarks.performance_stores import stores
+from benchmarks.performance_stores import starts, stores
 from benchmarks.performance_time import where_the_time_goes
 from benchmarks.recording import ROOT, recorded, where
 from benchmarks.step_time import LIMIT_TARGET, TARGET
@@ -38,6 +38,7 @@ def render() -> str:
             *_steps(bench),
             *_whole(),
             *_shares(bench),
+            *starts(),
             *stores(),
             *_card(),
             *where_the_time_goes(bench),

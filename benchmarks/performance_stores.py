@@ -4,12 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from benchmarks import audit_again, registry_scale, store_scale
+from benchmarks import audit_again, registry_scale, start_up, store_scale
 from benchmarks.recording import recorded, where
 from benchmarks.tables import line, verdict
 from benchmarks.verb_cost import Cost, Costs
 
 NOT_YET = "Not measured yet: `python -m {} --record`.\n"
+
+
+def starts() -> Iterator[str]:
+    """The section on what a verb takes before and beside its work."""
+    yield "## To start a verb\n"
+    kept = recorded(start_up.MEASURED)
+    if kept is None:
+        yield NOT_YET.format("benchmarks.start_up")
+        return
+    yield f"{where(kept, 'benchmarks.start_up')}: CPU seconds"
+    yield f"on a store of {start_up.RUNS} runs, beside a bare import of the libraries that the verb cannot do without.\n"
+    yield line(["verb", "CPU", "bare import", "ratio", "aim"])
+    yield "|---|---:|---:|---:|---|"
+    for words, one in start_up.of(kept).items():
+        met = verdict(one.ratio <= start_up.TARGET)
+        yield line(
+            [words, f"{one.verb:.2f} s", f"{one.imports:.2f} s", f"{one.ratio:.2f}", f"≤ {start_up.TARGET:g}: {met}"]
+        )
+    yield ""
 
 
 def stores() -> Iterator[str]:
@@ -62,7 +81,7 @@ def _made_up() -> Iterator[str]:
         return
     found = [registry_scale.Scale(**one) for one in kept["sizes"]]
     yield f"{where(kept, 'benchmarks.registry_scale')}:"
-    yield "judging and rendering made-up records alone, in one process.\n"
+    yield "judging and rendering made-up records alone.\n"
     yield line(["records", "settings", "forms", "CPU", "CPU a record", "peak memory", "index", "all pages"])
     yield "|---:|" + "---:|" * 7
     for one in found:

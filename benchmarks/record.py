@@ -18,6 +18,7 @@ COMMANDS = (
     ("benchmarks.audit_again", "--record"),
     ("benchmarks.registry_scale", "--record"),
     ("benchmarks.store_scale", "--record"),
+    ("benchmarks.start_up", "--record"),
     ("benchmarks.performance",),
 )
 

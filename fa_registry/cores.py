@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -30,7 +31,11 @@ def each(work: Callable[[T], None], items: Sequence[T]) -> None:
     """
     processes = max(1, min(usable_cores(), len(items) // LEAST)) if _may_be_copied() else 1
     shares = [items[place::processes] for place in range(processes)]
-    copies = [_copy(work, share) for share in shares[1:]]
+    gc.freeze()  # else each looks for cycles in all that it was given, and so makes a copy of its own of the memory
+    try:
+        copies = [_copy(work, share) for share in shares[1:]]
+    finally:
+        gc.unfreeze()
     try:
         for item in shares[0]:
             work(item)

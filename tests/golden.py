@@ -23,7 +23,7 @@ from fa_registry.catalog import Catalog
 from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.records import Measurements
 from fa_registry.seeding import generator
-from fa_registry.testing.cases import CLASSES, IMAGE_SHAPE, SMALL, Case, Setting, batch
+from fa_registry.testing.small_networks import CLASSES, IMAGE_SHAPE, SMALL, Case, Setting, batch
 from fa_registry.training.measuring import measure
 from tests.helpers.small import double, supported, tiny_task
 

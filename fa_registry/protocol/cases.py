@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from fa_registry.protocol.evidence import unproven
 from fa_registry.protocol.operators import margin_pp
+from fa_registry.protocol.prerequisites import unproven
 from fa_registry.protocol.verdict import stands
 from fa_registry.records import Reading, RunRecord
 from fa_registry.statistics import CONFIDENCE, Interval, look_confidence, paired_difference, stated_difference

@@ -9,9 +9,9 @@ from types import MappingProxyType
 from fa_registry.protocol.cases import Case, SeedGroup
 from fa_registry.protocol.checking import CREDIT, LIMIT, SEEDS
 from fa_registry.protocol.credit import judge_credit
-from fa_registry.protocol.evidence import evidence
 from fa_registry.protocol.grouping import frozen_controls, seeds_key
 from fa_registry.protocol.judges import judge_limit, judge_over_seeds
+from fa_registry.protocol.prerequisites import evidence
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.protocol.verdict import verdict
 from fa_registry.protocol.waivers import waived

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from fa_registry.protocol.evidence import fails_outright
+from fa_registry.protocol.prerequisites import fails_outright
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Finding, RunRecord, Verdict
 

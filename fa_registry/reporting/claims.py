@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 from fa_registry.protocol.credit import carried_words, guard_of
-from fa_registry.protocol.evidence import CODE, METHOD, SEAL, speaks_for_nothing
+from fa_registry.protocol.prerequisites import CODE, METHOD, SEAL, speaks_for_nothing
 from fa_registry.protocol.verdict import stands
 from fa_registry.quantities import HEADLINE_GAMMA, SUBJECTS, label_of, quantity_of, subject_of
 from fa_registry.records import Exclusion, Finding, Reading, RunAudit

@@ -13,7 +13,6 @@ from fa_registry.protocol.verdict import stands
 from fa_registry.quantities import AGGREGATES
 from fa_registry.records import AuditReport, Choice, OtherRun, Reading, RunAudit, RunRecord, RunSpec
 from fa_registry.reporting.claims_measured import reaching
-from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.lookups import GIVEN, NO_CONTROL, scalar, site_row
 from fa_registry.reporting.sources import Sources
 from fa_registry.reporting.text.filters import at_least, compact, cos, num, pct, sci
@@ -346,12 +345,7 @@ def same_seeds(asked: Asked) -> Answered:
     """11: all methods of a setting have the same seeds, and none was chosen after the fact."""
     mine = {run.record.spec.seed for run in asked.group}
     words = ", ".join(map(str, sorted(mine)))
-    setting = asked.spec.setting.identity
-    others = {
-        group_label(group): {run.record.spec.seed for run in group.runs}
-        for group in asked.sources.groups
-        if not group.control and group.runs[0].record.spec.setting.identity == setting
-    }
+    others = asked.sources.seeds_of_methods.get(asked.spec.setting.identity, {})
     differing = [label for label, seeds in others.items() if seeds != mine]
     if differing:
         rest = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""

@@ -26,7 +26,7 @@ from fa_registry.records import (
     Verdict,
 )
 from fa_registry.reporting.labels import group_label, slug
-from fa_registry.reporting.lookups import SEVERITY, Frozen
+from fa_registry.reporting.lookups import SEVERITY, Columns, Frozen, audit_columns
 from fa_registry.reporting.text.filters import na, reading
 from fa_registry.reporting.values import (
     ChangedEdition,
@@ -105,6 +105,21 @@ class Sources:
     def judged_seeds(self) -> Mapping[str, frozenset[int]]:
         """The seeds of each group that were judged, by what the runs of one share (RunSpec.seeds)."""
         return _seeds((spec.seeds, spec.seed) for spec in self._specs)
+
+    @cached_property
+    def seeds_of_methods(self) -> Mapping[str, Mapping[str, frozenset[int]]]:
+        """Setting's identity → method's label → the seeds that were judged; controls apart."""
+        found: dict[str, dict[str, frozenset[int]]] = {}
+        for group in self.groups:
+            if not group.control:
+                seeds = frozenset(run.record.spec.seed for run in group.runs)
+                found.setdefault(group.runs[0].record.spec.setting.identity, {})[group_label(group)] = seeds
+        return found
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Those of the audit table that any run has a number for."""
+        return audit_columns(self.report.runs, known=self.known)
 
     @cached_property
     def control_seeds(self) -> Mapping[str, frozenset[int]]:

@@ -11,8 +11,8 @@ below, `block_jacobian_gives_bp` / `output_jacobian_gives_bp`: on a linear netwo
 which the rule *is* backpropagation, sign, order and transposition included.
 """
 
-from fa_registry.testing.cases import Case
 from fa_registry.testing.outcomes import PropertyResult
+from fa_registry.testing.small_networks import Case
 from fa_registry.testing.suite import assert_method, check_method
 
 __all__ = ["Case", "PropertyResult", "assert_method", "check_method"]

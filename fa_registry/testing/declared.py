@@ -15,8 +15,8 @@ from fa_registry.methods._replaced import backward_std, key, layer_weights
 from fa_registry.methods.base import CreditInputs, UpdatesFeedback
 from fa_registry.records import Recipe, Scalar
 from fa_registry.seeding import generator
-from fa_registry.testing.cases import CLASSES, Case, Setting, draw_feedback, linear_case
 from fa_registry.testing.outcomes import Outcome, failed, inapplicable, passed, relative_error, within
+from fa_registry.testing.small_networks import CLASSES, Case, Setting, draw_feedback, linear_case
 from fa_registry.testing.universal import AUTOGRAD_TOLERANCE, SITE_TOLERANCE, compare, cosines_with_bp
 from fa_registry.training.asking import credits_and_states_of, held
 from fa_registry.training.task import network_shape

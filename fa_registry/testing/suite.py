@@ -15,9 +15,9 @@ from fa_registry.methods._replaced import backward_through
 from fa_registry.methods.base import CreditInputs, Method, ReplacesWeights
 from fa_registry.records import Scalar
 from fa_registry.testing import universal
-from fa_registry.testing.cases import Case, Gradients, Setting, forms, supported_by, variants
 from fa_registry.testing.declared import DECLARED
 from fa_registry.testing.outcomes import Outcome, PropertyResult, failed
+from fa_registry.testing.small_networks import Case, Gradients, Setting, forms, supported_by, variants
 from fa_registry.testing.universal import compare
 from fa_registry.training.asking import credits_and_states_of
 

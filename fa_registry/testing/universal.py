@@ -14,8 +14,8 @@ from fa_registry.architectures.base import part_of
 from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NoFeedback, check_credits
 from fa_registry.positions import features, summed
 from fa_registry.records import Scalar
-from fa_registry.testing.cases import SAMPLES, Case, Setting, draw_feedback, sum_gradients
 from fa_registry.testing.outcomes import Outcome, cosine, failed, inapplicable, passed, relative_error, within
+from fa_registry.testing.small_networks import SAMPLES, Case, Setting, draw_feedback, sum_gradients
 from fa_registry.training.checkpoint import load_into, save_tensors
 from fa_registry.training.credit_check import NEARLY_BP
 from fa_registry.training.task import network_shape

@@ -105,7 +105,9 @@ def _key(spec: RunSpec) -> dict[str, Any]:
 @cache  # in memory: an audit of a hundred runs measures each source once
 def _tested(key: str) -> Conformance:
     """Every property of the method, on the run's own architecture alone: on all of them it takes minutes."""
-    from fa_registry.testing.cases import cannot_build  # the suite is loaded for a method of another package alone
+    from fa_registry.testing.small_networks import (
+        cannot_build,  # the suite is loaded for a method of another package alone
+    )
     from fa_registry.testing.suite import check_method
 
     wanted = json.loads(key)

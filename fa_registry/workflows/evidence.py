@@ -16,8 +16,8 @@ from torch import Tensor
 from fa_registry import diagnostics
 from fa_registry.cores import usable_cores
 from fa_registry.errors import IntegrityError, Interrupted, RegistryError
-from fa_registry.protocol.evidence import MEASURING
 from fa_registry.protocol.integrity import SAME_MACHINE, compare, merged, with_checks
+from fa_registry.protocol.prerequisites import MEASURING
 from fa_registry.records import Check, Exclusion, Integrity, Reading, RunRecord
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import JobEvent, Stop, Tell

@@ -15,8 +15,8 @@ from torch import nn
 
 from fa_registry import diagnostics
 from fa_registry.errors import IntegrityError, UsageError
-from fa_registry.protocol.evidence import MEASURING
 from fa_registry.protocol.integrity import compare, with_checks
+from fa_registry.protocol.prerequisites import MEASURING
 from fa_registry.records import Check, Integrity, Measurements, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker

@@ -67,6 +67,7 @@ def test_one_command_records_every_figure_of_a_processor():
         "audit_again.json",
         "registry_scale.json",
         "store_scale.json",
+        "start_up.json",
     }
     assert all(modules[name].MEASURED.parent == FOLDER for name, *options in record.COMMANDS if options)
     assert record.COMMANDS[-1] == ("benchmarks.performance",)

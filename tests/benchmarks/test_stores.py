@@ -6,6 +6,8 @@ import dataclasses
 import json
 import shutil
 import sqlite3
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from benchmarks import audit_again, registry_scale, store_scale
 from benchmarks.audit_again import AGAIN, LOGGED, UNTAKEN, WIDTH, again_lines
 from benchmarks.filled_store import TABLES, fill
 from benchmarks.filled_study import PER_SEED, SEEDS, study_text
+from benchmarks.recording import ROOT
 from benchmarks.registry_scale import INDEX_TARGET, Scale, _judged, measure, measure_sizes
 from benchmarks.store_scale import AUDIT, slope
 from benchmarks.synthetic import EPOCHS, ROUND, registry, specs, wide
@@ -267,6 +270,24 @@ def test_what_a_whole_command_costs_is_counted(tmp_path):
     assert found.cpu > 0.01 and found.wall > 0.01 and 5 < found.peak < 4096
     with pytest.raises(SystemExit, match="fa-registry nothing: exit 2"):
         cost_of(["nothing"], tmp_path)
+
+
+ORPHAN = """
+import subprocess, sys
+from unittest.mock import patch
+from benchmarks import verb_cost
+burn = "import time\\nwhile time.process_time() < 0.5: pass"
+leaves = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {burn!r}])"
+with patch.object(subprocess, "call", lambda *given, **named: subprocess.run([sys.executable, "-c", leaves]).returncode):
+    verb_cost.main([])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="another system gives what is left to nobody")
+def test_what_a_command_leaves_at_work_is_counted():
+    """The process that Python starts workers from ends after the verb, and is no child of whoever called it."""
+    told = subprocess.run([sys.executable, "-c", ORPHAN], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert json.loads(told)["cpu"] > 0.5
 
 
 @pytest.mark.parametrize("verb", store_scale.VERBS.values(), ids=lambda verb: verb[0])

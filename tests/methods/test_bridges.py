@@ -17,7 +17,7 @@ from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.state_bridge import PLUGIN
 from fa_registry.positions import averaged, features, summed
 from fa_registry.terminal_loss import sample_losses
-from fa_registry.testing.cases import Case, Setting
+from fa_registry.testing.small_networks import Case, Setting
 from fa_registry.training.asking import credits_of
 from tests.helpers import twins
 from tests.helpers.bridges import seen, slopes

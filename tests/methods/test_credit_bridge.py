@@ -15,7 +15,7 @@ from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.credit_bridge import PLUGIN
 from fa_registry.seeding import generator
 from fa_registry.terminal_loss import sample_losses
-from fa_registry.testing.cases import Setting
+from fa_registry.testing.small_networks import Setting
 from fa_registry.training.asking import credits_of
 from fa_registry.training.step import local_step
 from fa_registry.training.trainer import Trainer

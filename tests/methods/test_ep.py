@@ -13,7 +13,7 @@ from fa_registry.architectures.base import noisy
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import CreditInputs, NetworkShape
 from fa_registry.methods.ep import CONTRASTS, PLUGIN
-from fa_registry.testing.cases import Case, Setting
+from fa_registry.testing.small_networks import Case, Setting
 from fa_registry.training.asking import credits_and_states_of
 from fa_registry.training.controls import trainable_parameters
 from fa_registry.training.step import local_step

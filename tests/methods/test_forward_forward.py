@@ -15,7 +15,7 @@ from fa_registry.architectures.resmlp import PLUGIN as RESMLP
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.forward_forward import PLUGIN, ForwardForward, hardest_wrong, local_slope, with_label
-from fa_registry.testing.cases import Setting
+from fa_registry.testing.small_networks import Setting
 from fa_registry.training.loop import train
 from fa_registry.training.trainer import Trainer
 from tests.helpers import twins

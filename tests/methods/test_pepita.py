@@ -13,7 +13,7 @@ from fa_registry.architectures.resmlp import PLUGIN as RESMLP
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.pepita import PLUGIN
-from fa_registry.testing.cases import Setting
+from fa_registry.testing.small_networks import Setting
 from fa_registry.training.step import local_step
 from fa_registry.training.task import network_shape
 from tests.helpers import twins

@@ -16,7 +16,7 @@ from fa_registry.methods import dfa
 from fa_registry.methods._replaced import backward_through, replaced_credits
 from fa_registry.methods.base import CreditInputs, FixedMatrices, Method, NetworkShape, NoFeedback
 from fa_registry.methods.weight_fa import PLUGIN
-from fa_registry.testing.cases import Case, Setting, variants
+from fa_registry.testing.small_networks import Case, Setting, variants
 from fa_registry.training.specs import parse_spec
 from tests.helpers import twins
 from tests.helpers.numpy_resmlp import Arrays

@@ -9,216 +9,46 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
 
-from fa_registry.protocol.evidence import CODE, METHOD, SEAL
-from fa_registry.quantities import label_of, symbol_of
-from fa_registry.records import Exclusion, Finding, FurtherLimit, GuardReading, Integrity, Reading, RunAudit, Verdict
+from fa_registry.protocol.prerequisites import CODE, METHOD, SEAL
+from fa_registry.records import Exclusion, GuardReading, Integrity, Reading, RunAudit
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import claims_depth, claims_measured
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_measured import KEYS
 from tests.reporting.asking import changed
-from tests.reporting.runs import full, make_record
+from tests.reporting.earning import (
+    CLEARS,
+    EXPLODED,
+    FIDELITY,
+    FLOOR,
+    FROZEN,
+    GAIN,
+    GREW,
+    LARGEST,
+    NO_GAMMA,
+    PART,
+    Row,
+    a_run,
+    depth,
+    null,
+    reference,
+    row,
+    rows_of_beating_frozen_blocks,
+    rows_of_undecided,
+    rows_of_undercut,
+    rows_within_the_limit,
+    scale,
+    stability,
+)
 from tests.reporting.scenes import a_finding
 
-LARGEST, FROZEN = label_of("growth_max"), label_of("frozen_accuracy")
-GAIN, FIDELITY = symbol_of("gain"), symbol_of("fidelity_min")
 MODULES = (claims_module, claims_depth, claims_measured)
 LEAST = 8  # characters of a piece of text that is looked for; shorter ones are joints such as `; ` and ` over `
-
-
-def a_run(*findings: Finding, seed: int = 42, verdict: str = "pass", **changes) -> RunAudit:
-    """A whole run of dfa on 360 test samples, accuracy .93, Γ about .2, with these findings. changes: see asking.changed."""
-    record = full(make_record("dfa", seed, 0.93, 3.0, 0.1, 0.2), gain=[0.3] * 5)
-    run = changed(RunAudit(record, findings, Verdict(verdict, verdict.upper())), conventions={"test_samples": 360})
-    return changed(run, **changes)
-
-
-def depth(
-    state: str, outcome: str, mean: float, ends: tuple[float, float] | None, limit: float = 2.0, **changes
-) -> Finding:
-    fields = {"confidence": 0.95 if ends else None, "seeds": 3 if ends else 1, **changes}
-    return a_finding(
-        "D3",
-        outcome,
-        quantity="margin_pp",
-        observed=Reading(mean),
-        interval=ends,
-        threshold=limit,
-        state=state,
-        **fields,
-    )
-
-
-def null(state: str, outcome: str, **changes) -> Finding:
-    fields = {"threshold": 0.05, "gating": False, **changes}
-    return a_finding("D4", outcome, quantity="gamma_null_p", state=state, **fields)
-
-
-def reference(state: str, outcome: str, times: float = 100.0, **changes) -> Finding:
-    fields = {"threshold": 1e-3, "observed": Reading(times * 1e-3), "further": (FurtherLimit("gain", 0.01),), **changes}
-    return a_finding("D2", outcome, quantity="g_norm", state=state, **fields)
-
-
-def scale(state: str, outcome: str) -> Finding:
-    return a_finding("D1", outcome, quantity="growth", state=state, threshold=50.0)
-
-
-def stability(state: str, outcome: str) -> Finding:
-    observed = Reading(0.5 if state == "HIGH" else 0.1)
-    return a_finding(
-        "S", outcome, quantity="stability_mid", state=state, threshold=0.3, observed=observed, gating=False
-    )
-
-
-CLEARS = depth("CLEARS", "pass", 10.0, (8.0, 12.0))
-NO_GAMMA = {"scalars": {"gamma_deep_mean": None}}
-PART = {"sites": {"gamma_null_p": [0.01, 0.01, 0.01, 0.01, 0.08]}}
-GREW = {"sites": {"h_norm": [16.0, 1e3, 1e5, 1e7, 1e9]}}
-FLOOR, EXPLODED = reference("AT FLOOR", "fail", 0.1), scale("EXPLODED", "fail")
-
-
-@dataclass(frozen=True)
-class Row:
-    """fragment: of the text of the claim `key` about `earns`; `spoiled` differ from them by one thing, and none says it."""
-
-    key: str
-    fragment: str
-    earns: Sequence[RunAudit]
-    spoiled: Sequence[RunAudit]
-    excluded: Sequence[Exclusion] = field(default=())
-
-    def texts(self, runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> list[str]:
-        return [claim.text for claim in claims(runs, excluded) if claim.key == self.key]
-
-
-def row(key: str, fragment: str, earns: RunAudit | list, spoiled: RunAudit | list, **more) -> Row:
-    lists = [runs if isinstance(runs, list) else [runs] for runs in (earns, spoiled)]
-    return Row(key, fragment, *lists, **more)
-
-
-def rows_of_beating_frozen_blocks() -> Iterator[Row]:
-    """Of a method that does not pass: where it does, its margin stands in the sentence that says so."""
-    beats = a_run(CLEARS, verdict="warn")
-    looked = depth("CLEARS", "pass", 10.0, (8.0, 12.0), confidence=0.975, look=2)
-    worse = a_run(depth("CLEARS", "pass", -5.5, (-6.0, -5.0), -10.0), verdict="warn")
-    blocks = "The trained blocks beat frozen random ones"
-    yield row("beats frozen", blocks, beats, worse)
-    yield row("beats frozen", blocks, beats, a_run(CLEARS))
-    yield row("beats frozen", blocks, beats, a_run(CLEARS, status="diverged", verdict="fail"))
-    broken = a_run(CLEARS, seed=123, status="diverged", verdict="fail")
-    yield row("beats frozen", blocks, [beats, a_run(CLEARS, seed=123, verdict="warn")], [beats, broken])
-    for key, verdict in (("beats frozen", "warn"), ("trained depth", "pass")):
-        clear, again = a_run(CLEARS, verdict=verdict), a_run(looked, verdict=verdict)
-        other = a_run(depth("CLEARS", "pass", 9.0, (8.0, 12.0)), verdict=verdict)
-        yield row(key, "; the margin is +10.0", clear, other)
-        yield row(key, "95 % interval +8.0", clear, again)
-        yield row(
-            key,
-            ". The level is that of look 2, since audits have judged other sets of its seeds before",
-            again,
-            clear,
-        )
-        near = depth("CLEARS", "pass", 3.0, (2.1, 3.9))
-        yield row(
-            key,
-            ". The margin lies 1.0 pp from the limit, and the sampling of 360 test samples alone leaves ± 2.7 pp of the accuracy "
-            "open (Wilson, 95 %): another test set of this size might fall on the other side",
-            a_run(near, verdict=verdict),
-            a_run(near, verdict=verdict, conventions={"test_samples": 10_000}),
-        )
-        far = a_run(depth("CLEARS", "pass", 8.0, (7.1, 8.9)), verdict=verdict)
-        yield row(key, "another test set", a_run(near, verdict=verdict), far)
-
-
-def rows_within_the_limit() -> Iterator[Row]:
-    inside = depth("CLEARS", "pass", -5.5, (-12.0, 1.0), -15.0)
-    worse = depth("CLEARS", "pass", -5.5, (-6.0, -5.0), -10.0)
-    yield row(
-        "within limit",
-        "The trained blocks do worse than frozen random ones, by no more than the limit allows",
-        a_run(worse),
-        a_run(inside),
-    )
-    yield row(
-        "within limit",
-        "are not worse than frozen random ones by more than the limit allows, and not shown to be better",
-        a_run(inside),
-        a_run(worse),
-    )
-    yield row(
-        "within limit", "are not worse than", a_run(inside), a_run(depth("CLEARS", "pass", 5.0, (1.0, 9.0), -15.0))
-    )
-
-
-def rows_of_undercut() -> Iterator[Row]:
-    below = [
-        (
-            depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0)),
-            "The trained blocks do worse than frozen random ones: training them may not be",
-        ),
-        (
-            depth("UNDERCUT", "fail", 0.0, (-1.0, 1.0)),
-            "are not shown to beat frozen random ones: training them may not be credited",
-        ),
-        (
-            depth("UNDERCUT", "fail", 1.0, (0.5, 1.5)),
-            "beat frozen random ones, but by less than the limit: their training may not be",
-        ),
-    ]
-    for place, (finding, words) in enumerate(below):
-        yield row("undercut", words, a_run(finding, verdict="fail"), a_run(below[place - 1][0], verdict="fail"))
-    of_accuracy = a_finding("d", quantity="accuracy", state="UNDERCUT", threshold=2.0)
-    yield row("undercut", "; the margin is", a_run(below[0][0], verdict="fail"), a_run(of_accuracy, verdict="fail"))
-    yield row("undercut", "The trained blocks", a_run(of_accuracy, verdict="fail"), a_run(CLEARS))
-
-
-def rows_of_undecided() -> Iterator[Row]:
-    open_ = depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2))
-    asked = "Whether the trained blocks beat frozen random ones by as much as the limit asks for is undecided: the margin is "
-    negative = depth("UNDECIDED", "warn", -9.0, (-14.0, -4.0), -10.0)
-    yield row("undecided", asked, a_run(open_, verdict="warn"), a_run(CLEARS))
-    yield row(
-        "undecided",
-        "ones by as much as the limit asks for is undecided",
-        a_run(open_, verdict="warn"),
-        a_run(negative, verdict="warn"),
-    )
-    yield row(
-        "undecided",
-        "Whether the trained blocks are worse than frozen random ones by no more than the limit allows is undecided",
-        a_run(negative, verdict="warn"),
-        a_run(open_, verdict="warn"),
-    )
-    yield row("undecided", " seeds, holds the limit of 2 pp", a_run(open_, verdict="warn"), a_run(CLEARS))
-    on = depth("UNDECIDED", "warn", 2.0, (-2.0, 6.0))
-    how = (
-        " fresh seeds, their number fixed in advance, would decide it with a chance of 80% if mean and spread are what they are "
-        "here. Adding seeds to these until the interval leaves the limit would not: who may stop when it suits clears by luck more "
-        "often than the level says, so every further set of seeds is judged at a higher one"
-    )
-    yield row("undecided", how, a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
-    yield row("undecided", "A new study of ", a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
-    never = "At this mean and spread not even 1,000 seeds would decide it: the mean lies too near the limit"
-    yield row("undecided", never, a_run(on, verdict="warn"), a_run(open_, verdict="warn"))
-    yield row(
-        "undecided",
-        "97.5 % interval",
-        a_run(dataclasses.replace(open_, confidence=0.975, look=2), verdict="warn"),
-        a_run(open_, verdict="warn"),
-    )
-    provisional = depth("PROVISIONAL", "warn", 4.0, None)
-    words = (
-        "Whether the trained blocks beat frozen random ones is provisional: the margin of one seed, +4.0\u00a0pp where 2 pp are "
-        "asked for, has no interval. More seeds with their frozen controls give one, their number fixed before the first of them "
-        "is audited; three are customary"
-    )
-    yield row("provisional", words, a_run(provisional, verdict="warn"), a_run(open_, verdict="warn"))
 
 
 def rows_of_passing() -> Iterator[Row]:
@@ -592,8 +422,8 @@ def test_the_table_holds_every_claim_there_is():
 
 
 def test_a_claims_kind_is_that_of_its_key():
-    for row in ROWS:
-        for claim in claims(row.earns, row.excluded):
+    for one in ROWS:
+        for claim in claims(one.earns, one.excluded):
             assert KEYS[claim.key] == claim.kind
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from fa_registry import methods
 from fa_registry.testing import check_method
-from fa_registry.testing.cases import supported_by
 from fa_registry.testing.declared import DECLARED
+from fa_registry.testing.small_networks import supported_by
 from fa_registry.testing.suite import UNIVERSAL
 
 QUICK = {"resmlp"}  # the others' two minutes are the long tests'

@@ -22,9 +22,9 @@ from fa_registry.methods.ep import EquilibriumPropagation
 from fa_registry.records import RunSpec
 from fa_registry.testing import PropertyResult, assert_method, check_method
 from fa_registry.testing.__main__ import main
-from fa_registry.testing.cases import Setting, forms, variants
 from fa_registry.testing.declared import DECLARED
 from fa_registry.testing.outcomes import cosine, relative_error, within
+from fa_registry.testing.small_networks import Setting, forms, variants
 from fa_registry.testing.suite import UNIVERSAL
 from fa_registry.training.bench import credits_under
 from fa_registry.training.checkpoint import load_tensors, save_tensors

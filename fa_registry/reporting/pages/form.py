@@ -16,7 +16,6 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.verdict import combined
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.quantities import (
-    AUDIT_TABLE,
     BESIDE_CONTROL,
     HEADLINE_GAMMA,
     RUN_SCALARS,
@@ -31,7 +30,6 @@ from fa_registry.reporting.claims_depth import Sampling, sampling
 from fa_registry.reporting.labels import command, control_of, group_label, train_line
 from fa_registry.reporting.lookups import (
     Frozen,
-    audit_columns,
     figure_estimate,
     finding_rows,
     seed_row,
@@ -85,7 +83,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
     """The form of one group. written: what people filled into its blanks before."""
     report, label, setting = sources.report, group_label(group), group.setting
     # what has a line of its own further down, over the seeds, needs no column
-    columns = audit_columns(report.runs, [name for name in AUDIT_TABLE if name not in RUN_SCALARS], sources.known)
+    columns = tuple(column for column in sources.columns if column.name not in RUN_SCALARS)
     rows = tuple(seed_row(run, sources.frozen, columns, sources.known) for run in group.runs)
     headline = {
         name: figure_estimate(group.runs, quantity_of(name), sources.frozen)

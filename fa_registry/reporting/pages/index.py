@@ -14,7 +14,6 @@ from fa_registry.reporting.labels import command, file_name, group_label, option
 from fa_registry.reporting.lookups import (
     SEVERITY,
     Columns,
-    audit_columns,
     figure_estimate,
     finding_rows,
     most_severe_first,
@@ -63,7 +62,7 @@ def figures_beside(page: str, sources: Sources) -> Listed[SettingFigures]:
 def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES) -> IndexContext:
     """The whole audit, ready to print. figures: see figures_beside; until the rest is written nobody knows their room."""
     report = sources.report
-    columns = audit_columns(report.runs, known=sources.known)
+    columns = sources.columns
     settings, footnotes = number_footnotes(setting_rows(sources, columns), columns)
     to_look_at, passed = _findings(sources)
     integrity = sorted(integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state))
@@ -454,7 +453,7 @@ def _applied(waiver: Waiver, waived: Mapping[str, Sequence[tuple[str, RunAudit]]
 def audit_table_context(sources: Sources) -> AuditTableContext:
     """The audit table, every setting with footnotes of its own: a paper may take one and leave another."""
     report = sources.report
-    columns = audit_columns(report.runs, known=sources.known)
+    columns = sources.columns
     return AuditTableContext(
         selection=report.selection,
         edition=report.edition,
