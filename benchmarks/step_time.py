@@ -22,7 +22,8 @@ TARGET = 0.5  # ours / published
 LIMIT_TARGET = 0.7  # of its limit that a step is to reach
 LAYER = "published on our layer"
 FUSED = "published on our layer, fused AdamW"
-COMPARED = (("dfa", "published"), ("dfa", LAYER), ("dfa", FUSED), ("dfa", "bp"), ("fa", "bp"))
+BF16 = "dfa, bf16"
+COMPARED = (("dfa", "published"), ("dfa", LAYER), ("dfa", FUSED), ("dfa", "bp"), ("fa", "bp"), (BF16, "dfa"))
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ def measure_steps(rounds: int = ROUNDS, calls: int = CALLS) -> StepTimes:
     steps = {name: lambda loop=loop: loop.step(images, labels) for name, loop in baselines.items()}
     for method in ("dfa", "bp", "fa"):
         steps[method] = our_step(Trainer(cifar_task(method, BATCH, BATCH)), images, labels)
+    steps[BF16] = our_step(Trainer(cifar_task("dfa", BATCH, BATCH, "bf16")), images, labels)
     shape = Shape(
         BATCH,
         math.prod(CIFAR_CARD.image_shape),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -26,9 +27,9 @@ def digits_task(method: str) -> Task:
     return prepare(_spec(method, "digits"), CPU)
 
 
-def cifar_task(method: str, train_samples: int, test_samples: int) -> Task:
+def cifar_task(method: str, train_samples: int, test_samples: int, precision: str = "fp32") -> Task:
     """CIFAR's shape, D = 256, L = 4, with as many samples as asked for; training images come padded for `augment`."""
-    spec = _spec(method, CIFAR_CARD.name)
+    spec = replace(_spec(method, CIFAR_CARD.name), precision=precision)
     draw = generator(SEED, "data_order")
     side = CIFAR_CARD.image_shape[1] + 2 * PADDING
     splits = Splits(

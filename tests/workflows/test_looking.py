@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import sqlite3
 from pathlib import Path
 
 import pytest
+import torch
 
 from fa_registry import jsonio, methods
 from fa_registry.cli import main
@@ -16,6 +18,8 @@ from fa_registry.records import RunRecord
 from fa_registry.reporting.render import overridable
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.training.devices import bf16_gain
+from fa_registry.workflows import doctor
 from fa_registry.workflows.members import CATALOGS, members
 from tests.workflows.conftest import TRAIN
 from tests.workflows.test_audit import AUDIT, run_of
@@ -166,6 +170,20 @@ def test_doctor_calls_no_data_set_ok_whose_files_are_missing(registry, tmp_path,
     assert (mnist["state"], mnist["found"]) == ("missing", "4 of 4 files missing") and digits["state"] == "ok"
     (printed,) = (line for line in registry("doctor").stdout.splitlines() if "data set mnist" in line)
     assert " ok " not in printed and "missing" in printed.split()
+
+
+@pytest.mark.parametrize(
+    ("gain", "words"), [(4.2, "4.2 times as fast.*bf16` trains with them"), (0.8, "saves nothing here")]
+)
+def test_doctor_offers_bf16_where_the_processor_multiplies_it_faster(registry, monkeypatch, gain, words):
+    monkeypatch.setattr(doctor, "bf16_gain", lambda: gain)
+    (row,) = (row for row in doctor.examine() if row["check"] == "bf16 on the CPU")
+    assert row["ok"] and re.search(words, row["found"])
+
+
+def test_the_gain_of_bf16_is_measured_with_the_threads_left_as_they_were():
+    before = torch.get_num_threads()
+    assert 0.0 < bf16_gain() < 1000.0 and torch.get_num_threads() == before
 
 
 def test_doctor_is_content_here_and_not_with_a_store_it_cannot_use(registry):
