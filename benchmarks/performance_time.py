@@ -10,6 +10,7 @@ from benchmarks.recording import recorded
 from benchmarks.tables import line
 from benchmarks.tasks import EPOCHS
 from benchmarks.verb_cost import Costs
+from fa_registry.tracking.mlflow_tracker import PAGE
 
 OPENING = "optimize"  # of store_scale.VERBS: it does hardly anything else
 WORDS = """
@@ -22,7 +23,7 @@ WORDS = """
   measuring is cheap beside that ([decision 0009](decisions/0009-what-measuring-may-cost.md)).
 - **Measuring a run again** is mostly ρ, which takes 32 directions of every sample at every site, at two lengths, through the rest
   of the network in float64: products at half of float32's rate, which no order of the work makes fewer.
-- **A large store** is read in pages of a thousand runs: no verb asks once a run for anything but the files of the runs that it
+- **A large store** is read in pages of {page} runs: no verb asks once a run for anything but the files of the runs that it
   audits.
 - **A GPU** step is captured in a CUDA graph, and eight runs share the card in turns of one thread
   ([decision 0028](decisions/0028-one-card-many-runs.md)). Nothing inside a step is read on the host, which a test holds for
@@ -45,7 +46,7 @@ def where_the_time_goes(measured: Mapping[str, Any]) -> Iterator[str]:
         rows += _epoch(one)
     for row in (*rows, *_stores(), *_again()):
         yield line(row)
-    yield WORDS.format(jobs=_jobs(), costly=_costly())
+    yield WORDS.format(jobs=_jobs(), costly=_costly(), page=PAGE)
 
 
 def _jobs() -> str:

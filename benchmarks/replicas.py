@@ -1,4 +1,6 @@
-"""Ways to train R replicas on one card, beside one alone: which wins, in microseconds a step of a run.
+"""Ways to train R replicas on one card or core, beside one alone: which wins, in microseconds a step of a run.
+
+python -m benchmarks.replicas [D …]: on one core, four seeds of resmlp on digits at each width; a minute. On a card: benchmarks.gpu.
 
 in turns: what `study` does, a CUDA graph and a stream a run, launched by one thread. stacked: benchmarks.stacked. unrolled:
 one run, so many steps in one graph.
@@ -6,6 +8,7 @@ one run, so many steps in one graph.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -15,9 +18,13 @@ from benchmarks.clock import Work, in_rounds
 from benchmarks.products import steps_of
 from benchmarks.stacked import StackedDfa
 from benchmarks.timing import Spread
+from fa_registry.records import RunSpec
+from fa_registry.training.devices import pinned_threads
+from fa_registry.training.task import prepare, resolved
 from fa_registry.training.trainer import Trainer
 
 STEPS_A_GRAPH = 8
+WIDTHS = (64, 256, 1024)
 ALONE, TURNS, STACKED, UNROLLED = "alone", "in turns", "stacked", f"alone, {STEPS_A_GRAPH} steps a graph"
 
 
@@ -35,6 +42,18 @@ def compare_ways(make: Callable[[int], Trainer], count: int, steps: int, rounds:
         STACKED: (partial(stacked.take, order.split(rows)), steps * count),
     }
     return microseconds(ways, rounds, device)
+
+
+def on_a_core(width: int, count: int = 4, steps: int = 8, rounds: int = 7) -> dict[str, Spread]:
+    """The same on this processor, at one thread."""
+
+    def make(seed: int) -> Trainer:
+        options = {"d_hidden": width, "num_blocks": 4}
+        spec = RunSpec("dfa", "resmlp", "digits", seed, epochs=100, architecture_options=options)
+        return Trainer(prepare(resolved(spec), torch.device("cpu")))
+
+    with pinned_threads(1):
+        return compare_ways(make, count, steps, rounds)
 
 
 def microseconds(ways: Mapping[str, tuple[Work, int]], rounds: int, device: torch.device) -> dict[str, Spread]:
@@ -83,3 +102,12 @@ def way_lines(found: Mapping[str, Spread]) -> list[str]:
             f"  {name:<30}{spread.median:8.1f} ({spread.low:.1f} to {spread.high:.1f}) {spread.median / first:8.2f}"
         )
     return lines
+
+
+def main(arguments: Sequence[str]) -> None:
+    for width in [int(word) for word in arguments] or WIDTHS:
+        print(f"D = {width}: " + "\n".join(way_lines(on_a_core(width))), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
 import multiprocessing
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
-LEAST = 3  # items a process: a copy of one takes about as long as a page
+LEAST = 3  # items a process: to copy it takes about as long as a page
+MOST = 8  # processes: each may need as much memory as this one
 
 
 def usable_cores() -> int:
@@ -29,44 +30,59 @@ def each(work: Callable[[T], None], items: Sequence[T]) -> None:
     it is caught, and a copy that was killed costs time alone. A copy reads this process's memory as it is, so that nothing is sent
     there, and takes with it what it kept.
     """
-    processes = max(1, min(usable_cores(), len(items) // LEAST)) if _may_be_copied() else 1
+    processes = max(1, min(usable_cores(), MOST, len(items) // LEAST)) if _may_be_copied() else 1
     shares = [items[place::processes] for place in range(processes)]
-    gc.freeze()  # else each looks for cycles in all that it was given, and so makes a copy of its own of the memory
-    try:
-        copies = [_copy(work, share) for share in shares[1:]]
-    finally:
-        gc.unfreeze()
+    copies = _copies(work, shares[1:])
     try:
         for item in shares[0]:
             work(item)
-    finally:
         for copy in copies:
             copy.join()
-    for share, copy in zip(shares[1:], copies, strict=True):
-        if copy.exitcode:
-            for item in share:
-                work(item)
+    except BaseException:
+        for copy in copies:
+            copy.kill()  # it would go on writing beside whoever clears up
+            copy.join()
+        raise
+    undone = [
+        share for share, copy in zip(shares[1:], copies, strict=False) if copy.exitcode != 0
+    ]  # None: nobody can tell
+    for share in (*undone, *shares[1 + len(copies) :]):
+        for item in share:
+            work(item)
 
 
 def _may_be_copied() -> bool:
     """A copy has this thread alone: a lock that another one holds would be held for ever. A daemon may have no children."""
-    alone = threading.active_count() == 1 and not multiprocessing.current_process().daemon
-    return sys.platform == "linux" and alone
+    alone = _thread._count() == 0  # beside this one, of threading's threads and of those that it does not know
+    return sys.platform == "linux" and alone and not multiprocessing.current_process().daemon
 
 
-def _copy(work: Callable[[T], None], share: Sequence[T]) -> multiprocessing.Process:
-    process = multiprocessing.get_context("fork").Process(target=_do, args=(work, share), daemon=True)
-    with (
-        warnings.catch_warnings()
-    ):  # Python 3.12 counts the threads of numerical libraries, which none of our pages use
-        warnings.simplefilter("ignore", DeprecationWarning)
-        process.start()
-    return process
+def _copies(work: Callable[[T], None], shares: Sequence[Sequence[T]]) -> list[multiprocessing.Process]:
+    """One at work on each share; fewer where the system allows no more of them."""
+    copies: list[multiprocessing.Process] = []
+    gc.freeze()  # else each looks for cycles in all that it was given, and so makes a copy of its own of the memory
+    try:
+        for share in shares:
+            process = multiprocessing.get_context("fork").Process(target=_do, args=(work, share), daemon=True)
+            with (
+                warnings.catch_warnings()
+            ):  # Python 3.12 counts the threads of numerical libraries, which none of our pages use
+                warnings.simplefilter("ignore", DeprecationWarning)
+                process.start()
+            copies.append(process)
+    except OSError:  # no memory or no process left for it: what has no copy is done here
+        pass
+    finally:
+        gc.unfreeze()
+    return copies
 
 
 def _do(work: Callable[[T], None], share: Sequence[T]) -> None:
+    original = os.getppid()
     try:
         for item in share:
+            if os.getppid() != original:
+                os._exit(1)  # it was killed, and nobody waits for these
             work(item)
     except BaseException:
         os._exit(1)  # without a word: the process that this is a copy of does it again, and says it

@@ -15,13 +15,25 @@ from collections.abc import Callable
 CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
 NO_CHARACTERS = "\ufffe\uffff"  # which XML has no way to write
 NOT_PLAIN = re.compile(r"[^\n\t -~]")  # of which some are hidden
-# Of a store's address, which names it before the host or among what follows a question mark.
-PASSWORD = re.compile(r"(://[^\s/:@]+:)[^\s/@]+(?=@)|([?&]password=)[^\s&]+")
-PASSWORD_IN_JSON = re.compile(  # there a text ends at a quotation mark
-    r'(://[^\s/:@"\\]+:)(?:[^\s/@"\\]|\\.)+(?=@)|([?&]password=)(?:[^\s&"\\]|\\.)+'
-)
 INDENT = "  "
 LONGEST = 200  # characters of a name; MLflow takes 250 of a run's and 500 of an experiment's
+
+
+def _passwords(sign: str) -> re.Pattern[str]:
+    """Passwords in stores' addresses, with what comes before them in a group. sign: of a password, but for `/`, `?` and `@`.
+
+    They stand before the host, where those of databases may hold `/` and `?` as SQLAlchemy reads them, or are named.
+    """
+    return re.compile(
+        rf'((?:postgres|mysql|mariadb|mssql|oracle)[\w+]*://[^\s/:@"\\]*:)(?:{sign}|[/?])+(?=@)'
+        rf'|(://[^\s/:@"\\]*:){sign}+(?=@)'
+        rf"|(\b\w{{0,30}}(?:password|pwd)(?:=|%3D))(?:(?![&;%]){sign}|[/?@])+",
+        re.IGNORECASE,
+    )
+
+
+PASSWORD = _passwords(r"[^\s/?@]")
+PASSWORD_IN_JSON = _passwords(r'(?:[^\s/?@"\\]|\\[^nrt])')  # there a text ends at a quotation mark, and a line at \n
 
 
 def visible(text: str) -> str:
@@ -47,12 +59,12 @@ def json_text(text: str) -> str:
 
 def without_password(text: str) -> str:
     """The text, with no password in the addresses that it names."""
-    return PASSWORD.sub(r"\1\2…", text) if "://" in text else text
+    return PASSWORD.sub(r"\1\2\3…", text) if "://" in text else text
 
 
 def json_without_password(text: str) -> str:
     """The same of JSON, in whose texts a quotation mark is escaped."""
-    return PASSWORD_IN_JSON.sub(r"\1\2…", text) if "://" in text else text
+    return PASSWORD_IN_JSON.sub(r"\1\2\3…", text) if "://" in text else text
 
 
 def unfit(name: str) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
-import threading
+import subprocess
+import sys
+import time
 
 import pytest
 
 from fa_registry import cores
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="no process is copied elsewhere")
 
 ITEMS = list(range(7))
 HERE = os.getpid()
@@ -24,8 +29,9 @@ def test_cores_are_those_that_this_process_may_use(monkeypatch):
 
 @pytest.fixture
 def done(tmp_path, monkeypatch):
-    """done(work, items): which process did each item last."""
+    """done(work, items): which process did each item last. As on two cores, whatever threads the tests' runner has."""
     monkeypatch.setattr(cores, "usable_cores", lambda: 2)
+    monkeypatch.setattr(cores, "_may_be_copied", lambda: True)
 
     def each(work=lambda item: None, items=ITEMS):
         def noted(item):
@@ -36,6 +42,14 @@ def done(tmp_path, monkeypatch):
         return [int((tmp_path / str(item)).read_text()) for item in items]
 
     return each
+
+
+@pytest.fixture
+def unheard():
+    """As some supervisors begin a process: the system tells it of no child's end."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGCHLD, before)
 
 
 def elsewhere(what):
@@ -67,12 +81,41 @@ def test_an_error_is_raised_as_it_is(done, item):
         done(fails)
 
 
-def test_who_has_another_thread_is_not_copied(done):
-    end = threading.Event()
-    other = threading.Thread(target=end.wait)
-    other.start()
-    try:
-        assert done() == [HERE] * len(ITEMS)
-    finally:
-        end.set()
-        other.join()
+def test_a_copy_whose_end_nobody_can_tell_has_done_nothing(done, unheard):
+    assert done(elsewhere(lambda: os._exit(1))) == [HERE] * len(ITEMS)
+
+
+def test_where_the_system_allows_no_copy_everything_is_done_here(done, monkeypatch):
+    def refused(self):
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(multiprocessing.context.ForkProcess, "start", refused)
+    assert done() == [HERE] * len(ITEMS)
+
+
+def test_an_error_here_ends_the_copies_before_anybody_clears_up(done, tmp_path):
+    def fails_here(item):
+        if os.getpid() == HERE:
+            raise ValueError("here")
+        time.sleep(3600)
+
+    before = multiprocessing.active_children()
+    with pytest.raises(ValueError, match="here"):
+        done(fails_here)
+    assert multiprocessing.active_children() == before and not list(tmp_path.iterdir())
+
+
+ANOTHER = """
+begun = _thread.allocate_lock()
+begun.acquire()
+_thread.start_new_thread(lambda: (begun.release(), time.sleep(600)), ())
+begun.acquire()
+"""
+
+
+@pytest.mark.parametrize(("before", "may"), [("", "True"), (ANOTHER, "False")], ids=["alone", "beside another"])
+def test_who_has_another_thread_is_not_copied(before, may):
+    """Also one that threading does not know."""
+    code = f"import _thread, time\nfrom fa_registry import cores\n{before}\nprint(cores._may_be_copied())"
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert told.stdout.strip() == may

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def _named(function: Callable) -> Callable:
     """Write the names of our own analyses into the verb's help, in the place of {names}."""
     names = ", ".join(name.replace("_", "-") for name in CATALOG.own_names())
-    function.__doc__ = function.__doc__.format(names=names)
+    function.__doc__ = (function.__doc__ or "").format(names=names)  # none under python -OO
     return function
 
 

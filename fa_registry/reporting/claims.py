@@ -216,11 +216,11 @@ def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
                 subject = subject_of(one.quantity)
                 # runs without a Γ, or with a reference near its floor, are told of in other words
                 apart = (subject in OF_GAMMA and _compares(run), subject == "reference" and _is_clear(run, one))
-                alike.setdefault((subject, seen(one), one.outcome, one.rule, apart), []).append((run, one))
-    for (subject, state, *_), told in alike.items():
+                say = WORDS.get((subject, seen(one)), _in_general)
+                say = say if _means(say, one) else _in_general
+                alike.setdefault((say, seen(one), one.outcome, one.rule, apart), []).append((run, one))
+    for (say, *_), told in alike.items():
         touched, findings = [run for run, _ in told], [one for _, one in told]
-        say = WORDS.get((subject, state), _in_general)
-        say = say if _means(say, findings[0]) else _in_general
         yield claim(*say(touched, findings), runs, touched)
     yield from _collapse_claims(runs)
 

@@ -110,8 +110,11 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: Pages) -> list[
     page, figures = _index(sources, pages)
     _write(folder / "index.html", page)
     (folder / FORMS).mkdir()
-    cores.each(partial(_write_form, sources, folder, out, pages), list(sources.forms))
-    names += [name for _, link in sources.forms for name in _files_of(link)]
+    write, forms = partial(_write_form, sources, folder, out, pages), list(sources.forms)
+    for form in forms[:1]:
+        write(form)  # templates, and what all forms ask, are made by the first one: before the process is copied
+    cores.each(write, forms[1:])
+    names += [name for _, link in forms for name in _files_of(link)]
     _write(folder / TABLE, pages.render(f"{TABLE}.j2", variables(audit_table_context(sources))))
     names.append(TABLE)
     for file in report_files():

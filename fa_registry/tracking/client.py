@@ -121,7 +121,10 @@ def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
     """What `ask` answers. A server that is away is asked again; asking it twice for the same does no more than once."""
     if sqlite_path(uri):
         return ask()
-    begun, told = time.monotonic(), False
+    begun: dict[
+        str, float
+    ] = {}  # kind of refusal → since when: a server that comes up may be away first and then at fault
+    told = False
     while True:
         try:
             with _of_mlflow(waits):
@@ -129,7 +132,7 @@ def _present(uri: str, ask: Callable[[], T], waits: bool) -> T:
                     _check_reached(uri)
                 return ask()
         except Refusal as refusal:
-            waited = time.monotonic() - begun
+            waited = time.monotonic() - begun.setdefault(refusal.kind, time.monotonic())
             patience = WAITED_FOR.get(refusal.kind, 0.0) if waits else 0.0
             if waited > patience or not patience:
                 raise

@@ -7,6 +7,7 @@ import shutil
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from torch import nn
 
 from fa_registry import diagnostics, jsonio, owners, provenance
+from fa_registry.errors import RegistryError
 from fa_registry.records import RunSpec
 from fa_registry.tracking import claim, schema
 from fa_registry.tracking.base import MOST_POINTS, DatasetReference, Point, Tracker
@@ -298,12 +300,20 @@ class RunWriter:
             tracker.upload(self.run_id, self._folder)
             tracker.finish(self.run_id, state)
         except BaseException as error:
-            if not isinstance(error, Refusal) or error.kind != AWAY:
+            if not isinstance(error, Refusal) or error.kind not in WAITED_FOR:
                 tracker.finish(self.run_id, state)  # whatever cannot be written, the run must not say RUNNING
                 raise
-            LOG.warning("%s. Run %s says RUNNING until the next command closes it", error, self.run_id)
+            LOG.warning("%s. %s", error, self._left(tracker, state, error.kind))
         finally:
             shutil.rmtree(self._folder)
+
+    def _left(self, tracker: Tracker, state: str, kind: str) -> str:
+        """What becomes of a run whose end could not be written, in words. A server whose bucket is at fault may take its state."""
+        with suppress(RegistryError):
+            if kind != AWAY:
+                tracker.finish(self.run_id, state)
+                return f"Run {self.run_id} has ended without its last files"
+        return f"Run {self.run_id} says RUNNING until the next command closes it"
 
     def _write_feedback(self) -> None:
         task = self._task

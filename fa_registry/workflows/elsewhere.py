@@ -15,6 +15,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.claim import Signs, holder
 from fa_registry.tracking.reader import runs_by_spec
+from fa_registry.tracking.refusals import WAITED_FOR, Refusal
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.workflows.clusters import ONE_MACHINE
 from fa_registry.workflows.leftovers import close_zombies
@@ -65,17 +66,26 @@ class StopTag:
     looked: ClassVar[dict[tuple[str, str], float]] = {}  # when this process last asked, for all of its runs of a study
 
     def __init__(self, tracker: Tracker, study: str, stop: Callable[[], bool]):
-        self._tracker, self._study, self._stop = tracker, study, stop
+        self._tracker, self._study, self._stop = tracker.at_once(), study, stop
         self._asked = False
 
     def _is_due(self) -> bool:
         last = self.looked.get((self._tracker.uri, self._study), -STOP_LOOKS)
         return bool(self._study) and time.monotonic() - last >= STOP_LOOKS
 
+    def _words(self) -> str:
+        """A server that does not answer now is asked the next time: training goes on meanwhile."""
+        try:
+            return stopped_by_tag(self._tracker, self._study)
+        except Refusal as refusal:
+            if refusal.kind not in WAITED_FOR:
+                raise
+            return ""
+
     def __call__(self) -> bool:
         if not self._asked and self._is_due():
             self.looked[self._tracker.uri, self._study] = time.monotonic()
-            words = stopped_by_tag(self._tracker, self._study)
+            words = self._words()
             self._asked = bool(words)
             if words:
                 LOG.warning("%s", words)

@@ -135,6 +135,7 @@ def _training_steps(
         own = (job.study, job.study_run, job.adopt, job.keep, None, job.conformance, job.lease)
         writer = RunWriter(tracker, task, *own)
     mine, params = writer.run_id, schema.params(job.spec)
+    attempts.mine = mine
     if not job.yields:
         hold(tracker, mine, params)
     else:
@@ -155,10 +156,11 @@ class _Attempts:
         self._tracker, self._identity = tracker, identity
         self.signs = Signs()
         self.seen: Sequence[StoredRun] = ()
+        self.mine = ""  # the run that this process has made; while it waits its turn it gives no sign of life
 
     def look(self) -> Sequence[StoredRun]:
         self.seen = self._tracker.search({schema.TAG_SPEC: self._identity})
-        close_gone(self._tracker, self.seen, self.signs)
+        close_gone(self._tracker, [run for run in self.seen if run.run_id != self.mine], self.signs)
         return self.seen
 
 

@@ -269,6 +269,16 @@ def test_a_word_that_an_edition_uses_on_the_other_side_of_its_limit_is_told_in_g
     assert re.search(words, said(50.0)) and "What D6" not in said(50.0)
 
 
+def test_seeds_on_both_sides_of_a_limit_are_told_apart(rich):
+    """A further condition may clear in the same word what is beyond the leading one."""
+    found = [a_finding("D1", "pass", state="OK", threshold=50.0, observed=Reading(value)) for value in (10.0, 200.0)]
+    runs = [dataclasses.replace(run, findings=(one,)) for run, one in zip(rich.runs, found, strict=False)]
+    for order in (runs, runs[::-1]):
+        keeps, general = sorted((claim.text, claim.run_ids) for claim in state_claims(order))[::-1]
+        assert "keeps its scale" in keeps[0] and keeps[1] == (runs[0].record.run_id,)
+        assert "What D1" in general[0] and general[1] == (runs[1].record.run_id,)
+
+
 @pytest.mark.parametrize("outcome", ["waived", "skipped", "not_applicable", "error"])
 def test_what_other_claims_tell_is_not_told_twice(rich, outcome):
     run = dataclasses.replace(rich.runs[0], findings=(a_finding("D1", outcome, state="OK"),))

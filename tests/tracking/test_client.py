@@ -422,6 +422,16 @@ def test_a_server_that_is_away_for_a_while_is_waited_for_by_who_is_at_work(nobod
     answers += [requests.exceptions.ConnectionError("refused")] * 99
     with pytest.raises(Refusal, match="does not answer: refused"):
         opened.ask(ask)
+    fault = requests.exceptions.RetryError("too many 500 error responses")
+    answers[:] = [
+        fault,
+        *[requests.exceptions.ConnectionError("refused")] * 4,
+    ]  # from the last: it comes up, not whole at once
+    assert opened.ask(ask) == "run", "each kind of refusal has its own patience"
+    answers[:] = [fault] * 99
+    with pytest.raises(Refusal, match="answers with errors"):
+        opened.ask(ask)
+    assert len(answers) > 90, "a minute, of twenty seconds a look"
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
     answers.clear()
     assert opened.ask(ask) == "run" and asked[-1] == "3", "a user's wish stays"

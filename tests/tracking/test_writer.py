@@ -392,6 +392,35 @@ def test_points_are_sent_in_calls_that_the_store_takes_as_one(tmp_path, monkeypa
     assert all(len(steps) <= 2 * most and len(set(steps)) == 2 for steps in parts)
 
 
+class Faulty(Absent):
+    """Its server answers, and cannot write files."""
+
+    def at_once(self):
+        hurried = super().at_once()
+        hurried.finish = self.finish
+        return hurried
+
+    def gone(self, *given):
+        raise Refusal("store http://away", requests.exceptions.RetryError("too many 500 error responses"))
+
+
+def test_a_fault_of_the_server_takes_the_place_of_no_other_reason(tmp_path, caplog):
+    """Neither of Ctrl-C, which would end as a failure, nor of a method's own error; and the run is told to have ended."""
+    tracker = Faulty(tmp_path / "runs", away={0})
+    run = RunWriter(tracker, prepare(parse_spec(TINY), torch.device("cpu")))
+    run.interrupt("stopped")
+    assert "answers with errors" in caplog.text and "has ended without its last files" in caplog.text
+    assert tracker.get(run.run_id).state == "KILLED"
+
+
+def test_points_wait_for_a_server_at_fault_too(tmp_path, monkeypatch):
+    for seconds in ("FLUSH_SECONDS", "AWAY_SECONDS"):
+        monkeypatch.setattr(writer, seconds, -1.0)
+    tracker, undisturbed = Faulty(tmp_path / "runs", away={1, 2}), MemoryTracker(tmp_path / "undisturbed")
+    (run, *_), (expected, *_) = write_run(tracker, epochs=4), write_run(undisturbed, epochs=4)
+    assert tracker.points[run.run_id] == undisturbed.points[expected.run_id]
+
+
 def test_a_run_that_ends_while_the_server_is_away_says_that_it_still_says_running(tmp_path, caplog):
     run = RunWriter(Absent(tmp_path / "runs", away={0}), prepare(parse_spec(TINY), torch.device("cpu")))
     run.interrupt("stopped")

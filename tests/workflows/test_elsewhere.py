@@ -9,12 +9,14 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+import requests
 
 import fa_registry.workflows.study  # noqa: F401 - loaded first by a verb, it would keep what a test has put in a name's place
 from fa_registry.errors import StoreError
 from fa_registry.tracking import schema
 from fa_registry.tracking.claim import HELD, Signs, sign
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.refusals import Refusal
 from fa_registry.training.loop import in_one_go
 from fa_registry.workflows import elsewhere, training
 from fa_registry.workflows.requests import Chosen
@@ -250,3 +252,23 @@ def test_who_has_met_nobody_asks_once_for_a_specification_and_who_has_looks_befo
     assert train(taken) == (training.ELSEWHERE, ["make", "look"])
     assert train(taken) == (training.ELSEWHERE, ["look"])
     assert not [run for run in tracker.search({schema.TAG_SPEC: identity}) if run.run_id != run_id], "one is left lying"
+
+
+def test_while_it_waits_its_turn_a_run_is_not_closed_by_its_own_look(tracker, monkeypatch):
+    """It gives no sign of life then: past a lease it would pass for one that was left."""
+    closed = []
+    monkeypatch.setattr(training, "close_gone", lambda tracker, runs, signs: closed.extend(run.run_id for run in runs))
+    other, identity = held(tracker)
+    (mine, _), looks = held(tracker), training._Attempts(tracker, identity)
+    looks.mine = mine
+    assert {run.run_id for run in looks.look()} == {mine, other} and closed == [other]
+
+
+def test_a_server_that_does_not_answer_stops_no_study(tracker, monkeypatch):
+    def away(self, *given, **named):
+        raise Refusal("store http://away", requests.exceptions.ConnectionError("refused"))
+
+    monkeypatch.setattr(elsewhere.StopTag, "looked", {})
+    stop = elsewhere.StopTag(tracker, "tiny", lambda: False)
+    monkeypatch.setattr(MlflowTracker, "search", away)
+    assert not stop()
