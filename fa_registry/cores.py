@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import gc
+import logging
 import multiprocessing
 import os
 import sys
@@ -11,6 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 LEAST = 3  # items a process: to copy it takes about as long as a page
 MOST = 8  # processes: each may need as much memory as this one
@@ -70,8 +72,8 @@ def _copies(work: Callable[[T], None], shares: Sequence[Sequence[T]]) -> list[mu
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
             copies.append(process)
-    except OSError:  # no memory or no process left for it: what has no copy is done here
-        pass
+    except OSError as error:  # no memory or no process left for it
+        LOG.info("%s: the work of %d further processes is done by this one", error, len(shares) - len(copies))
     finally:
         gc.unfreeze()
     return copies

@@ -85,12 +85,14 @@ def test_a_copy_whose_end_nobody_can_tell_has_done_nothing(done, unheard):
     assert done(elsewhere(lambda: os._exit(1))) == [HERE] * len(ITEMS)
 
 
-def test_where_the_system_allows_no_copy_everything_is_done_here(done, monkeypatch):
+def test_where_the_system_allows_no_copy_everything_is_done_here_and_said(done, monkeypatch, caplog):
     def refused(self):
         raise BlockingIOError("Resource temporarily unavailable")
 
     monkeypatch.setattr(multiprocessing.context.ForkProcess, "start", refused)
-    assert done() == [HERE] * len(ITEMS)
+    with caplog.at_level("INFO", "fa_registry"):
+        assert done() == [HERE] * len(ITEMS)
+    assert "unavailable: the work of 1 further processes is done by this one" in caplog.text
 
 
 def test_an_error_here_ends_the_copies_before_anybody_clears_up(done, tmp_path):
