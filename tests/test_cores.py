@@ -99,7 +99,7 @@ def test_an_error_here_ends_the_copies_before_anybody_clears_up(done, tmp_path):
     def fails_here(item):
         if os.getpid() == HERE:
             raise ValueError("here")
-        time.sleep(3600)
+        time.sleep(60)  # else it ends after all, and leaves its files
 
     before = multiprocessing.active_children()
     with pytest.raises(ValueError, match="here"):
