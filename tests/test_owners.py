@@ -85,12 +85,13 @@ def test_a_link_that_bears_the_mark_of_the_killed_is_not_followed(tmp_path, monk
 
 
 def test_processes_of_a_parent_that_is_gone_are_found():
-    sleep = [sys.executable, "-c", "input()"]
+    waits = [sys.executable, "-c", "print(flush=True); input()"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     asked = [owners.process_tag(), killed_tag()]
-    children = [
-        subprocess.Popen(sleep, stdin=subprocess.PIPE, env={**os.environ, owners.VARIABLE: owner}) for owner in asked
-    ]
+    children = [subprocess.Popen(waits, env={**os.environ, owners.VARIABLE: owner}, **pipes) for owner in asked]
     try:
+        for child in children:
+            child.stdout.readline()  # at work: for a moment after Popen returns, Linux shows it without an environment
         found = owners.abandoned_processes()
         assert children[0].pid not in found and (children[1].pid in found or sys.platform != "linux")
     finally:
