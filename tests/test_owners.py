@@ -84,14 +84,18 @@ def test_a_link_that_bears_the_mark_of_the_killed_is_not_followed(tmp_path, monk
     assert (tmp_path / "kept").is_dir()
 
 
-def test_processes_of_a_parent_that_is_gone_are_found():
+def test_processes_of_a_parent_that_is_gone_are_found(monkeypatch):
+    # by the usual name, a verb that another test runs at this moment would end the one that it finds abandoned
+    monkeypatch.setattr(owners, "VARIABLE", "FA_REGISTRY_OF_THIS_TEST")
     waits = [sys.executable, "-c", "print(flush=True); input()"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     asked = [owners.process_tag(), killed_tag()]
     children = [subprocess.Popen(waits, env={**os.environ, owners.VARIABLE: owner}, **pipes) for owner in asked]
     try:
         for child in children:
-            child.stdout.readline()  # at work: for a moment after Popen returns, Linux shows it without an environment
+            assert (
+                child.stdout.readline()
+            )  # at work: for a moment after Popen returns, Linux shows it without an environment
         found = owners.abandoned_processes()
         assert children[0].pid not in found and (children[1].pid in found or sys.platform != "linux")
     finally:
