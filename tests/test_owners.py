@@ -93,9 +93,7 @@ def test_processes_of_a_parent_that_is_gone_are_found(monkeypatch):
     children = [subprocess.Popen(waits, env={**os.environ, owners.VARIABLE: owner}, **pipes) for owner in asked]
     try:
         for child in children:
-            assert (
-                child.stdout.readline()
-            )  # at work: for a moment after Popen returns, Linux shows it without an environment
+            assert child.stdout.readline()  # at work: until then, Linux may show it without an environment
         found = owners.abandoned_processes()
         assert children[0].pid not in found and (children[1].pid in found or sys.platform != "linux")
     finally:
