@@ -19,6 +19,7 @@ from fa_registry.protocol.takes import take
 from fa_registry.protocol.verdict import verdict
 from fa_registry.protocol.waivers import waived
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord, Verdict, Waiver
+from fa_registry.shelf import but
 
 NOT_WORKED_OUT = "not worked out: a rule on the distribution of credit masks sites before it compares"
 
@@ -105,7 +106,7 @@ class Unit:
         rule = self.limit.rule
         single = dataclasses.replace(self.edition, rules=(rule,), fail_if=(), strict=False)
         moved = overridden(single, {self.limit.name: threshold})
-        bare = [dataclasses.replace(run.record, trajectory={}) for run in self.runs]  # epochs do not enter the verdict
+        bare = [but(run.record, trajectory={}) for run in self.runs]  # epochs do not enter the verdict
         if rule.judge == LIMIT:
             audits = (judge(bare[0], self.beside.get(self.runs[0].frozen_run_id), moved),)
         else:

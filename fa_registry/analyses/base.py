@@ -25,7 +25,7 @@ class Column:
             raise ValueError(f"column {self.name!r}: expected a kind of {', '.join(KINDS)}, found {self.kind!r}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a hundred thousand of them, where runs are many
 class Cell:
     """A number, words, or both. run_ids: where it was read; n: how many values are behind it, with their `interval`.
 

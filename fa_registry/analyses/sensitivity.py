@@ -143,13 +143,12 @@ def _end(found: Edge | None, absent: str, name: str) -> Cell:
 
 
 def _observed(name: str, quantity: str, judged: Iterable[Unit]) -> list[dict[str, Cell]]:
-    rows = []
+    rows, shared = [], {"rule": Cell(text=name), "quantity": Cell(text=quantity)}
     for unit in judged:
         ids = tuple(run.record.run_id for run in unit.runs)
         labels = dict.fromkeys(run.verdict.label for run in unit.runs)
         cells = {
-            "rule": Cell(text=name),
-            "quantity": Cell(text=quantity),
+            **shared,
             "method": Cell(text=unit.method.label),
             "setting": unit.method.cells["setting"],
             "seeds": Cell(text=", ".join(dict.fromkeys(str(run.record.spec.seed) for run in unit.runs))),

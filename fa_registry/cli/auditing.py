@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,9 +36,12 @@ from fa_registry.errors import IntegrityError
 from fa_registry.workflows import verbs
 
 if TYPE_CHECKING:
+    from fa_registry.protocol.grouping import Group
     from fa_registry.records import AuditReport, Reproduction
     from fa_registry.workflows.audit import AuditResult
     from fa_registry.workflows.verify import Verification
+
+MOST_GROUPS = 200  # rows of a terminal; more are read on the page
 
 
 @click.command()
@@ -194,10 +197,13 @@ def _judged(report: AuditReport) -> None:
     """One row a method and setting, the leading edition's verdict and then every other edition's; and where seeds differ."""
     from fa_registry.protocol.grouping import groups
     from fa_registry.protocol.shipped import edition_words
+    from fa_registry.protocol.verdict import SEVERITY
     from fa_registry.quantities import TERMINAL_TABLE, is_scale, quantity_of
 
     judged = groups(report)
     settings = {group.setting for group in judged}
+    worst_first = sorted(judged, key=lambda group: -SEVERITY.index(group.verdict.outcome))
+    printed = worst_first[:MOST_GROUPS] if len(judged) > MOST_GROUPS else judged
     title = f"{report.title} by edition {edition_words(report.edition)}"
     changed = ", ".join(f"{name} = {value}" for name, value in sorted(report.edition.overrides.items()))
     title += f" (modified: {changed})" if changed else ""
@@ -206,10 +212,13 @@ def _judged(report: AuditReport) -> None:
     numbers = [f"{quantity_of(name).label}{mean}" for name, mean in means.items()]
     editions = [edition_words(opinion.edition) for opinion in report.opinions]
     header = ["method", "setting", *numbers, "seeds", "verdict", *editions]
-    rows = [[label.replace(",", ", "), *rest] for label, *rest in _rows(report)]  # a long label may break there
+    # a long label may break at a comma
+    rows = [[label.replace(",", ", "), *rest] for label, *rest in _rows(report, printed)]
     shown = [place for place, name in enumerate(header) if settings or name != "setting"]
     table([header[place] for place in shown], [[row[place] for place in shown] for row in rows], above)
-    for group in judged:
+    if len(printed) < len(judged):
+        say(f"the {len(printed)} worst of {len(judged)} methods in their settings; the report has all")
+    for group in printed:
         by_seed = {run.record.spec.seed: run.verdict.label for run in group.runs}
         if set(by_seed.values()) != {group.verdict.label}:
             where = f", {group.setting}" if settings else ""
@@ -217,8 +226,7 @@ def _judged(report: AuditReport) -> None:
             say(f"by seed: {group.runs[0].record.spec.label}{where}: {words}")
 
 
-def _rows(report: AuditReport) -> Iterator[list[str]]:
-    from fa_registry.protocol.grouping import groups
+def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
     from fa_registry.protocol.verdict import combined
     from fa_registry.quantities import TERMINAL_TABLE, held, quantity_of
     from fa_registry.reporting.lookups import Frozen, figure_estimate
@@ -227,7 +235,7 @@ def _rows(report: AuditReport) -> Iterator[list[str]]:
     frozen, known = Frozen.of(report), held(report.cards)
     columns = [quantity_of(name, known) for name in TERMINAL_TABLE]
     opinions = [{judged.run_id: judged.verdict for judged in opinion.judgements} for opinion in report.opinions]
-    for group in groups(report):
+    for group in printed:
         figures = (
             counted(figure_estimate(group.runs, column, frozen, known), deviation=column.with_deviation)
             for column in columns

@@ -16,6 +16,7 @@ from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.protocol.verdict import verdict
 from fa_registry.protocol.waivers import waived
 from fa_registry.records import Finding, Judgement, Reading, RunAudit, RunRecord, SecondOpinion, Waiver
+from fa_registry.shelf import Shelf
 
 JUDGES: dict[str, Callable[[Rule, Case, SeedGroup], Finding]] = {
     LIMIT: judge_limit,
@@ -45,7 +46,7 @@ def judge_all(
     waivers: those in force turn a run's failed or warned finding into a waived one. looks: grouping.seeds_key of a group → the
     how-many-th set of its seeds this is that an audit judges; 1 where it is not among them.
     """
-    return _judge_cases(_grouped(records, looks), edition, waivers)
+    return tuple(Shelf().lay_all(_audit(case, group, edition, waivers) for case, group in _grouped(records, looks)))
 
 
 def second_opinions(
@@ -61,9 +62,9 @@ def second_opinions(
     cases = _grouped(records, looks)
     opinions = []
     for edition in editions:
-        audits = _judge_cases(cases, edition, waivers)
-        judgements = tuple(Judgement(audit.record.run_id, audit.findings, audit.verdict) for audit in audits)
-        opinions.append(SecondOpinion(edition.reference, judgements))
+        audits = (_audit(case, group, edition, waivers) for case, group in cases)
+        judgements = (Judgement(audit.record.run_id, audit.findings, audit.verdict) for audit in audits)
+        opinions.append(SecondOpinion(edition.reference, tuple(Shelf().lay_all(judgements))))
     return tuple(opinions)
 
 
@@ -77,12 +78,6 @@ def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tup
         members.setdefault(key, []).append(case)
     groups = {key: SeedGroup(tuple(cases), looks.get(key, 1)) for key, cases in members.items()}
     return [(case, groups[key]) for key, case in zip(keys, cases, strict=True)]
-
-
-def _judge_cases(
-    cases: Sequence[tuple[Case, SeedGroup]], edition: Edition, waivers: Sequence[Waiver]
-) -> tuple[RunAudit, ...]:
-    return tuple(_audit(case, group, edition, waivers) for case, group in cases)
 
 
 def _audit(case: Case, group: SeedGroup, edition: Edition, waivers: Sequence[Waiver]) -> RunAudit:

@@ -10,6 +10,7 @@ from fa_registry.records.readings import Reading
 from fa_registry.records.reproduction import Reproduction
 from fa_registry.records.runs import SCHEMA, Integrity, RunRecord, RunSpec, Scalar
 from fa_registry.records.shown import InNotebook
+from fa_registry.shelf import Shelved
 
 Outcome = Literal["pass", "warn", "fail", "error", "not_applicable", "skipped", "waived"]
 OUTCOMES = get_args(Outcome)
@@ -121,8 +122,10 @@ class Verdict(InNotebook):
 
 
 @dataclass(frozen=True)
-class RunAudit(InNotebook):
+class RunAudit(InNotebook, Shelved):
     """One run with its findings and verdict by the report's leading edition."""
+
+    SHELVED = ("findings",)
 
     record: RunRecord
     """what the run is and what was measured"""
@@ -135,8 +138,10 @@ class RunAudit(InNotebook):
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Judgement(Shelved):
     """What another edition than the leading one says of a run."""
+
+    SHELVED = ("findings",)
 
     run_id: str
     """id of the run in the tracking store"""

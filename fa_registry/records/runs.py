@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +14,7 @@ from fa_registry import jsonio
 from fa_registry.records import sealed_fields
 from fa_registry.records.readings import Reading, Series
 from fa_registry.records.shown import InNotebook
+from fa_registry.shelf import Shelved
 
 SCHEMA = 2  # 2: several editions a report, series as rows of numbers, failures of diagnostics
 
@@ -86,14 +89,15 @@ class RunSpec:
     def setting(self) -> RunSpec:
         """This spec with method, penalty, control and seed blanked: runs of one setting are comparable."""
         recipe = dataclasses.replace(self.recipe, credit_norm="")
-        return dataclasses.replace(
+        setting = dataclasses.replace(
             self, method="", method_options={}, penalty=0.0, control="none", seed=0, recipe=recipe, weights=""
         )
+        return SETTINGS.setdefault(setting.identity, setting)
 
     @cached_property
     def seeds(self) -> str:
         """What the seeds of one method in one setting share. An adopted run is no seed of the runs that were trained here."""
-        return dataclasses.replace(self, seed=0, weights="adopted" if self.weights else "").identity
+        return sys.intern(dataclasses.replace(self, seed=0, weights="adopted" if self.weights else "").identity)
 
     @property
     def method_label(self) -> str:
@@ -120,6 +124,10 @@ class RunSpec:
         """What makes it another than the plain method: its options, and a credit that is not normalised as usual."""
         norm = self.recipe.credit_norm
         return {**self.method_options, **({} if norm == Recipe().credit_norm else {"credit_norm": norm})}
+
+
+# Of each identity one is in memory, as long as a run has it: ten thousand runs may share ten.
+SETTINGS: weakref.WeakValueDictionary[str, RunSpec] = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True)
@@ -211,8 +219,10 @@ class Conformance:
 
 
 @dataclass(frozen=True)
-class RunRecord(InNotebook):
+class RunRecord(InNotebook, Shelved):
     """One run as the audit sees it."""
+
+    SHELVED = ("measurements", "trajectory", "integrity", "digests", "feedback", "provenance", "by_site")
 
     run_id: str
     """id of the run in the tracking store"""

@@ -13,7 +13,6 @@ from fa_registry.protocol.verdict import combined, stands
 from fa_registry.quantities import Known, held, kind_of, subject_of
 from fa_registry.records import (
     AuditReport,
-    Check,
     EditionReference,
     Exclusion,
     Finding,
@@ -324,11 +323,12 @@ class EvidenceRow:
 
 def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tuple[EvidenceRow, ...]:
     """The checks of these runs by subject, in the order in which they were made; those of excluded runs too."""
-    subjects: dict[str, list[tuple[Check, str]]] = {}
+    subjects: dict[str, dict[tuple[str, str], list[str]]] = {}
     for run_id, integrity in _integrities(runs, excluded):
         for check in integrity.checks:
-            subjects.setdefault(check.subject, []).append((check, run_id))
-    return tuple(_row(subject, several) for subject, several in subjects.items())
+            alike = subjects.setdefault(check.subject, {})
+            alike.setdefault((check.outcome, check.detail), []).append(run_id)
+    return tuple(_row(subject, alike) for subject, alike in subjects.items())
 
 
 def integrity_states(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> list[IntegrityRow]:
@@ -353,11 +353,11 @@ def _integrities(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> Ite
     yield from ((exclusion.run_id, exclusion.integrity) for exclusion in excluded if exclusion.integrity)
 
 
-def _row(subject: str, several: Sequence[tuple[Check, str]]) -> EvidenceRow:
-    run_ids: dict[tuple[str, str], list[str]] = {}
-    for check, run_id in several:
-        run_ids.setdefault((check.outcome, check.detail), []).append(run_id)
+def _row(subject: str, run_ids: Mapping[tuple[str, str], Sequence[str]]) -> EvidenceRow:
+    """run_ids: of the runs of which the same was found, by outcome and detail."""
     ordered = sorted(run_ids.items(), key=lambda item: WORST_FIRST.index(item[0][0]))
     said = [EvidenceSaid(outcome, detail, Listed.first(MOST_RUNS, ids)) for (outcome, detail), ids in ordered]
-    count = Counter(check.outcome for check, _ in several)
+    count = Counter()
+    for (outcome, _), ids in run_ids.items():
+        count[outcome] += len(ids)
     return EvidenceRow(subject, count["agrees"], count["differs"], count["not possible"], Listed.first(MOST_SAID, said))

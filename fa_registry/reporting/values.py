@@ -16,7 +16,7 @@ def documented(help: str, unit: str) -> Any:
     return field(metadata={"help": help, "unit": unit})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Number:
     """One number to print. kind: the filter that writes it (num, sci, pct or pp). run_ids: where it was read."""
 
@@ -25,7 +25,7 @@ class Number:
     run_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SeedValue:
     seed: int
     number: Number
@@ -209,7 +209,7 @@ class Blank:
 # The rows of the pages' tables: runs, findings, waivers, and the editions side by side.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SeedRow:
     """One run. numbers: column, by the name of its quantity → the run's number there."""
 
@@ -408,7 +408,7 @@ class Count:
         return self.count - len(self.links)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class IntegrityRow:
     run_id: str
     name: str

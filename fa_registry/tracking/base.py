@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from fa_registry.shelf import Shelved
 
 if TYPE_CHECKING:
     from fa_registry.tracking.views import View
@@ -38,11 +40,13 @@ class DatasetReference:
 
 
 @dataclass(frozen=True)
-class StoredRun:
+class StoredRun(Shelved):
     """A run as the store knows it. state: the store's own word (RUNNING, FINISHED, FAILED, KILLED). started: ms since 1970.
 
     metrics: the value of each at its last step. params: as text. deleted: whether it is in the store's bin.
     """
+
+    SHELVED = ("tags", "metrics", "params")
 
     run_id: str
     name: str
@@ -129,8 +133,8 @@ class Tracker(abc.ABC):
         """Every point of these metrics of a run, as the store's tables have them."""
 
     @abc.abstractmethod
-    def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> list[StoredRun]:
-        """Runs of every experiment, deleted ones too, that carry all `params` and all `tags`, newest first."""
+    def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> Iterator[StoredRun]:
+        """Runs of every experiment, deleted ones too, that carry all `params` and all `tags`, newest first, as they are read."""
 
     @abc.abstractmethod
     def link(self, run_id: str, path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fa_registry.errors import StoreError
@@ -99,8 +99,8 @@ class MemoryTracker(Tracker):
         wanted = set(keys)
         return [point for point in self.points[run_id] if point.key in wanted]
 
-    def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> list[StoredRun]:
-        return [run for run in self.search(tags) if params.items() <= run.params.items()]
+    def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> Iterator[StoredRun]:
+        return (run for run in self.search(tags) if params.items() <= run.params.items())
 
     def link(self, run_id: str, path: str) -> str:
         return ""

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import mlflow
@@ -49,6 +49,7 @@ from mlflow.utils.rest_utils import http_request
 
 from fa_registry import jsonio, owners
 from fa_registry.errors import StoreError
+from fa_registry.shelf import Shelf
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
 from fa_registry.tracking.client import Client, answering
 from fa_registry.tracking.places import local_folder, looked_for
@@ -73,7 +74,7 @@ LOG = logging.getLogger(__name__)
 VERSION_SECONDS = 10  # a server that does not answer by then has other troubles than a view
 BATCH = 1000  # MLflow's own limits for one log_batch call: of points, tags and parameters together,
 BATCH_NAMES = 100  # and of tags, and of parameters
-PAGE = 500  # runs of one answer: MLflow makes 100 KiB of each, and asks its tables once more for every page
+PAGE = 250  # runs of one answer: MLflow makes 100 KiB of each, and asks its tables once more for every page
 EXPERIMENT_TAGS = {
     "mlflow.experimentKind": "custom_model_development"
 }  # MLflow's pages open on training runs, not on chats
@@ -101,7 +102,7 @@ class MlflowTracker(Tracker):
         self._experiment = experiment
         self._experiment_id = experiment_id
         self._experiment_names: dict[str, str] = {}
-        self._places: dict[str, RunInfo] = {}
+        self._places: dict[str, _Place] = {}
         self._database = sqlite_path(self.uri)
         self._root: tuple[str, Path | None] = ("", None)
 
@@ -173,7 +174,7 @@ class MlflowTracker(Tracker):
             run_name=name,
             tags={**tags, "mlflow.user": _user(), "mlflow.source.name": "fa_registry"},
         )
-        self._places[started.info.run_id] = started.info
+        self._places[started.info.run_id] = _Place.of(started.info)
         self.log(started.info.run_id, params=params)
         return started.info.run_id
 
@@ -267,19 +268,19 @@ class MlflowTracker(Tracker):
         found = map(self._stored, self._pages(self._experiment_ids(experiment), " and ".join(terms), most=most))
         # a pattern finds more than was asked for: LIKE knows wildcards, and no case
         matching = (run for run in found if tags.items() <= run.tags.items() and run.run_id.startswith(start))
-        return list(islice(matching, most or None))
+        return Shelf().lay_all(islice(matching, most or None))
 
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
         """MLflow's own client knows no question about several metrics: one a key, each with all its steps."""
         histories = ((key, self._client.get_metric_history(run_id, key)) for key in keys)
         return [Point(key, metric.value, metric.step) for key, metrics in histories for metric in metrics]
 
-    def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> list[StoredRun]:
+    def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> Iterator[StoredRun]:
         terms = [term(f"params.`{name}`", value) for name, value in params.items()]
         terms += [term(f"tags.`{name}`", value) for name, value in tags.items()]
         ids = [experiment.experiment_id for experiment in self._client.search_experiments(view_type=ViewType.ALL)]
         found = map(self._stored, self._pages(ids, " and ".join(terms), ViewType.ALL))
-        return [run for run in found if params.items() <= run.params.items() and tags.items() <= run.tags.items()]
+        return (run for run in found if params.items() <= run.params.items() and tags.items() <= run.tags.items())
 
     def link(self, run_id: str, path: str) -> str:
         """Relative, so that it holds wherever the pages are served; MLflow's Markdown opens it in a new tab."""
@@ -356,10 +357,10 @@ class MlflowTracker(Tracker):
         recorded, local = self._place(run_id).artifact_uri, self._local_root(run_id)
         return looked_for(local, recorded) if local else f"{recorded} of {self.uri}"
 
-    def _place(self, run_id: str) -> RunInfo:
+    def _place(self, run_id: str) -> _Place:
         """Where a run's experiment and artifacts are, which never changes: asked for once."""
         if run_id not in self._places:
-            self._places[run_id] = self._client.get_run(run_id).info
+            self._places[run_id] = _Place.of(self._client.get_run(run_id).info)
         return self._places[run_id]
 
     def _local_root(self, run_id: str) -> Path | None:
@@ -397,7 +398,7 @@ class MlflowTracker(Tracker):
     ) -> Iterator[Run]:
         token, size = None, min(most or PAGE, PAGE)
         while True:
-            with _uncollected():
+            with _apart():
                 page = self._client.search_runs(
                     experiment_ids,
                     query,
@@ -406,13 +407,15 @@ class MlflowTracker(Tracker):
                     order_by=["attributes.start_time DESC"],
                     page_token=token,
                 )
-            yield from page
-            token = page.token
+                yield from page
+                token = page.token
+                del page
             if not token:
                 return
 
     def _stored(self, run: Run) -> StoredRun:
-        info = self._places[run.info.run_id] = run.info
+        info = run.info
+        self._places[info.run_id] = _Place.of(info)
         return StoredRun(
             info.run_id,
             info.run_name,
@@ -426,14 +429,31 @@ class MlflowTracker(Tracker):
         )
 
 
+class _Place(NamedTuple):
+    """What is kept of a run's information, for each that was ever read."""
+
+    experiment_id: str
+    artifact_uri: str
+
+    @classmethod
+    def of(cls, info: RunInfo) -> _Place:
+        return cls(jsonio.held_once(info.experiment_id), info.artifact_uri)
+
+
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Inside, Python looks for no unreachable cycles: of the 100,000 objects of a page it took two thirds of the time."""
+def _apart() -> Iterator[None]:
+    """Inside, Python looks for unreachable cycles once, at the end, and among what was made here alone.
+
+    MLflow leaves some in every page, 100 KiB a run, and to look for them while it makes one takes two thirds of the time.
+    """
     collecting = gc.isenabled()
     gc.disable()
+    gc.freeze()
     try:
         yield
     finally:
+        gc.collect()
+        gc.unfreeze()
         if collecting:
             gc.enable()
 

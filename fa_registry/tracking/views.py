@@ -11,7 +11,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -118,35 +118,66 @@ def views_of(study: str, runs: Sequence[StoredRun], about: Collection[str] = ())
     no room for its name. What is drawn is what these runs have, be it not all of them.
     about: ids of the runs that somebody just trained or audited, whose settings come before the others.
     """
-    in_order = sorted(runs, key=lambda run: (bool(about) and run.run_id not in about, run.started))
-    settings = [setting for setting in dict.fromkeys(run.tags.get(TAG_SETTING, "") for run in in_order) if setting]
+    by_setting: dict[str, _Contents] = {}
+    for run in sorted(runs, key=lambda run: (bool(about) and run.run_id not in about, run.started)):
+        by_setting.setdefault(run.tags.get(TAG_SETTING, ""), _Contents()).add(run)
+    settings = [setting for setting in by_setting if setting]
     whole, views = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {}), []
     for setting in settings if study and len(settings) > 1 else ():
-        own = [run for run in runs if run.tags.get(TAG_SETTING) == setting]
-        views += _both(f"{study} {setting}", whole | {TAG_SETTING: setting}, own)
-    return (*views, *_both(study or "runs", whole, runs, apart=not study or bool(views)))
+        views += _both(f"{study} {setting}", whole | {TAG_SETTING: setting}, by_setting[setting])
+    return (*views, *_both(study or "runs", whole, _Contents.all(by_setting.values()), apart=not study or bool(views)))
 
 
-def _both(title: str, wanted: Mapping[str, str], runs: Sequence[StoredRun], apart: bool = False) -> tuple[View, View]:
+@dataclass
+class _Contents:
+    """What some runs hold, any of them. Taken in one way through them: of many, each is read from a file."""
+
+    count: int = 0
+    metrics: set[str] = field(default_factory=set)
+    groups: set[tuple[str | None, str | None]] = field(default_factory=set)
+    """by setting and method"""
+    first_fires: set[str] = field(default_factory=set)
+
+    def add(self, run: StoredRun) -> None:
+        tags = run.tags
+        self.count += 1
+        self.metrics.update(run.metrics)
+        self.groups.add((tags.get(TAG_SETTING), tags.get(TAG_METHOD)))
+        self.first_fires.update(tag for tag in tags if tag.startswith(first_fire_tag("")))
+
+    @classmethod
+    def all(cls, parts: Iterable[_Contents]) -> _Contents:
+        """What they have together."""
+        whole = cls()
+        for part in parts:
+            whole.count += part.count
+            whole.metrics |= part.metrics
+            whole.groups |= part.groups
+            whole.first_fires |= part.first_fires
+        return whole
+
+
+def _both(title: str, wanted: Mapping[str, str], runs: _Contents, apart: bool = False) -> tuple[View, View]:
     """apart: runs of several settings stand in groups of their own; a mean over settings is none over seeds."""
     key = re.sub(r"[^A-Za-z0-9_.]+", "-", title).strip("-")
     shown = {"searchFilter": " and ".join(term(f"tags.`{tag}`", value) for tag, value in wanted.items())}
     return (
-        View(key, shown | _charts(runs, [TAG_SETTING, TAG_METHOD] if apart else [TAG_METHOD]), charts=True),
+        View(key, shown | _charts(runs, apart), charts=True),
         View(f"{key}-table", shown | _table(runs)),
     )
 
 
-def _charts(runs: Sequence[StoredRun], grouped_by: Sequence[str]) -> dict[str, Any]:
+def _charts(runs: _Contents, apart: bool) -> dict[str, Any]:
     """Mean and band over the seeds of each group; a quantity that spans decades on a log axis."""
-    logged = {key for run in runs for key in run.metrics}
+    logged, grouped_by = runs.metrics, [TAG_SETTING, TAG_METHOD] if apart else [TAG_METHOD]
     headline = [_chart("headline", name, [key]) for name in HEADLINE if (key := SCALAR_METRICS[name]) in logged]
     sites = {name: sorted(key for key in logged if key.startswith(f"{name}/site_")) for name in BY_SITE}
     by_site = [_chart("sites", name, keys) for name, keys in sites.items() if keys]
-    groups = {",".join(f"tag.{tag}.{run.tags.get(tag)}" for tag in grouped_by) for run in runs}
+    placed = [dict(zip((TAG_SETTING, TAG_METHOD), group, strict=True)) for group in runs.groups]
+    groups = {",".join(f"tag.{tag}.{place[tag]}" for tag in grouped_by) for place in placed}
     return {
         # As the study lists its methods. Of many, those of the first seeds: groups are made of the runs that are loaded.
-        "orderByKey": "attributes.start_time" if len(runs) <= LOADED else f"params.`{PARAM}seed`",
+        "orderByKey": "attributes.start_time" if runs.count <= LOADED else f"params.`{PARAM}seed`",
         "orderByAsc": True,
         "groupBy": {
             "aggregateFunction": "average",
@@ -203,13 +234,11 @@ def _section(uuid: str, name: str, height: int) -> dict[str, Any]:
     } | shape
 
 
-def _table(runs: Sequence[StoredRun]) -> dict[str, Any]:
+def _table(runs: _Contents) -> dict[str, Any]:
     """Every run a row, verdict first."""
-    fires = sorted({tag for run in runs for tag in run.tags if tag.startswith(first_fire_tag(""))})
-    logged = {key for run in runs for key in run.metrics}
     wanted = [SCALAR_METRICS.get(name, name) for name in COLUMNS]
-    columns = [TAG_VERDICT, *(key for key in wanted if key in logged), *fires]
-    named = [f"metrics.`{key}`" if key in logged else f"tags.`{key}`" for key in columns]
+    columns = [TAG_VERDICT, *(key for key in wanted if key in runs.metrics), *sorted(runs.first_fires)]
+    named = [f"metrics.`{key}`" if key in runs.metrics else f"tags.`{key}`" for key in columns]
     return {
         "orderByKey": "attributes.start_time",
         "orderByAsc": True,

@@ -6,7 +6,6 @@ measures for itself, and keeps what it measured in memory alone, since a file be
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from fa_registry import architectures, jsonio, methods
 from fa_registry.catalog import source_digest
 from fa_registry.errors import IntegrityError, InvalidFields, PluginError, RegistryError, UnknownName
 from fa_registry.records import Check, Conformance, RunRecord, RunSpec
+from fa_registry.shelf import but
 from fa_registry.studies.workers import apart
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -54,7 +54,7 @@ def stated_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
 
 def with_conformance(record: RunRecord) -> RunRecord:
     """The record with what this audit itself finds of its method; what is sealed counts only where it cannot be measured."""
-    return dataclasses.replace(record, conformance=_conformance(record))
+    return but(record, conformance=_conformance(record))
 
 
 def _conformance(record: RunRecord) -> Conformance:

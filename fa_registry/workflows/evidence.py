@@ -19,6 +19,7 @@ from fa_registry.errors import IntegrityError, Interrupted, RegistryError
 from fa_registry.protocol.integrity import SAME_MACHINE, compare, merged, with_checks
 from fa_registry.protocol.prerequisites import MEASURING
 from fa_registry.records import Check, Exclusion, Integrity, Reading, RunRecord
+from fa_registry.shelf import Shelf
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import JobEvent, Stop, Tell
 from fa_registry.studies.executors.local import run_jobs, stop_on_signal
@@ -113,7 +114,8 @@ def _each(
 ) -> list[Gathered]:
     """there: gathers a run in another process."""
     if measuring.trust_logged:
-        return [gather_one(tracker, run, measuring, data_root) for run in runs]
+        shelf = Shelf()
+        return [_laid(gather_one(tracker, run, measuring, data_root), shelf) for run in runs]
     if measuring.executor:
         return _on_a_cluster(tracker, runs, there, measuring)
     count = min(int(measuring.jobs) or _default_processes(len(runs)), len(runs))
@@ -199,13 +201,14 @@ def _run(
 ) -> list[Gathered]:
     """run_all: `run_jobs` or `supervise`."""
     gathered: dict[int, Gathered] = {}
+    shelf = Shelf()
     title = f"measuring {len(runs)} runs again" + (f", {processes} at a time" if processes > 1 else "")
     with Progress(title, [run.name for run in runs], lambda outcome: outcome.words) as progress:
 
         def hear(event: JobEvent) -> None:
             progress.show(event)
             if event.kind == "done":
-                gathered[event.index] = event.value
+                gathered[event.index] = _laid(event.value, shelf)
             elif event.kind == "failed":  # the worker itself died: what it was doing could not be told
                 error = event.value.strip().splitlines()[-1]
                 gathered[event.index] = _broken(tracker, runs[event.index], error, event.value)
@@ -214,6 +217,12 @@ def _run(
     if len(gathered) < len(runs):
         raise Interrupted("stopped while runs were measured again; nothing was judged")
     return [gathered[index] for index in range(len(runs))]
+
+
+def _laid(outcome: Gathered, shelf: Shelf) -> Gathered:
+    if outcome.record:
+        shelf.lay(outcome.record)
+    return outcome
 
 
 def replay_remark(gathered: Sequence[Gathered]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -339,9 +339,7 @@ def _others(tracker: Tracker, report: AuditReport) -> Iterator[tuple[StoredRun, 
     specs = [run.record.spec for run in report.runs]
     groups = {spec.seeds for spec in specs}
     by_params = {_shared(schema.params(spec)): spec for spec in specs}
-    for run in _candidates(tracker, specs):
-        if run.run_id in known:
-            continue
+    for run in _candidates(tracker, specs, known):
         own = _read(tracker, run, schema.SPEC, RunSpec)
         sibling = by_params.get(_shared(run.params))
         seed = run.params.get("cfg/seed", "")
@@ -351,15 +349,16 @@ def _others(tracker: Tracker, report: AuditReport) -> Iterator[tuple[StoredRun, 
             yield run, replace(sibling, seed=int(seed), weights=run.params.get("cfg/weights", ""))
 
 
-def _candidates(tracker: Tracker, specs: Iterable[RunSpec]) -> list[StoredRun]:
-    """Every run of the store that its parameters or its tags place in the setting of one of the specs."""
+def _candidates(tracker: Tracker, specs: Iterable[RunSpec], known: Collection[str]) -> list[StoredRun]:
+    """Every run of the store, but those whose id is `known`, that its parameters or its tags place in a setting of the specs."""
     settings = {spec.setting.identity: spec for spec in specs}.values()
     runs: dict[str, StoredRun] = {}
     for values in dict.fromkeys(tuple(str(getattr(spec, name)) for name in COMPARED) for spec in settings):
         params = {f"cfg/{name}": value for name, value in zip(COMPARED, values, strict=True)}
-        runs |= {run.run_id: run for run in tracker.search_everywhere(params, {})}
+        runs |= {run.run_id: run for run in tracker.search_everywhere(params, {}) if run.run_id not in known}
     for label in dict.fromkeys(setting_label(spec) for spec in settings):
-        runs |= {run.run_id: run for run in tracker.search_everywhere({}, {schema.TAG_SETTING: label})}
+        placed = tracker.search_everywhere({}, {schema.TAG_SETTING: label})
+        runs |= {run.run_id: run for run in placed if run.run_id not in known}
     return list(runs.values())
 
 

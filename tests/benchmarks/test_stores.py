@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import audit_again, registry_scale, store_scale
+from benchmarks import audit_again, registry_scale, scaling, store_scale
 from benchmarks.audit_again import AGAIN, LOGGED, UNTAKEN, WIDTH, again_lines
 from benchmarks.filled_store import TABLES, fill
 from benchmarks.filled_study import PER_SEED, SEEDS, study_text
@@ -261,8 +261,8 @@ def test_the_first_size_is_the_one_the_targets_are_about():
     assert registry_scale.SIZES[0] == ROUND and list(registry_scale.SIZES) == sorted(registry_scale.SIZES)
 
 
-def costs_of(runs: int, cpu: float, wall: float = 1.0) -> Costs:
-    return Costs(runs, dict.fromkeys(store_scale.VERBS, Cost(cpu, wall, 100.0)))
+def costs_of(runs: int, cpu: float, wall: float = 1.0, peak: float = 100.0) -> Costs:
+    return Costs(runs, dict.fromkeys(store_scale.VERBS, Cost(cpu, wall, peak)))
 
 
 def test_what_a_whole_command_costs_is_counted(tmp_path):
@@ -313,8 +313,21 @@ def test_the_aim_of_the_smallest_store_is_by_the_clock(wall, words):
 
 @pytest.mark.parametrize(("cpu", "met"), [(590.0, True), (610.0, False)])
 def test_an_audit_is_linear_where_a_run_of_the_largest_store_costs_no_more_than_one_of_the_store_before(cpu, met):
-    what, value, judged = store_scale.targets([costs_of(2000, 100.0), costs_of(10000, cpu)])[-1]
+    what, value, judged = store_scale.targets([costs_of(2000, 100.0), costs_of(10000, cpu)])[-2]
     assert what.endswith("CPU a logged run, 10,000 / 2,000, ≤ 1.2") and judged == met and value == f"{cpu / 500:.2f}"
+
+
+@pytest.mark.parametrize(("peak", "met"), [(655.0, True), (670.0, False)])
+def test_an_audit_is_flat_where_the_largest_store_needs_no_more_memory_than_the_store_before(peak, met):
+    what, value, judged = store_scale.targets([costs_of(2000, 1.0, peak=600.0), costs_of(10000, 5.0, peak=peak)])[-1]
+    assert what.endswith("peak memory, 10,000 / 2,000 logged runs, ≤ 1.1") and judged == met
+    assert value == f"{peak / 600:.2f}"
+
+
+def test_the_memory_of_a_further_run_is_that_of_many():
+    sizes = [costs_of(125, 1.0, peak=500.0), costs_of(2000, 40.0, peak=600.0), costs_of(10000, 198.5, peak=680.0)]
+    kept = {"sizes": [{"runs": one.runs, "costs": {AUDIT: vars(one.costs[AUDIT])}} for one in sizes]}
+    assert scaling.audit_slope(kept) == (pytest.approx(0.02), pytest.approx(580.0), pytest.approx(0.01))
 
 
 def test_what_was_kept_is_what_was_found():

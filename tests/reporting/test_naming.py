@@ -136,4 +136,4 @@ def test_a_note_and_the_terminals_table_name_it_too(ep_report):
         contrast = run.record.spec.method_options["contrast"]
         assert f"contrast={contrast}" in note_context(run, Sources.of(ep_report)).method
     named = {f"ep (beta=0.5,contrast={word},steps=20)" for word in ("parameter", "state")}
-    assert {row[0] for row in _rows(ep_report)} >= named
+    assert {row[0] for row in _rows(ep_report, groups(ep_report))} >= named

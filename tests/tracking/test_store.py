@@ -188,7 +188,7 @@ def test_a_search_everywhere_knows_parameters_and_finds_what_was_deleted_or_lies
     both = {"cfg/epochs": "3"}, {"fa.setting": "s"}
     (found,) = tracker.search_everywhere(*both)
     assert (found.run_id, found.params["cfg/seed"], found.deleted) == (here, "1", False)
-    assert len(tracker.search_everywhere({}, {"fa.setting": "s"})) == 2
+    assert len(list(tracker.search_everywhere({}, {"fa.setting": "s"}))) == 2
     if tracker.uri == "memory":
         return  # it has neither a bin nor experiments
     there = tracker.beside("elsewhere").create("c", {"fa.setting": "s"}, {"cfg/epochs": "3"})

@@ -8,6 +8,8 @@ could not be judged is an error: a test report in which everything passed must n
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,16 +32,20 @@ COUNTS = {"failures": "failure", "errors": "error", "skipped": "skipped"}  # att
 
 
 def write_junit(report: AuditReport, path: Path) -> None:
-    """Write the report suite by suite; the counts of the whole are known only when every case was made once."""
+    """Write the report suite by suite, behind the counts of the whole, which are known when the last one is made."""
     total = Counter(dict.fromkeys(("tests", *COUNTS), 0))
-    for suite in suites(report):
-        total.update({name: int(suite.get(name)) for name in ("tests", *COUNTS)})
-    with path.open("w", encoding="utf-8", newline="\n") as stream:
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as body,
+        path.open("w", encoding="utf-8", newline="\n") as stream,
+    ):
+        for suite in suites(report):
+            total.update({name: int(suite.get(name)) for name in ("tests", *COUNTS)})
+            _write(suite, body)
         attributes = "".join(f' {name}="{count}"' for name, count in total.items())
         stream.write('<?xml version="1.0" encoding="UTF-8"?>\n')
         stream.write(f"<testsuites name={quoteattr(visible(report.title))}{attributes}>\n")
-        for suite in suites(report):
-            _write(suite, stream)
+        body.seek(0)
+        shutil.copyfileobj(body, stream)
         stream.write("</testsuites>\n")
 
 

@@ -105,7 +105,7 @@ def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
     columns, setting = _columns(table)
     rows = [
         Row("", tuple(_cell(row[column.name], column) for column in columns), run_ids=_ids(row.values()))
-        for row in table.rows
+        for row in table.rows[:MOST]
     ]
     image = analysis_png(analysis, report.runs, DPI)
     if image is None:
@@ -117,7 +117,7 @@ def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
         analysis.source,
         setting,
         tuple((column.name.replace("_", " "), _words(column), column.kind != "text") for column in columns),
-        Listed.first(MOST, rows),
+        Listed(tuple(rows), len(table.rows)),
         data_uri(image),
         f"{table.title}: {analysis.question} The table that follows holds the numbers of this figure.",
         tuple(remark for remark in analysis.remarks if remark not in report.remarks),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from fa_registry.protocol.grouping import Group
 from fa_registry.quantities import BESIDE_CONTROL, WITH_DEVIATION, Quantity, means_in_words, symbol_of
@@ -63,7 +64,8 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
     """The whole audit, ready to print. figures: see figures_beside; until the rest is written nobody knows their room."""
     report = sources.report
     columns = sources.columns
-    settings, footnotes = number_footnotes(setting_rows(sources, columns), columns)
+    details = len(report.runs) <= MOST
+    settings, footnotes = number_footnotes(setting_rows(sources, columns), columns, details)
     to_look_at, passed = _findings(sources)
     integrity = sorted(integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state))
     states = [row.state for row in integrity]
@@ -82,7 +84,7 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
         spread=_spread(columns),
         settings=settings,
         means=means_in_words(columns),
-        details=len(report.runs) <= MOST,
+        details=details,
         footnotes=footnotes,
         figures=figures,
         analyses=page_analyses(report),
@@ -164,17 +166,24 @@ def _comparison(sources: Sources) -> Comparison | None:
 
 
 def number_footnotes(
-    settings: Iterable[SettingTable], columns: Columns
+    settings: Iterable[SettingTable], columns: Columns, details: bool
 ) -> tuple[tuple[SettingTable, ...], tuple[Footnote, ...]]:
-    """Give every missing number of the audit table its footnote: one a reason, with all the runs it holds for."""
+    """Give every missing number of the audit table its footnote: one a reason, with all the runs it holds for.
+
+    details: whether the page shows the seeds' own numbers; without, a row keeps none of them.
+    """
     reasons: dict[str, dict[str, None]] = {}
     marks: dict[str, int] = {}
     numbered = []
     for part in settings:
-        rows = tuple(replace(row, estimates=_marked(row, columns, reasons, marks)) for row in part.rows)
-        numbered.append(replace(part, rows=rows))
+        rows = (replace(row, estimates=_marked(row, columns, reasons, marks)) for row in part.rows)
+        numbered.append(replace(part, rows=tuple(rows if details else map(_without_seeds_numbers, rows))))
     notes = (Footnote(marks[reason], reason, Listed.first(MOST_NAMES, tuple(ids))) for reason, ids in reasons.items())
     return tuple(numbered), tuple(notes)
+
+
+def _without_seeds_numbers(row: AuditRow) -> AuditRow:
+    return replace(row, seeds=tuple(replace(seed, numbers={}) for seed in row.seeds))
 
 
 def _marked(
@@ -205,14 +214,12 @@ def _spread(columns: Columns) -> str:
 
 def setting_rows(sources: Sources, columns: Columns) -> Iterator[SettingTable]:
     """The audit table, one part a setting, its missing numbers without footnotes yet."""
-    parts: dict[str, list[AuditRow]] = {}
-    names: dict[str, str] = {}
-    for group, link in zip(sources.groups, sources.links, strict=True):
-        identity = group.runs[0].record.spec.setting.identity
-        names.setdefault(identity, group.setting)
-        parts.setdefault(identity, []).append(_audit_row(group, link, sources, columns))
-    for number, (identity, rows) in enumerate(parts.items(), 1):
-        yield SettingTable(number, names[identity], tuple(rows))
+    linked = zip(sources.groups, sources.links, strict=True)  # in the order of their settings
+    parts = groupby(linked, key=lambda pair: pair[0].runs[0].record.spec.setting.identity)
+    for number, (_, part) in enumerate(parts, 1):
+        pairs = list(part)
+        rows = tuple(_audit_row(group, link, sources, columns) for group, link in pairs)
+        yield SettingTable(number, pairs[0][0].setting, rows)
 
 
 def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Columns) -> AuditRow:
@@ -464,5 +471,5 @@ def audit_table_context(sources: Sources) -> AuditTableContext:
 
 
 def _table(part: SettingTable, columns: Columns) -> SettingTable:
-    (marked,), footnotes = number_footnotes([part], columns)
+    (marked,), footnotes = number_footnotes([part], columns, details=False)
     return replace(marked, footnotes=footnotes)
