@@ -31,8 +31,8 @@ Lies = tuple[Callable[[int, int], Mapping[str, Any]], int, int]  # how it is rea
 class Shelved:
     """A frozen dataclass of which the fields named in SHELVED may lie on a shelf; whoever asks for one sees no difference.
 
-    None of these may have a plain default: Python would find that one and ask no further. What dataclasses.replace makes is in
-    memory as a whole.
+    Their values are read, never changed. None of them may have a plain default: Python would find that one and ask no further.
+    What dataclasses.replace makes is in memory as a whole.
     """
 
     SHELVED: ClassVar[tuple[str, ...]] = ()
@@ -99,7 +99,7 @@ class _File:
         packed = ForkingPickler.dumps(
             {name: zlib.compress(ForkingPickler.dumps(value), FAST) for name, value in fields.items()}
         )
-        if self._file.write(packed) < len(packed):
+        if os.pwrite(self._file.fileno(), packed, self._end) < len(packed):
             raise OSError(f"{tempfile.gettempdir()} is full")
         self._end += len(packed)
         return self._read, self._end - len(packed), len(packed)

@@ -80,6 +80,10 @@ class RunSpec:
     weights: str = ""
     """SHA-256 of the weights file of a run that was trained elsewhere and adopted; empty for one trained here"""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was worked out from it: another process shares its own."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
     @cached_property  # asked for again and again while many runs are grouped; nothing it depends on can change
     def identity(self) -> str:
         """SHA-256 of the canonical JSON: equal specs are the same run."""
@@ -126,7 +130,7 @@ class RunSpec:
         return {**self.method_options, **({} if norm == Recipe().credit_norm else {"credit_norm": norm})}
 
 
-# Of each identity one is in memory, as long as a run has it: ten thousand runs may share ten.
+# Of each identity one is in memory: ten thousand runs may share ten.
 SETTINGS: weakref.WeakValueDictionary[str, RunSpec] = weakref.WeakValueDictionary()
 
 

@@ -211,7 +211,7 @@ class Blank:
 
 @dataclass(frozen=True, slots=True)
 class SeedRow:
-    """One run. numbers: column, by the name of its quantity → the run's number there."""
+    """One run. numbers: column, by the name of its quantity → the run's number there; empty in a report of more than 200 runs."""
 
     method: str
     seed: int

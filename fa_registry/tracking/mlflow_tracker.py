@@ -265,7 +265,7 @@ class MlflowTracker(Tracker):
             terms.append(f"attributes.run_id LIKE '{pattern(start)}%'")
         if state:
             terms.append(term("attributes.status", state))
-        found = map(self._stored, self._pages(self._experiment_ids(experiment), " and ".join(terms), most=most))
+        found = self._pages(self._experiment_ids(experiment), " and ".join(terms), most=most)
         # a pattern finds more than was asked for: LIKE knows wildcards, and no case
         matching = (run for run in found if tags.items() <= run.tags.items() and run.run_id.startswith(start))
         return Shelf().lay_all(islice(matching, most or None))
@@ -279,7 +279,7 @@ class MlflowTracker(Tracker):
         terms = [term(f"params.`{name}`", value) for name, value in params.items()]
         terms += [term(f"tags.`{name}`", value) for name, value in tags.items()]
         ids = [experiment.experiment_id for experiment in self._client.search_experiments(view_type=ViewType.ALL)]
-        found = map(self._stored, self._pages(ids, " and ".join(terms), ViewType.ALL))
+        found = self._pages(ids, " and ".join(terms), ViewType.ALL)
         return (run for run in found if params.items() <= run.params.items() and tags.items() <= run.tags.items())
 
     def link(self, run_id: str, path: str) -> str:
@@ -395,7 +395,7 @@ class MlflowTracker(Tracker):
 
     def _pages(
         self, experiment_ids: list[str], query: str, view: int = ViewType.ACTIVE_ONLY, most: int = 0
-    ) -> Iterator[Run]:
+    ) -> Iterator[StoredRun]:
         token, size = None, min(most or PAGE, PAGE)
         while True:
             with _apart():
@@ -407,9 +407,9 @@ class MlflowTracker(Tracker):
                     order_by=["attributes.start_time DESC"],
                     page_token=token,
                 )
-                yield from page
-                token = page.token
+                stored, token = [self._stored(run) for run in page], page.token
                 del page
+            yield from stored
             if not token:
                 return
 
@@ -446,14 +446,16 @@ def _apart() -> Iterator[None]:
 
     MLflow leaves some in every page, 100 KiB a run, and to look for them while it makes one takes two thirds of the time.
     """
-    collecting = gc.isenabled()
+    collecting, frozen = gc.isenabled(), gc.get_freeze_count()
     gc.disable()
-    gc.freeze()
+    if not frozen:  # else somebody else's, and to be left so
+        gc.freeze()
     try:
         yield
     finally:
-        gc.collect()
-        gc.unfreeze()
+        if not frozen:
+            gc.collect()
+            gc.unfreeze()
         if collecting:
             gc.enable()
 

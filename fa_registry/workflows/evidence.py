@@ -208,7 +208,10 @@ def _run(
         def hear(event: JobEvent) -> None:
             progress.show(event)
             if event.kind == "done":
-                gathered[event.index] = _laid(event.value, shelf)
+                outcome = dataclasses.replace(
+                    event.value, run=runs[event.index]
+                )  # a worker sends a copy, all in memory
+                gathered[event.index] = _laid(outcome, shelf)
             elif event.kind == "failed":  # the worker itself died: what it was doing could not be told
                 error = event.value.strip().splitlines()[-1]
                 gathered[event.index] = _broken(tracker, runs[event.index], error, event.value)

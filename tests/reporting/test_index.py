@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -136,6 +137,19 @@ def test_a_line_a_method_with_its_runs_in_a_comment(table, report):
         assert re.search(rf"^% .*{run.record.run_id}", text, re.MULTILINE)
     assert text.count(r"\toprule") == text.count(r"\bottomrule") == 1
     assert r"95.7 $\pm$ 0.3 \% (2)" in text
+
+
+def test_seeds_have_their_numbers_while_a_page_shows_them(report, monkeypatch):
+    """Of many runs no page does, and nothing keeps them; what stands in the table is the same."""
+    contexts = [audit_table_context, lambda sources: SimpleNamespace(tables=index_context(sources).settings)]
+    kept = [make(Sources.of(report)).tables for make in contexts]
+    monkeypatch.setattr("fa_registry.reporting.pages.index.MOST", 1)
+    without = [make(Sources.of(report)).tables for make in contexts]
+    for tables, bare in zip(kept, without, strict=True):
+        for row, other in zip(tables[0].rows, bare[0].rows, strict=True):
+            assert all(seed.numbers for seed in row.seeds) and not any(seed.numbers for seed in other.seeds)
+            assert row.estimates == other.estimates
+        assert tables[0].footnotes == bare[0].footnotes
 
 
 def test_what_is_missing_has_its_reason_below_the_table_and_no_other(table, report):

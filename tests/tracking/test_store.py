@@ -125,6 +125,18 @@ def test_runs_are_found_by_the_first_characters_of_their_ids(tracker):
     assert tracker.search({"a": "two"}, start=first[: shared + 1]) == tracker.search({}, start="%") == []
 
 
+def test_a_search_that_is_left_half_way_leaves_the_garbage_collector_as_it_was(tracker):
+    for name in ("one", "two"):
+        tracker.create(name, {"a": "b"}, {})
+    gc.unfreeze()  # of conftest
+    try:
+        assert next(iter(tracker.search_everywhere({}, {"a": "b"}))).name == "two"
+        assert gc.isenabled() and gc.get_freeze_count() == 0
+    finally:
+        gc.freeze()
+    assert len(tracker.search({"a": "b"})) == 2 and gc.get_freeze_count() > 0  # which somebody else had frozen
+
+
 @pytest.mark.parametrize(
     "name", ["it's", "' or 1=1 --", "`", "\\", "a\\'", '"', "%", "a_b", "both ' and \"", "; drop", "Γ ·\t#", "\u202e"]
 )

@@ -53,7 +53,27 @@ def test_views_and_tensors_that_need_gradients_are_saved_as_values(tmp_path):
     assert torch.equal(load_tensors(tmp_path / "t")["t"], matrix.detach().T)
 
 
-def test_one_flipped_bit_is_refused_with_both_digests(tmp_path):
+@pytest.mark.parametrize("at_once", [0, 2**26])
+def test_a_large_file_is_read_as_a_small_one_is(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr(checkpoint, "AT_ONCE", at_once)
+    digest = save_tensors(tmp_path / "t", TENSORS)
+    assert {name: tensor.tolist() for name, tensor in load_tensors(tmp_path / "t", digest).items()} == {
+        name: tensor.tolist() for name, tensor in TENSORS.items()
+    }
+
+
+def test_a_hole_that_says_it_is_a_file_of_tensors_takes_no_memory(tmp_path, monkeypatch):
+    """A stranger's store may hold one of 60 GiB; its header is looked at before it is read."""
+    monkeypatch.setattr(checkpoint, "load", lambda held: pytest.fail(f"{len(held)} bytes were read"))
+    with (tmp_path / "t").open("wb") as stream:
+        stream.truncate(checkpoint.AT_ONCE + 2)
+    with pytest.raises(IntegrityError, match="t is not a readable safetensors file"):
+        load_tensors(tmp_path / "t")
+
+
+@pytest.mark.parametrize("at_once", [0, 2**26])
+def test_one_flipped_bit_is_refused_with_both_digests(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr(checkpoint, "AT_ONCE", at_once)
     path = tmp_path / "t.safetensors"
     digest = save_tensors(path, TENSORS)
     data = bytearray(path.read_bytes())

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from fa_registry import diagnostics
 from fa_registry.errors import IntegrityError, Interrupted
+from fa_registry.records import Exclusion
+from fa_registry.studies.executors.base import JobEvent
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.writer import Keep
 from fa_registry.training.measuring import NO_FEEDBACK
 from fa_registry.workflows import evidence
-from fa_registry.workflows.evidence import gather, gather_all, gather_one
+from fa_registry.workflows.evidence import Gathered, gather, gather_all, gather_one
 from fa_registry.workflows.requests import Measuring
 from tests.tracking.conftest import write_run
 
@@ -136,6 +140,14 @@ def test_processes_are_started_where_they_pay(monkeypatch, runs, cores, processe
     assert evidence._default_processes(runs) == processes
     monkeypatch.setattr(evidence.torch.cuda, "is_available", lambda: True)
     assert evidence._default_processes(runs) == 1
+
+
+def test_of_a_run_that_a_worker_sends_back_the_copy_is_not_kept(stored, tmp_path, monkeypatch):
+    run = stored("a")
+    sent = Gathered(copy.copy(run), gap=Exclusion("a", "run a", "gone"))
+    monkeypatch.setattr(evidence, "run_jobs", lambda runs, work, processes, stop, tell: tell(JobEvent(0, "done", sent)))
+    (outcome,) = gather_all(MemoryTracker(tmp_path), [run], Measuring(jobs=1))
+    assert outcome.run is run and outcome.gap is sent.gap
 
 
 def test_stopped_midway_judges_nothing(stored, monkeypatch):

@@ -35,7 +35,7 @@ def write_junit(report: AuditReport, path: Path) -> None:
     """Write the report suite by suite, behind the counts of the whole, which are known when the last one is made."""
     total = Counter(dict.fromkeys(("tests", *COUNTS), 0))
     with (
-        tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as body,
+        tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=path.parent) as body,
         path.open("w", encoding="utf-8", newline="\n") as stream,
     ):
         for suite in suites(report):

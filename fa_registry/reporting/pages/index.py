@@ -464,12 +464,12 @@ def audit_table_context(sources: Sources) -> AuditTableContext:
     return AuditTableContext(
         selection=report.selection,
         edition=report.edition,
-        tables=tuple(_table(part, columns) for part in setting_rows(sources, columns)),
+        tables=tuple(_table(part, columns, len(report.runs) <= MOST) for part in setting_rows(sources, columns)),
         columns=columns,
         means=means_in_words(columns),
     )
 
 
-def _table(part: SettingTable, columns: Columns) -> SettingTable:
-    (marked,), footnotes = number_footnotes([part], columns, details=False)
+def _table(part: SettingTable, columns: Columns, details: bool) -> SettingTable:
+    (marked,), footnotes = number_footnotes([part], columns, details)
     return replace(marked, footnotes=footnotes)
