@@ -115,7 +115,7 @@ def _each(
     """there: gathers a run in another process."""
     if measuring.trust_logged:
         shelf = Shelf()
-        return [_laid(gather_one(tracker, run, measuring, data_root), shelf) for run in runs]
+        return [_laid(gather_one(tracker, run, measuring, data_root), run, shelf) for run in runs]
     if measuring.executor:
         return _on_a_cluster(tracker, runs, there, measuring)
     count = min(int(measuring.jobs) or _default_processes(len(runs)), len(runs))
@@ -208,10 +208,7 @@ def _run(
         def hear(event: JobEvent) -> None:
             progress.show(event)
             if event.kind == "done":
-                outcome = dataclasses.replace(
-                    event.value, run=runs[event.index]
-                )  # a worker sends a copy, all in memory
-                gathered[event.index] = _laid(outcome, shelf)
+                gathered[event.index] = _laid(event.value, runs[event.index], shelf)
             elif event.kind == "failed":  # the worker itself died: what it was doing could not be told
                 error = event.value.strip().splitlines()[-1]
                 gathered[event.index] = _broken(tracker, runs[event.index], error, event.value)
@@ -222,10 +219,11 @@ def _run(
     return [gathered[index] for index in range(len(runs))]
 
 
-def _laid(outcome: Gathered, shelf: Shelf) -> Gathered:
+def _laid(outcome: Gathered, run: StoredRun, shelf: Shelf) -> Gathered:
+    """run: as it was asked for; a worker sends a copy of it back, which is all in memory."""
     if outcome.record:
         shelf.lay(outcome.record)
-    return outcome
+    return dataclasses.replace(outcome, run=run)
 
 
 def replay_remark(gathered: Sequence[Gathered]) -> Iterator[str]:
