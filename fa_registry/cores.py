@@ -45,9 +45,8 @@ def each(work: Callable[[T], None], items: Sequence[T]) -> None:
             copy.kill()  # it would go on writing beside whoever clears up
             copy.join()
         raise
-    undone = [
-        share for share, copy in zip(shares[1:], copies, strict=False) if copy.exitcode != 0
-    ]  # None: nobody can tell
+    # without an exit code nobody can tell
+    undone = [share for share, copy in zip(shares[1:], copies, strict=False) if copy.exitcode != 0]
     for share in (*undone, *shares[1 + len(copies) :]):
         for item in share:
             work(item)
@@ -62,7 +61,9 @@ def _may_be_copied() -> bool:
 def _copies(work: Callable[[T], None], shares: Sequence[Sequence[T]]) -> list[multiprocessing.Process]:
     """One at work on each share; fewer where the system allows no more of them."""
     copies: list[multiprocessing.Process] = []
-    gc.freeze()  # else each looks for cycles in all that it was given, and so makes a copy of its own of the memory
+    frozen = gc.get_freeze_count()  # somebody else's, and to be left so
+    if not frozen:  # else each looks for cycles in all that it was given, and so makes a copy of its own of the memory
+        gc.freeze()
     try:
         for share in shares:
             process = multiprocessing.get_context("fork").Process(target=_do, args=(work, share), daemon=True)
@@ -75,7 +76,8 @@ def _copies(work: Callable[[T], None], shares: Sequence[Sequence[T]]) -> list[mu
     except OSError as error:  # no memory or no process left for it
         LOG.info("%s: the work of %d further processes is done by this one", error, len(shares) - len(copies))
     finally:
-        gc.unfreeze()
+        if not frozen:
+            gc.unfreeze()
     return copies
 
 

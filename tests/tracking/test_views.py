@@ -51,6 +51,17 @@ def test_what_no_run_has_gets_no_chart_and_no_column():
     assert table.state["selectedColumns"] == ["tags.`fa.verdict`", "metrics.`accuracy/test`"]
 
 
+@pytest.mark.parametrize("first", ["whole", "bare"])
+def test_the_view_of_all_settings_shows_what_the_runs_of_any_have(first, monkeypatch):
+    monkeypatch.setattr("fa_registry.tracking.views.LOADED", 1)
+    whole = run("dfa", "whole", started=int(first == "bare"), **{"fa.first_fire.D1": "3"})
+    bare = run("bp", "bare", {"accuracy/test": 0.5}, started=int(first == "whole"))
+    *_, charts, table = views_of("digits", [whole, bare])
+    assert "headline: g_L" in drawn(charts) and len(charts.state["groupsExpanded"]) == 2
+    assert table.state["selectedColumns"][-1] == "tags.`fa.first_fire.D1`"
+    assert charts.state["orderByKey"] == "params.`cfg/seed`"  # two runs are more than one
+
+
 def test_the_table_begins_with_the_verdict_and_ends_with_the_first_fires():
     _, table = views_of("digits", [run("dfa", **{"fa.first_fire.D1": "3"})])
     columns = table.state["selectedColumns"]
