@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from fa_registry.protocol.prerequisites import PROVING
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import Integrity, Measurements, Reading, RunRecord, RunSpec, Series
+from fa_registry.records import Check, Integrity, Measurements, Reading, RunRecord, RunSpec, Series
 from fa_registry.tracking import schema
 
 SITE_0 = "growth starts at site 1"
+PROVEN = Integrity("verified", (), tuple(Check(subject, "agrees") for subject in PROVING))
 BEST_P = 1 / 21  # the least rank p-value of 20 fresh draws
 
 
@@ -73,7 +75,7 @@ def record(
         spec(**changes),
         measured or measurements(),
         trajectory or {},
-        Integrity("verified"),
+        PROVEN,
     )
 
 

@@ -211,7 +211,7 @@ def _judged(report: AuditReport) -> None:
     means = {name: ", geometric mean" if is_scale(name) else "" for name in TERMINAL_TABLE}
     numbers = [f"{quantity_of(name).label}{mean}" for name, mean in means.items()]
     editions = [edition_words(opinion.edition) for opinion in report.opinions]
-    header = ["method", "setting", *numbers, "seeds", "verdict", *editions]
+    header = ["method", "setting", *numbers, "seeds", "verdict", *editions, "control"]
     # a long label may break at a comma
     rows = [[label.replace(",", ", "), *rest] for label, *rest in _rows(report, printed)]
     shown = [place for place, name in enumerate(header) if settings or name != "setting"]
@@ -224,12 +224,26 @@ def _judged(report: AuditReport) -> None:
             where = f", {group.setting}" if settings else ""
             words = ", ".join(f"s{seed} {label}" for seed, label in by_seed.items())
             say(f"by seed: {group.runs[0].record.spec.label}{where}: {words}")
+    _controls(report, printed)
+
+
+def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
+    """Say which frozen controls do not stand as the reference, and why; methods with one reason share a line."""
+    from fa_registry.reporting.lookups import Frozen, control_rows, control_words
+
+    frozen, by_reason = Frozen.of(report), {}
+    for group in printed:
+        rows = [row for row in control_rows(group.runs, frozen) if row.doubt and row.state != "absent"]
+        if rows:
+            by_reason.setdefault(control_words(rows), []).append(group.runs[0].record.spec.label)
+    for reason, labels in by_reason.items():
+        say(f"{', '.join(dict.fromkeys(labels))}: {reason}")
 
 
 def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
     from fa_registry.protocol.verdict import combined
     from fa_registry.quantities import TERMINAL_TABLE, held, quantity_of
-    from fa_registry.reporting.lookups import Frozen, figure_estimate
+    from fa_registry.reporting.lookups import Frozen, control_rows, figure_estimate
     from fa_registry.reporting.text.filters import counted
 
     frozen, known = Frozen.of(report), held(report.cards)
@@ -247,6 +261,7 @@ def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
             *figures,
             str(len(group.runs)),
             *(label.replace(" ", NO_BREAK) for label in (group.verdict.label, *others)),
+            ", ".join(dict.fromkeys(row.state for row in control_rows(group.runs, frozen))),
         ]
 
 

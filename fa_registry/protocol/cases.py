@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from fa_registry.protocol.grouping import is_repetition, one_a_seed
 from fa_registry.protocol.operators import margin_pp
-from fa_registry.protocol.prerequisites import unproven
+from fa_registry.protocol.prerequisites import control_doubt, not_counted
 from fa_registry.protocol.verdict import stands
 from fa_registry.records import Reading, RunRecord
 from fa_registry.statistics import CONFIDENCE, Interval, look_confidence, paired_difference, stated_difference
 
 NO_CONTROL = "no frozen control of the same setting and seed"
 BY_HAND = "stated by the author when the run was adopted, not measured here"
+SEVERAL = "{count} frozen controls of its setting and seed differ, runs {run_ids}: select one of them (--run)"
+NOT_PROVEN = "of a frozen control that is not proven ({doubt})"
 OTHER_SET = "the accuracy {accuracy:.6g} is no whole number of {samples} test samples: it is of another set"
 WHOLE = 0.01  # how far a count may be from a whole number: accuracies may have been float32 once
 SHOWN = 10
@@ -28,19 +31,25 @@ class Reference:
     reading: Reading
     run_id: str = ""
     words: str = "of the frozen control"
+    doubt: str = ""
+    """why the control's value is not proven; empty where it is"""
 
     @property
     def stated(self) -> bool:
-        """Whether there is a figure, and nobody here measured it."""
-        return self.reading.value is not None and not self.run_id
+        """Whether there is a value, and this audit did not prove it."""
+        return self.reading.value is not None and bool(self.doubt or not self.run_id)
 
 
 @dataclass(frozen=True)
 class Case:
-    """frozen: the frozen control of the same setting and seed, if there is one."""
+    """frozen: the frozen control of the same setting and seed, if there is one.
+
+    rivals: several frozen controls of that setting and seed that differ; `frozen` is none of them then.
+    """
 
     record: RunRecord
     frozen: RunRecord | None
+    rivals: tuple[RunRecord, ...] = ()
 
     @property
     def control(self) -> bool:
@@ -54,13 +63,25 @@ class Case:
             return ""
         return OTHER_SET.format(accuracy=accuracy.value, samples=samples)
 
+    @cached_property
+    def doubt(self) -> str:
+        """Why its frozen control does not stand as the reference; empty where it does, and where there is none."""
+        if self.control:
+            return ""
+        if self.rivals:
+            run_ids = " and ".join(record.run_id for record in self.rivals)
+            return SEVERAL.format(count=len(self.rivals), run_ids=run_ids)
+        return control_doubt(self.frozen, self.record.integrity.state != "verified") if self.frozen else ""
+
     def reference(self, quantity: str) -> Reference:
-        """The frozen control's figure; one given by hand only where there is no control."""
-        if self.frozen and (reason := unproven(self.frozen)):
-            return Reference(Reading(None, reason), self.frozen.run_id)
+        """The frozen control's value; one given by hand only where there is no control."""
+        if self.rivals:
+            return Reference(Reading(None, self.doubt))
         if self.frozen:
             absent = Reading(None, f"{quantity} was not measured on the frozen control")
-            return Reference(self.frozen.measurements.scalars.get(quantity, absent), self.frozen.run_id)
+            words = NOT_PROVEN.format(doubt=self.doubt) if self.doubt else Reference.words
+            reading = self.frozen.measurements.scalars.get(quantity, absent)
+            return Reference(reading, self.frozen.run_id, words, self.doubt)
         given = self.record.measurements.scalars.get(f"frozen_{quantity}", Reading(None, NO_CONTROL))
         if given.value is None:
             return Reference(Reading(None, NO_CONTROL))
@@ -71,7 +92,8 @@ class Case:
 class Margins:
     """accuracy − frozen accuracy over seeds, in percentage points. interval: of level `confidence`; None for fewer than two.
 
-    Student's t of the differences by seed; where any frozen accuracy is `stated`, nothing is paired: `stated_difference`.
+    Student's t of the differences by seed. Where any frozen accuracy is `stated`, by its author or by a control that is not
+    proven, nothing is paired: `stated_difference`.
     seeds: those that count; notes: what a reader must know of them, e.g. which were left out and why. other_set: some accuracy
     cannot be of the whole test set.
     """
@@ -96,33 +118,52 @@ class SeedGroup:
     look: int = 1
 
     @cached_property
+    def counted(self) -> Mapping[int, Case]:
+        """The case that counts of each seed: one seed trained again is no further sample."""
+        return one_a_seed(self.cases, lambda case: case.record)
+
+    def superseded_by(self, case: Case) -> RunRecord | None:
+        """The run that counts in the place of this one; None where this one counts, or repeats the one that does."""
+        counted = self.counted[case.record.spec.seed].record
+        same = counted is case.record or (counted.status == case.record.status and is_repetition(counted, case.record))
+        return None if same else counted
+
+    @cached_property
     def margins(self) -> Margins:
         """The group's margin over its controls: which seeds count, the mean, and the interval at the look's level."""
-        accuracies: dict[int, list[float]] = {}
-        references: dict[int, float] = {}
-        by_hand, left_out, doubts = set(), [], []
+        accuracies: dict[int, float] = {}
+        references: dict[int, Reference] = {}
+        left_out, doubts = [], []
         weights: dict[str, int] = {}
-        for case in self.cases:
-            seed = case.record.spec.seed
+        for seed, case in self.counted.items():
             accuracy = case.record.measurements.scalars.get("accuracy", Reading(None, "accuracy was not measured"))
             reference = case.reference("accuracy")
             reason = _uncounted(case, accuracy, reference) or _again(case, weights)
             if reason:
                 left_out.append(f"seed {seed} left out: {reason}")
                 continue
-            accuracies.setdefault(seed, []).append(accuracy.value)
-            references[seed] = reference.reading.value
-            by_hand |= {seed} if reference.stated else set()
+            accuracies[seed], references[seed] = accuracy.value, reference
             doubts += [f"seed {seed}: {case.other_set}"] if case.other_set else []
         notes = [
-            *shortened(list(dict.fromkeys(left_out)), "left out"),
-            *_remarks(accuracies, by_hand),
+            *shortened(left_out, "left out"),
+            *shortened(list(self._repeated()), "seeds with several runs"),
+            *shortened(list(_stated(references))),
             *shortened(doubts),
         ]
-        means = {seed: _mean(accuracies_of_seed) for seed, accuracies_of_seed in accuracies.items()}
-        one_sample = _one_sample(self.cases) if by_hand else None
-        margins = _estimated(means, references, notes, one_sample, look_confidence(self.look))
+        stated = any(reference.stated for reference in references.values())
+        one_sample = _one_sample(self.cases) if stated else None
+        values = {seed: reference.reading.value for seed, reference in references.items()}
+        margins = _estimated(accuracies, values, notes, one_sample, look_confidence(self.look))
         return dataclasses.replace(margins, other_set=bool(doubts))
+
+    def _repeated(self) -> Iterator[str]:
+        """Name the runs of a seed that do not count."""
+        others: dict[int, list[str]] = {}
+        for case in self.cases:
+            if self.counted[case.record.spec.seed] is not case:
+                others.setdefault(case.record.spec.seed, []).append(f"{case.record.run_id} ({case.record.status})")
+        for seed, run_ids in sorted(others.items()):
+            yield f"{not_counted(self.counted[seed].record)}, and not {', '.join(shortened(run_ids))}"
 
 
 def shortened(items: Sequence[object], what: str = "") -> list[str]:
@@ -152,12 +193,18 @@ def _again(case: Case, weights: dict[str, int]) -> str:
     return f"it is the weights file of seed {weights[file]} again"
 
 
-def _remarks(accuracies: dict[int, list[float]], by_hand: set[int]) -> Iterator[str]:
-    repeated = [seed for seed, values in sorted(accuracies.items()) if len(values) > 1]
-    if repeated:  # the same seed again is no further sample
-        yield f"the runs of seed {', '.join(shortened(repeated))} count as one, by their mean"
-    if by_hand:
-        yield f"the frozen accuracy of seed {', '.join(shortened(sorted(by_hand)))} was {BY_HAND}"
+def _stated(references: Mapping[int, Reference]) -> Iterator[str]:
+    """Whose word the accuracies of frozen controls are, where this audit did not prove them."""
+    by_reason: dict[str, list[int]] = {}
+    for seed, reference in sorted(references.items()):
+        if reference.stated:
+            by_reason.setdefault(reference.doubt, []).append(seed)
+    for doubt, seeds in by_reason.items():
+        named = ", ".join(shortened(seeds))
+        if doubt:
+            yield f"the frozen control of seed {named} is not proven and counts as stated: {doubt}"
+        else:
+            yield f"the frozen accuracy of seed {named} was {BY_HAND}"
 
 
 def _estimated(
@@ -202,6 +249,3 @@ def whole(count: float) -> bool:
     """Whether it may be a number of samples."""
     return abs(count - round(count)) <= WHOLE
 
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

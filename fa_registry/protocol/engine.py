@@ -11,7 +11,7 @@ from fa_registry.protocol.checking import CREDIT, LIMIT, SEEDS
 from fa_registry.protocol.credit import judge_credit
 from fa_registry.protocol.grouping import frozen_controls, seeds_key
 from fa_registry.protocol.judges import judge_limit, judge_over_seeds
-from fa_registry.protocol.prerequisites import evidence
+from fa_registry.protocol.prerequisites import evidence, several_controls, superseded
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.protocol.verdict import verdict
 from fa_registry.protocol.waivers import waived
@@ -43,7 +43,8 @@ def judge_all(
 ) -> tuple[RunAudit, ...]:
     """Every run judged, in the order given: beside the frozen control of its setting and seed, and with its other seeds.
 
-    waivers: those in force turn a run's failed or warned finding into a waived one. looks: grouping.seeds_key of a group → the
+    records: oldest first, since of a seed that was trained several times the newest complete run counts. waivers: those in force
+    turn a run's failed or warned finding into a waived one. looks: grouping.seeds_key of a group → the
     how-many-th set of its seeds this is that an audit judges; 1 where it is not among them.
     """
     return tuple(Shelf().lay_all(_audit(case, group, edition, waivers) for case, group in _grouped(records, looks)))
@@ -71,7 +72,7 @@ def second_opinions(
 def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tuple[Case, SeedGroup]]:
     """Each run with its frozen control and its seeds. Identities are digests: taken once a run, the whole is linear."""
     controls = frozen_controls(records)
-    cases = [Case(record, controls.get((record.spec.setting.identity, record.spec.seed))) for record in records]
+    cases = [_case(record, controls.get((record.spec.setting.identity, record.spec.seed), ())) for record in records]
     members: dict[str, list[Case]] = {}
     keys = [seeds_key(record.spec) for record in records]
     for key, case in zip(keys, cases, strict=True):
@@ -80,13 +81,29 @@ def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tup
     return [(case, groups[key]) for key, case in zip(keys, cases, strict=True)]
 
 
+def _case(record: RunRecord, controls: tuple[RunRecord, ...]) -> Case:
+    """Pair a run with its one frozen control; where several differ, with none of them."""
+    return Case(record, None, controls) if len(controls) > 1 else Case(record, next(iter(controls), None))
+
+
 def _audit(case: Case, group: SeedGroup, edition: Edition, waivers: Sequence[Waiver]) -> RunAudit:
     record = case.record
     findings = [_judge_safely(rule, case, group) for rule in edition.rules]
     findings = tuple(waived(finding, record, waivers) for finding in (*findings, *_crashed_diagnostics(record)))
     # after the waivers: a person may overlook a figure, not its lack of evidence
-    findings = (*findings, *evidence(record))
-    return RunAudit(record, findings, verdict(record, findings, edition), case.frozen.run_id if case.frozen else "")
+    findings = (*findings, *evidence(record), *_not_alone(case, group))
+    control = case.frozen.run_id if case.frozen else ""
+    return RunAudit(record, findings, verdict(record, findings, edition), control, case.doubt)
+
+
+def _not_alone(case: Case, group: SeedGroup) -> Iterator[Finding]:
+    """Findings on a run that has rivals: several frozen controls, or another run of its seed that counts."""
+    if case.control:
+        return
+    if case.rivals:
+        yield several_controls(case.record, case.doubt)
+    if counted := group.superseded_by(case):
+        yield superseded(case.record, counted)
 
 
 def _judge_safely(rule: Rule, case: Case, group: SeedGroup) -> Finding:

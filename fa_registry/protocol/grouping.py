@@ -2,31 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from fa_registry.protocol.verdict import combined, stands
 from fa_registry.records import AuditReport, RunAudit, RunRecord, RunSpec, Verdict
 
+Item = TypeVar("Item")
+ENDED = ("diverged", "complete")  # statuses of runs that were trained to their end; a complete run counts before any other
+
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one method in one setting, one a seed. setting: its readable name."""
+    """The runs of one method in one setting, one a seed. setting: its readable name.
+
+    duplicates: the other runs of these seeds, which do not count, oldest first.
+    """
 
     method: str
     setting: str
     control: bool
     runs: tuple[RunAudit, ...]
     verdict: Verdict
+    duplicates: tuple[RunAudit, ...] = ()
+
+    @property
+    def every_run(self) -> tuple[RunAudit, ...]:
+        """The runs that count, then their duplicates."""
+        return (*self.runs, *self.duplicates)
 
 
-def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], RunRecord]:
-    """(setting identity, seed) → its frozen control. Another setting's control never stands in, nor one that is no evidence."""
-    return {
-        (record.spec.setting.identity, record.spec.seed): record
-        for record in records
-        if record.spec.control == "frozen" and record.status == "complete" and stands(record)
-    }
+def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple[RunRecord, ...]]:
+    """Find the frozen controls of every (setting identity, seed).
+
+    Another setting's control never stands in, nor one that is no evidence. There are several only where they differ: of
+    repetitions with equal final weights the newest counts. records: oldest first.
+    """
+    found: dict[tuple[str, int], tuple[RunRecord, ...]] = {}
+    for record in records:
+        if record.spec.control == "frozen" and record.status == "complete" and stands(record):
+            key = (record.spec.setting.identity, record.spec.seed)
+            found[key] = (*(one for one in found.get(key, ()) if not is_repetition(one, record)), record)
+    return found
+
+
+def is_repetition(one: RunRecord, other: RunRecord) -> bool:
+    """Whether two runs have the same recorded final weights and the same accuracy, as a repeated training has."""
+    digests = [record.provenance.get("final_weights") for record in (one, other)]
+    accuracies = [record.measurements.scalars.get("accuracy") for record in (one, other)]
+    return bool(digests[0]) and digests[0] == digests[1] and accuracies[0] == accuracies[1]
+
+
+def one_a_seed(items: Iterable[Item], record_of: Callable[[Item], RunRecord]) -> dict[int, Item]:
+    """Choose the item that counts of each seed: the newest complete run, else the newest that diverged, else the newest.
+
+    A run that is no evidence counts after all others. items: oldest first, as selections give them.
+    """
+    counted: dict[int, Item] = {}
+    for item in items:
+        seed = record_of(item).spec.seed
+        if seed not in counted or _rank(record_of(item)) >= _rank(record_of(counted[seed])):
+            counted[seed] = item
+    return counted
+
+
+def _rank(record: RunRecord) -> tuple[bool, int]:
+    return stands(record), ENDED.index(record.status) if record.status in ENDED else -1
 
 
 def seeds_key(spec: RunSpec) -> str:
@@ -47,7 +89,8 @@ def groups(report: AuditReport) -> tuple[Group, ...]:
 
 
 def _group(runs: Sequence[RunAudit]) -> Group:
-    by_seed = tuple(sorted(runs, key=lambda run: (run.record.spec.seed, run.record.run_id)))
+    counted = one_a_seed(runs, lambda run: run.record)
+    by_seed = tuple(counted[seed] for seed in sorted(counted))
     first = by_seed[0].record
     return Group(
         method=first.spec.method_label,
@@ -55,4 +98,21 @@ def _group(runs: Sequence[RunAudit]) -> Group:
         control=first.spec.control != "none",
         runs=by_seed,
         verdict=combined(run.verdict for run in by_seed),
+        duplicates=tuple(run for run in runs if counted[run.record.spec.seed] is not run),
     )
+
+
+def duplicate_remarks(records: Iterable[RunRecord]) -> Iterator[str]:
+    """Name every seed of a method that was trained several times: which run counts, and which do not."""
+    members: dict[str, list[RunRecord]] = {}
+    for record in records:
+        members.setdefault(seeds_key(record.spec), []).append(record)
+    for runs in members.values():
+        for seed, counted in one_a_seed(runs, lambda record: record).items():
+            others = [run for run in runs if run.spec.seed == seed and run is not counted]
+            if others:
+                named = ", ".join(f"{run.run_id} ({run.status})" for run in others)
+                yield (
+                    f"Seed {seed} of {counted.spec.label}, {counted.setting}, has {len(others) + 1} runs and counts once: run "
+                    f"{counted.run_id} counts, the newest {counted.status} one; not counted: {named}."
+                )

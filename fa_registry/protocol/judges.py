@@ -12,6 +12,7 @@ from itertools import repeat
 from fa_registry.protocol.cases import Case, Margins, Reference, SeedGroup, shortened
 from fa_registry.protocol.checking import LIMIT
 from fa_registry.protocol.operators import OPERATORS, Comparison, margin_pp
+from fa_registry.protocol.prerequisites import not_counted
 from fa_registry.protocol.rules import Condition, Rule
 from fa_registry.protocol.takes import take, trajectory
 from fa_registry.protocol.verdict import PROVISIONAL
@@ -206,6 +207,9 @@ def judge_over_seeds(rule: Rule, case: Case, group: SeedGroup) -> Finding:
     limits = f"{limit(rule.conditions[0])} by the whole {level_words(look_confidence(group.look))} interval over seeds"
     if case.control:
         return skipped_control(rule, case, Reading(None, "a control has no margin"), quantity=MARGIN, limits=limits)
+    if counted := group.superseded_by(case):
+        reason = not_counted(counted)
+        return finding(rule, case, "skipped", Reading(None, reason), reason, quantity=MARGIN, limits=limits, seeds=0)
     margins = group.margins
     if margins.mean is None or case.record.spec.seed not in margins.seeds:  # no run passes on other seeds' margins
         reason = "; ".join(margins.notes)

@@ -6,11 +6,13 @@ trained the run the code that measured it again?
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from fa_registry.records import Finding, Reading, RunRecord
+from fa_registry.records import Check, Finding, Reading, RunRecord
+from fa_registry.records.sealed_fields import OWN_LOOP
 
 METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # what stands in the place of a rule's code
+ADOPTED, CONTROLS, DUPLICATE = "adopted", "controls", "duplicate"
 CONFORMANCE = "conformance"  # the quantity of METHOD
 FAILED = "FAILED CONFORMANCE"
 TITLES = {
@@ -18,8 +20,13 @@ TITLES = {
     CODE: "code that trained the run",
     SEAL: "what is sealed with the run",
     MEASURING: "figures measured again",
+    ADOPTED: "training of an adopted run",
+    CONTROLS: "one frozen control a setting and seed",
+    DUPLICATE: "one run a seed",
 }
-QUANTITIES = {METHOD: CONFORMANCE, CODE: CODE, SEAL: SEAL, MEASURING: MEASURING}
+QUANTITIES = {name: name for name in TITLES} | {METHOD: CONFORMANCE}
+INITIAL, STEPS = "initial weights", "first steps"
+PROVING = (INITIAL, STEPS, CODE)  # subjects of the checks that have to agree on a frozen control
 
 
 def evidence(record: RunRecord) -> Iterator[Finding]:
@@ -42,20 +49,82 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
                 CODE,
                 "not_applicable",
                 "OTHER CODE",
-                "the code that trained the run is the code that measures it",
+                f"the code that {'measured the adopted run' if record.spec.weights else 'trained the run'} is the code that "
+                "measures it",
                 check.detail,
             )
         # anybody can write `cuda` into a specification
         if check.subject == MEASURING and check.outcome == "not possible":
             required = "every figure is measured again from the sealed weights"
             yield _finding(record, MEASURING, "warn", "NOT MEASURED AGAIN", required, check.detail)
+    if record.spec.weights:
+        required = "the audit can redraw the initial weights and replay the first steps of the run"
+        words = "the run was trained elsewhere and adopted: no audit can know which code trained it"
+        yield _finding(record, ADOPTED, "warn", "STATED", required, words)
 
 
-def unproven(record: RunRecord) -> str:
-    """Why a control's figures may not speak against or for another run: nobody could draw, train or measure it again."""
-    checks = record.integrity.checks if record.integrity.state != "trusted" else ()
-    wrong = [check for check in checks if not check.sealed or (check.subject, check.outcome) == (CODE, "not possible")]
-    return "; ".join(f"its frozen control's {check.subject}: {check.detail}" for check in wrong)
+def several_controls(record: RunRecord, reason: str) -> Finding:
+    """Report that frozen controls of the run's setting and seed differ: no edition decides until one is selected."""
+    required = "the selected frozen controls of a setting and seed are one run, or repetitions with equal final weights"
+    return _finding(record, CONTROLS, "not_applicable", "SEVERAL CONTROLS", required, reason)
+
+
+def superseded(record: RunRecord, counted: RunRecord) -> Finding:
+    """Report that another run of the same seed counts: this one is never a pass by itself."""
+    required = "a seed counts once, by its newest complete run"
+    return _finding(record, DUPLICATE, "warn", "SUPERSEDED", required, not_counted(counted))
+
+
+def not_counted(counted: RunRecord) -> str:
+    """Say which run counts in the place of another run of its seed."""
+    return f"of seed {counted.spec.seed} run {counted.run_id} counts, the newest {counted.status} one"
+
+
+def control_doubt(control: RunRecord, trusts: bool = False) -> str:
+    """Say why a frozen control does not stand as the reference; empty where it does.
+
+    A control stands where everything is proven that is asked of a method's run: its metrics are recomputed, its initial weights
+    redrawn, its first steps replayed, and its code is known.
+
+    Args:
+        control: the frozen control of a run's setting and seed.
+        trusts: whether the audit takes logged metrics without recomputing them, those of the control too.
+    """
+    return "; ".join(dict.fromkeys(_doubts(control, trusts)))
+
+
+def _doubts(control: RunRecord, trusts: bool) -> Iterator[str]:
+    integrity = control.integrity
+    if control.status != "complete":
+        yield f"its status is {control.status.replace('_', ' ')}"
+    if control.spec.weights:
+        yield "it was trained elsewhere and adopted"
+    if OWN_LOOP in control.provenance:
+        yield "a training loop of its author's own trained it"
+    if control.conformance and control.conformance.state == "failed":
+        yield f"its method {control.spec.method} failed conformance"
+    if trusts and integrity.state == "trusted":
+        return
+    if control.spec.method != "bp":
+        yield f"method {control.spec.method} trained it, expected bp"
+    if integrity.state != "verified":
+        yield f"its metrics are {integrity.state}"
+    checks = {check.subject: check for check in integrity.checks}
+    yield from (f"{check.subject}: {check.detail}" for check in integrity.checks if not check.sealed)
+    yield from (f"{subject}: not checked" for subject in PROVING if subject not in checks)
+    yield from (f"{subject}: {checks[subject].detail}" for subject in PROVING if _is_open(subject, checks))
+
+
+def _is_open(subject: str, checks: Mapping[str, Check]) -> bool:
+    """Whether a check leaves its subject unproven.
+
+    Initial weights that another machine configuration cannot redraw bit by bit are proven by first steps that agree: the replay
+    starts from them.
+    """
+    check = checks.get(subject)
+    replayed = STEPS in checks and checks[STEPS].outcome == "agrees"
+    by_steps = subject == INITIAL and replayed and check is not None and check.outcome == "not possible"
+    return check is not None and check.outcome != "agrees" and not by_steps
 
 
 def fails_outright(finding: Finding) -> bool:

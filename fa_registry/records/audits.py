@@ -83,8 +83,8 @@ class Finding:
     detail: str = ""
     """the traceback of an error, or who waived it, when and why"""
     stated: bool = False
-    """it rests on a frozen accuracy that the author stated and nobody measured here, over seeds that of any of them; it is
-    never a pass then, but STATED at best
+    """it rests on a frozen accuracy that this audit did not prove: the author stated it, or the frozen control is not proven; over
+    seeds, that of any of them. It is never a pass then, but STATED at best
     """
     confidence: float | None = None
     """the level of that interval; none without one, and in reports of older releases, where it was 0.95"""
@@ -135,6 +135,10 @@ class RunAudit(InNotebook, Shelved):
     """by the leading edition"""
     frozen_run_id: str = ""
     """of the frozen control it was compared with; empty where there is none"""
+    frozen_doubt: str = ""
+    """why no frozen control stands as the reference: what of it is not proven, or which controls differ; empty where one stands,
+    where there is none, and in reports of older releases
+    """
 
 
 @dataclass(frozen=True)

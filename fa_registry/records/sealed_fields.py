@@ -38,6 +38,7 @@ def is_table_of(kind: Is) -> Is:
     return lambda value: is_table(value) and all(map(kind, value.values()))
 
 
+OWN_LOOP = "own_loop"  # only the provenance of a run of its author's own training loop has it
 TEXTS = (
     *("status", "ended_by", "stop_on", "study", "method", "setting", "initial_weights", "final_weights"),
     *("commit", "dataset_digest", "stepping"),
@@ -53,7 +54,7 @@ PROVENANCE: Mapping[str, Is] = {
     "eval_indices": is_nothing_or(is_list_of(is_whole)),  # of what has no evaluation batch
     "hardware": is_table,
     "origin": is_table_of(is_text),
-    "own_loop": is_table,
+    OWN_LOOP: is_table,
     "versions": is_table_of(is_text),
 }
 FEEDBACK: Mapping[str, Is] = {"sha256": is_text, "tensors": is_table_of(is_list_of(is_whole))}

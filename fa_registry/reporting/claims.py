@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 from fa_registry.protocol.credit import carried_words, guard_of
-from fa_registry.protocol.prerequisites import CODE, METHOD, SEAL, speaks_for_nothing
+from fa_registry.protocol.prerequisites import ADOPTED, CODE, DUPLICATE, METHOD, SEAL, speaks_for_nothing
 from fa_registry.protocol.verdict import stands
 from fa_registry.quantities import HEADLINE_GAMMA, SUBJECTS, label_of, quantity_of, subject_of
 from fa_registry.records import Exclusion, Finding, Reading, RunAudit
@@ -69,7 +69,14 @@ def claims(
     )
     # What may be claimed is claimed of the method: a tick that a seed does not earn is a choice among seeds.
     every = {run.record.run_id for run in judged}
-    earned = (one for one in said if one.kind != "may" or every <= set(one.run_ids))
+    trained_here = not any(run.record.spec.weights for run in judged)
+    # Which code trained an adopted run is not known: nothing may be claimed of what its training did.
+    earned = (
+        one
+        for one in said
+        if (one.kind != "may" or (trained_here and every <= set(one.run_ids)))
+        and (trained_here or one.key != "passes alone")
+    )
     return tuple(sorted(earned, key=lambda one: WEIGHT[one.key]))
 
 
@@ -124,6 +131,11 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             "not sealed",
             "That the run is what its seed and its method give could not be held against its own files",
         ),
+        (ADOPTED, "warn"): (
+            "adopted",
+            "Neither trained depth nor what its training feedback did may be claimed of these weights",
+        ),
+        (DUPLICATE, "warn"): ("superseded", "These figures do not count for the method"),
         (CODE, "not_applicable"): (
             "other code",
             "Nothing may be claimed of these figures, which nobody could compute again",

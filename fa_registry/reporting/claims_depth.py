@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fa_registry.quantities import SUBJECTS, label_of, over_seeds, symbol_of
 from fa_registry.records import Finding, RunAudit
-from fa_registry.reporting.claims_measured import UNDERCUT, by_author, claim, finding_with, with_state
+from fa_registry.reporting.claims_measured import UNDERCUT, by_author, claim, finding_with, whose_accuracy, with_state
 from fa_registry.reporting.lookups import scalar
 from fa_registry.reporting.text.filters import between, ci, compact, num, pct, pp
 from fa_registry.reporting.values import Claim
@@ -160,16 +160,19 @@ def _undecided(finding: Finding) -> str:
 
 
 def _stated(finding: Finding) -> str:
-    """Above a figure that nobody here measured: it opens a question and settles none."""
+    """Above an accuracy that this audit did not prove: it opens a question and settles none."""
     seen = (
         f"by {pp(finding.observed.value)}, 95 % interval {between(finding.interval, 'pp')} over {finding.seeds} seeds, "
         "not paired by seed"
         if finding.interval
         else f"by what {finding.rule} asks for, each seed judged by itself"
     )
+    decides = "A frozen control of the same setting, trained here for each seed, would decide it"
+    if finding.reference_run_id:
+        decides = "A frozen control of the same setting that the audit can prove, for each seed, would decide it"
     return (
-        f"The trained blocks stand above a {label_of('frozen_accuracy')} stated by the author, {seen}: that they beat frozen "
-        "random ones is not shown. A frozen control of the same setting, trained here for each seed, would decide it"
+        f"The {ACCURACY} is above a {label_of('frozen_accuracy')}, {seen}, but {whose_accuracy([finding])}: that trained blocks "
+        f"beat frozen random ones is not shown. {decides}"
     )
 
 

@@ -51,6 +51,8 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "incomplete": "open",
         "method not measured": "open",
         "not sealed": "open",
+        "adopted": "open",
+        "superseded": "open",
         "trained depth": "may",
         "passes without depth": "open",
         "undercut": "not",
@@ -113,8 +115,15 @@ def passes(run: RunAudit) -> bool:
 
 def by_author(runs: Iterable[RunAudit], quantities: Sequence[str]) -> str:
     """How a claim ends that rests on a figure which nobody here measured; empty where none does."""
-    stated = any(one.stated and one.quantity in quantities for run in runs for one in run.findings)
-    return f"; the {label_of('frozen_accuracy')} is stated by the author, not measured here" if stated else ""
+    stated = [one for run in runs for one in run.findings if one.stated and one.quantity in quantities]
+    return f"; {whose_accuracy(stated)}" if stated else ""
+
+
+def whose_accuracy(stated: Sequence[Finding]) -> str:
+    """Whose word a frozen accuracy is that this audit did not prove. stated: the findings that rest on it."""
+    if all(one.reference_run_id for one in stated):
+        return f"the frozen control is not proven, and its {label_of('accuracy')} counts as stated by the author"
+    return f"the {label_of('frozen_accuracy')} is stated by the author, not measured here"
 
 
 def seen(finding: Finding) -> str:

@@ -21,11 +21,21 @@ from fa_registry.quantities import (
     quantity_of,
 )
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord
-from fa_registry.reporting.values import Estimate, FindingRow, IntegrityRow, Number, Said, SeedRow, SeedValue
+from fa_registry.reporting.values import (
+    ControlRow,
+    Estimate,
+    FindingRow,
+    IntegrityRow,
+    Number,
+    Said,
+    SeedRow,
+    SeedValue,
+)
 from fa_registry.statistics import CONFIDENCE, level_words
 
 GIVEN = "frozen_accuracy"  # of a run that was adopted together with the accuracy of its owner's own control
 BY_AUTHOR = f"the {label_of('frozen_accuracy')} is stated by the author: not paired by seed"
+NOT_PROVEN = "the frozen control is not proven: not paired by seed"
 NO_CONTROL = "no frozen control of the same setting and seed"
 Columns = tuple[Quantity, ...]  # of a table of one number a run
 
@@ -44,6 +54,8 @@ class Frozen:
         """The accuracy of the control this run was paired with; one given at adoption only where there is no control."""
         if run.record.spec.control != "none":
             return Number(Reading(None, f"this run is the {run.record.spec.control} control"), "pct", ())
+        if run.frozen_doubt and not run.frozen_run_id:
+            return Number(Reading(None, run.frozen_doubt), "pct", ())
         if not run.frozen_run_id:
             given = run.record.measurements.scalars.get(GIVEN, Reading(None, NO_CONTROL))
             return Number(given, "pct", (run.record.run_id,) if given.value is not None else ())
@@ -54,9 +66,9 @@ class Frozen:
         return Number(reading, "pct", (run.frozen_run_id,))
 
     def stated(self, run: RunAudit) -> bool:
-        """Whether that accuracy is a figure of the run itself: no control gave it."""
+        """Whether this audit did not prove that accuracy: no control gave it, or one that is not proven."""
         number = self.accuracy(run)
-        return number.reading.value is not None and number.run_ids == (run.record.run_id,)
+        return number.reading.value is not None and (number.run_ids == (run.record.run_id,) or bool(run.frozen_doubt))
 
     def margin(self, run: RunAudit) -> Number:
         """accuracy − frozen accuracy in percentage points, as the rules compute it."""
@@ -150,10 +162,48 @@ def figure_estimate(runs: Sequence[RunAudit], quantity: Quantity, frozen: Frozen
     """
     values = [SeedValue(run.record.spec.seed, figure(run, quantity, frozen, known)) for run in runs]
     found = estimate(quantity, values)
-    stated = quantity.name in BESIDE_CONTROL and any(frozen.stated(run) for run in runs)
+    stated = [run for run in runs if quantity.name in BESIDE_CONTROL and frozen.stated(run)]
     if found.low.value is None or not stated:
         return found
-    return dataclasses.replace(found, low=Reading(None, BY_AUTHOR), high=Reading(None, BY_AUTHOR))
+    reason = Reading(None, NOT_PROVEN if stated[0].frozen_doubt else BY_AUTHOR)
+    return dataclasses.replace(found, low=reason, high=reason)
+
+
+def control_rows(runs: Iterable[RunAudit], frozen: Frozen) -> tuple[ControlRow, ...]:
+    """The frozen control of each run of a method, with what the audit knows of it; none for runs that are controls."""
+    return tuple(_control_row(run, frozen) for run in runs if run.record.spec.control == "none")
+
+
+def _control_row(run: RunAudit, frozen: Frozen) -> ControlRow:
+    control, state = frozen.runs.get(run.frozen_run_id), "absent"
+    if run.frozen_doubt:
+        state = "stated" if run.frozen_run_id else "several"
+    elif frozen.stated(run):
+        state = "stated"
+    elif run.frozen_run_id:
+        state = control.integrity.state if control else "not part of this report"
+    doubt = run.frozen_doubt or (BY_AUTHOR if state == "stated" else NO_CONTROL if state == "absent" else "")
+    checks = control.integrity.checks if control else ()
+    return ControlRow(
+        seed=run.record.spec.seed,
+        run_id=run.frozen_run_id,
+        state=state,
+        doubt=doubt,
+        integrity=control.integrity.state if control else "",
+        checks=tuple((check.subject, check.outcome) for check in checks),
+    )
+
+
+def control_words(rows: Sequence[ControlRow]) -> str:
+    """`control verified`, or `control stated (seed 2): its metrics are unverifiable`: to stand beside a verdict."""
+    by_state: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        by_state.setdefault((row.state, row.doubt), []).append(row.seed)
+    parts = []
+    for (state, doubt), seeds in sorted(by_state.items(), key=lambda item: not item[0][1]):
+        of = f" (seed {', '.join(map(str, seeds))})" if len(by_state) > 1 else ""
+        parts.append(f"control {state}{of}{f': {doubt}' if doubt else ''}")
+    return "; ".join(parts)
 
 
 def integrity_row(record: RunRecord) -> IntegrityRow:

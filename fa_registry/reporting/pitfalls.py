@@ -323,12 +323,14 @@ def own_control(asked: Asked) -> Answered:
         differing = list(_differing(asked.run.record, control))
         if differing:
             return VIOLATED, f"the frozen control {control.run_id[:8]} differs in {', '.join(differing)}"
+        if asked.run.frozen_doubt:
+            return UNKNOWN, f"the frozen control {control.run_id[:8]} is not proven: {asked.run.frozen_doubt}"
         return AVOIDED, "its frozen control has the same setting, seed and data"
     if asked.run.frozen_run_id:
         return UNKNOWN, f"the frozen control {asked.run.frozen_run_id[:8]} is not part of this report"
     if asked.scalar(GIVEN).value is not None:
         return VIOLATED, "the frozen accuracy is stated by the author: its setting, seed and data are not recorded"
-    return UNKNOWN, NO_CONTROL
+    return UNKNOWN, asked.run.frozen_doubt or NO_CONTROL
 
 
 def _differing(run: RunRecord, control: RunRecord) -> list[str]:

@@ -239,6 +239,7 @@ class AuditRow:
     method: its label, which is its name and, where it has any, its options, `name=value, name=value`.
 
     estimates: column, by the name of its quantity → the mean over seeds; judged: column → what does not pass there.
+    control_state: `control verified`, or why its frozen control is not proven; empty for a control.
     """
 
     method: str
@@ -250,6 +251,7 @@ class AuditRow:
     estimates: Mapping[str, Estimate]
     href: str
     judged: Mapping[str, Judged] = field(default_factory=dict)
+    control_state: str = ""
 
 
 @dataclass(frozen=True)
@@ -406,6 +408,22 @@ class Count:
     @property
     def left(self) -> int:
         return self.count - len(self.links)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRow:
+    """The frozen control of one seed. checks: (subject, outcome) of every check of the audit.
+
+    state: verified or trusted where it stands as the reference, stated where it is not proven, several where controls differ,
+    absent. doubt: why it does not stand. integrity: of the control's own metrics.
+    """
+
+    seed: int
+    run_id: str
+    state: str
+    doubt: str
+    integrity: str
+    checks: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from fa_registry import diagnostics, jsonio
 from fa_registry.datasets.base import DatasetCard, Splits, tensors_digest, unaugmented
 from fa_registry.errors import InvalidFields
 from fa_registry.records import Measurements, RunSpec, Scalar
+from fa_registry.records.sealed_fields import OWN_LOOP
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.measuring import conventions_of
 from fa_registry.training.task import eval_digest
@@ -23,7 +24,6 @@ from fa_registry.untrusted import UnreadableFile, regular_bytes
 
 DISTRIBUTION = "given by the loop that trained it, not drawn here"
 EVALUATION = "evaluation.safetensors"  # x and y, where a factory lets others measure again: nobody else has them
-OWN_LOOP = "own_loop"  # the part of provenance.json that only such a run has
 OWN = "own"  # what a data set is called that nobody named
 DIGITS = 8  # of a digest in a name
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fa_registry import architectures, datasets, diagnostics, jsonio, methods, owners
 from fa_registry.errors import InvalidFields, PluginError, RegistryError, UnknownName
 from fa_registry.protocol.engine import judge_all, second_opinions
+from fa_registry.protocol.grouping import duplicate_remarks, groups
 from fa_registry.protocol.reproduction import FILE, load_reference, reproduction
 from fa_registry.protocol.rules import Edition
 from fa_registry.protocol.shipped import edition_words, verdict_mark
@@ -104,7 +105,7 @@ def run_audit(
     written = tuple(render_report(report, out, pages.own_templates))
     beside = tracker.beside(selection.runs[0].experiment)  # the audit stands in its runs' experiment
     audit_run_id, page = log_audit(beside, report, written, out, selection, adopted)
-    verdicts = [run.verdict for run in report.runs if run.verdict.outcome != "control"]
+    verdicts = [run.verdict for group in groups(report) if not group.control for run in group.runs]
     gaps = [excluded for excluded in report.excluded if early_is_incomplete or excluded.kind != "ended early"]
     code = exit_code(verdicts, bool(gaps) or not verdicts)
     return AuditResult(report, written, audit_run_id, code, in_browser(beside.uri, page))
@@ -171,7 +172,7 @@ def build_report(
         edition=leading.reference,
         runs=judge_all(records, leading, waivers, looks),
         excluded=(*selection.excluded, *gaps),
-        remarks=(*selection.remarks, *replay_remark(gathered), *without_effect),
+        remarks=(*selection.remarks, *duplicate_remarks(records), *replay_remark(gathered), *without_effect),
         cards=cards(records),
         opinions=second_opinions(records, others, waivers, looks),
         waivers=waivers,
@@ -340,7 +341,7 @@ def _attach_forms(tracker: Tracker, notes: Notes, out: Path) -> dict[str, dict[s
     attached: dict[str, dict[str, str]] = {}
     for group, link in notes.sources.forms:
         page = standing_alone((out / link.href).read_text(encoding="utf-8"))
-        run_ids = [run.record.run_id for run in group.runs]
+        run_ids = [run.record.run_id for run in group.every_run]
         attached |= dict.fromkeys(run_ids, _attach(tracker, run_ids, schema.FORM, page))
     return attached
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fa_registry.errors import IntegrityError, InvalidFields, NothingSelected, UsageError, unknown_name_text
 from fa_registry.protocol.grouping import Group, groups
-from fa_registry.records import AuditReport, Exclusion
+from fa_registry.records import AuditReport, Exclusion, RunAudit
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.notebook import comparison_html
 from fa_registry.reporting.pages.comparison import CompareContext, compare_context
@@ -222,16 +222,15 @@ def a_run_of_each(shown: Sequence[Group]) -> list[str]:
 def _columns(operand: Operand, judged: Sequence[Group]) -> list[Group]:
     if operand.is_run:
         run_id = operand.runs[0].run_id
-        return [_alone(group, run_id) for group in judged for run in group.runs if run.record.run_id == run_id]
+        return [_alone(group, run) for group in judged for run in group.every_run if run.record.run_id == run_id]
     exact = [group for group in judged if group_label(group) == operand.text.replace(", ", ",")]
     wide = [group for group in judged if group.method == operand.text]
     return exact if "(" in operand.text else wide
 
 
-def _alone(group: Group, run_id: str) -> Group:
-    (run,) = [run for run in group.runs if run.record.run_id == run_id]
-    method = f"{group.method} s{run.record.spec.seed} {run_id[:SHOWN]}"
-    return dataclasses.replace(group, method=method, runs=(run,), verdict=run.verdict)
+def _alone(group: Group, run: RunAudit) -> Group:
+    method = f"{group.method} s{run.record.spec.seed} {run.record.run_id[:SHOWN]}"
+    return dataclasses.replace(group, method=method, runs=(run,), verdict=run.verdict, duplicates=())
 
 
 def _options_known(operand: Operand, judged: Sequence[Group]) -> str:

@@ -189,7 +189,8 @@ def code_check(record: RunRecord) -> Check:
     except (UnknownName, PluginError) as error:
         return Check(SUBJECT, "not possible", f"{str(error).splitlines()[0]}{_wanted(sealed)}")
     if differences:
-        return Check(SUBJECT, "not possible", f"trained by other code than is installed: {'; '.join(differences)}")
+        what = "adopted and measured" if record.spec.weights else "trained"
+        return Check(SUBJECT, "not possible", f"{what} by other code than is installed: {'; '.join(differences)}")
     if sealed is None:
         words = (
             "no code was recorded by the release that trained it; its members are taken for version 1, as today's are"

@@ -275,7 +275,8 @@ def _measured(
         return of_own_loop(tracker, record, measuring.factories), None
     if measuring.trust_logged:
         lost = schema.FEEDBACK in record.digests and feedback is None
-        record = dataclasses.replace(record, integrity=with_checks(record.integrity, [code]))
+        held = [] if record.spec.weights and code.outcome == "agrees" else [code]
+        record = dataclasses.replace(record, integrity=with_checks(record.integrity, held))
         return (_without_credits(record) if lost else record), None
     checkpoint = tracker.artifact(record.run_id, schema.FINAL)
     if checkpoint is None:
@@ -294,7 +295,9 @@ def _measured(
             # of an adopted run, and without the feedback state, the method cannot be asked
             lost = bool(task.feedback.state_dict()) and feedback is None
             unasked = measuring.replay == OFF or lost or task.spec.weights
-            checks = [*redrawn.checks, *([] if unasked else [credit_in_training(task)]), code]
+            # an adopted run names the code that measured it: no check can say which code trained it
+            checks = [*redrawn.checks, *([] if unasked else [credit_in_training(task)])]
+            checks += [] if task.spec.weights else [code]
     except IntegrityError as error:
         raise IntegrityError(f"run {record.run_id}: {error}") from error
     integrity = with_checks(compare(record.measurements, again), checks)

@@ -189,9 +189,10 @@ def run_promote(
     present = next((known for known in versions if known.tags.get(models.TAG_PROMOTION) == key), None)
     version = present or _register(tracker, registry, record, card, name)
     # a version that was there keeps its place: a newer one may have taken the verdict's alias
-    own = verdict_alias(deciding)
+    own = verdict_alias(deciding, bool(record.spec.weights))
+    always = [ADOPTED] if record.spec.weights else []
     taken = present and any(own in known.aliases for known in versions)  # not where a promotion was killed before it
-    given = tuple(dict.fromkeys([*([] if taken else [own]), *aliases]))
+    given = tuple(dict.fromkeys([*([] if taken else [own, *always]), *aliases]))
     for alias in given:
         registry.set_alias(version, alias)
     return Promotion(
@@ -302,7 +303,8 @@ NAME = re.compile(
 )  # MLflow refuses / and :, its queries cannot escape a quote
 ALIAS = re.compile(r"[\w-]{1,200}", re.ASCII)
 RESERVED = re.compile(r"latest|v\d+", re.IGNORECASE)  # by MLflow
-VERDICT_ALIASES = ("pass", "warn", "fail", "incomplete", "control")
+ADOPTED = "adopted"  # the alias of a run that was trained elsewhere
+VERDICT_ALIASES = ("pass", "warn", "fail", "incomplete", "control", ADOPTED)
 NEEDS_REASON = ("fail", "incomplete")  # missing evidence is never a pass
 SPEAKS_AGAINST = ("fail", "error", "not_applicable")
 MAX_REASON = 1000  # characters, so that a description that begins with it holds the verdict too
@@ -384,9 +386,13 @@ def check_aliases(aliases: Sequence[str], deciding: Opinion) -> None:
         raise InvalidFields("promote", problems)
 
 
-def verdict_alias(deciding: Opinion) -> str:
-    """The alias that a verdict gives: its outcome, `pass`, by a shipped edition; else `pass-lenient-1a2b3c4d`."""
+def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
+    """The alias that a verdict gives: its outcome, `pass`, by a shipped edition; else `pass-lenient-1a2b3c4d`.
+
+    adopted: whether the run was trained elsewhere. Where its verdict does not forbid to promote it, the alias is `adopted`.
+    """
     outcome, edition = deciding.verdict.outcome, deciding.edition
+    outcome = ADOPTED if adopted and outcome not in NEEDS_REASON else outcome
     if standing(edition) == SHIPPED:
         return outcome
     name = re.sub(r"[^a-z0-9_]+", "-", _ascii(edition.name)).strip("-")[:100]

@@ -30,7 +30,10 @@ NAMED = 5  # of the runs that a start is too short for
 
 @dataclass(frozen=True)
 class Selection:
-    """runs: finished runs to judge, in the study's order. words: how they were chosen. choice: of a study, None without."""
+    """runs: finished runs to judge, in the study's order, else oldest first. words: how they were chosen.
+
+    choice: of a study, None without.
+    """
 
     runs: tuple[StoredRun, ...]
     excluded: tuple[Exclusion, ...]
@@ -150,7 +153,8 @@ def _as_trained(tracker: Tracker, chosen: Chosen) -> tuple[Study, list[str]]:
 def _sorted_out(tracker: Tracker, runs: Sequence[StoredRun], words: str) -> Selection:
     finished = tuple(run for run in runs if _is_finished(run))
     excluded = tuple(half_written(tracker, run) for run in runs if not _is_finished(run))
-    return Selection(finished[::-1], excluded, words)
+    # oldest first: of a seed that was trained several times the newest run counts
+    return Selection(tuple(sorted(finished[::-1], key=lambda run: run.started)), excluded, words)
 
 
 def _is_finished(run: StoredRun) -> bool:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from fa_registry.protocol.cases import BY_HAND, NO_CONTROL, Case, SeedGroup, shortened
-from fa_registry.protocol.engine import judge
+from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.grouping import frozen_controls, groups
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import AuditReport, Reading, Recipe
@@ -28,7 +28,7 @@ def sized(run, count):
 
 
 def margins(records):
-    controls = {seed: run for (_, seed), run in frozen_controls(records).items()}
+    controls = {seed: run for (_, seed), (run,) in frozen_controls(records).items()}
     runs = [run for run in records if run.spec.control == "none"]
     return SeedGroup(tuple(Case(run, controls.get(run.spec.seed)) for run in runs)).margins
 
@@ -86,11 +86,36 @@ def test_a_diverged_seed_counts():
     assert margins(records).mean == pytest.approx(-30.0)
 
 
-def test_a_seed_that_was_run_twice_is_one_seed():
-    records = [*over_seeds({1: 0.9}, {1: 0.8}), record("again", measurements(accuracy=0.92), seed=1)]
-    found = margins(records)
-    assert (found.mean, found.interval) == (11.0, None)
-    assert found.notes == ("the runs of seed 1 count as one, by their mean",)
+def test_of_a_seed_that_was_run_twice_the_newest_complete_run_counts():
+    """Not their mean: whoever trains a seed again may not choose what it weighs."""
+    again = record("again", measurements(accuracy=0.92), seed=1)
+    broken = record("broken", measurements(accuracy=0.1), seed=1, status="diverged")
+    found = margins([*over_seeds({1: 0.9}, {1: 0.8}), again, broken])
+    assert (found.mean, found.interval) == (12.0, None)
+    assert found.notes == ("of seed 1 run again counts, the newest complete one, and not r1 (complete), broken (diverged)",)
+
+
+def judged_runs(records):
+    """The audits of the runs that are no controls, by run id."""
+    return {run.record.run_id: run for run in judge_all(records, load_edition("2026-11")) if not run.record.spec.control == "frozen"}
+
+
+def test_a_superseded_run_is_never_a_pass_and_one_that_repeats_the_counted_run_is_judged_as_it_is():
+    records = over_seeds({1: 0.9, 2: 0.91, 3: 0.92}, {1: 0.8, 2: 0.8, 3: 0.8})
+    records = [with_weights(one, f"w{one.run_id}") for one in records]
+    same = dataclasses.replace(records[0], run_id="same")
+    other = with_weights(record("other", measurements(accuracy=0.99), seed=2), "else")
+    found = judged_runs([other, *records, same])
+    assert {name: run.verdict.label for name, run in found.items()} == {
+        **dict.fromkeys(("r1", "r2", "r3", "same"), "PASS"),
+        "other": "WARN(duplicate superseded)",
+    }
+    assert {run.findings[2].seeds for name, run in found.items() if name != "other"} == {3}
+
+
+def with_weights(run, digest):
+    """The run with this digest of its final weights."""
+    return dataclasses.replace(run, provenance={"final_weights": digest})
 
 
 def test_a_frozen_accuracy_given_by_hand_stands_in_and_is_named():
@@ -157,7 +182,8 @@ def key(run):
 
 def test_a_run_meets_the_frozen_control_of_its_own_setting_and_seed_only():
     run = record()
-    assert frozen_controls([frozen("same")])[key(run)].run_id == "same"
+    (control,) = frozen_controls([frozen("same")])[key(run)]
+    assert control.run_id == "same"
     others = [frozen("epochs", epochs=4), frozen("seed", seed=7), frozen("width", architecture_options={"d_hidden": 8})]
     assert key(run) not in frozen_controls(others)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fa_registry.records import Integrity, Measurements, Reading, RunRecord, RunSpec, Series
+from tests.builders import PROVEN
 
 HOSTILE = "<script>alert(1)</script>{{7*7}}"
 TRACEBACK = f"Traceback (most recent call last):\n  RuntimeError: </pre></details>{HOSTILE}"
@@ -135,7 +136,7 @@ def make_record(
         spec=spec,
         measurements=measurements,
         trajectory=_trajectory(measurements),
-        integrity=Integrity("verified"),
+        integrity=PROVEN,
         feedback=feedback if method == "dfa" and control == "none" else {},
         provenance={**PROVENANCE, "dirty": seed == 123},
     )

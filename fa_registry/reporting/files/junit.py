@@ -53,7 +53,7 @@ def suites(report: AuditReport) -> Iterator[Element]:
     """One a method and setting, in the pages' order, then one of the runs that were not judged, if there are any."""
     for group in groups(report):
         name = f"{group_label(group)} · {group.setting}"
-        yield _suite(name, report, [case for run in group.runs for case in _cases(run, group)])
+        yield _suite(name, report, [case for run in group.every_run for case in _cases(run, group)])
     if report.excluded:
         yield _suite("not judged", report, [_excluded(exclusion) for exclusion in report.excluded])
 

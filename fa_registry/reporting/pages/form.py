@@ -30,6 +30,8 @@ from fa_registry.reporting.claims_depth import Sampling, sampling
 from fa_registry.reporting.labels import command, control_of, group_label, train_line
 from fa_registry.reporting.lookups import (
     Frozen,
+    control_rows,
+    control_words,
     figure_estimate,
     finding_rows,
     seed_row,
@@ -56,6 +58,7 @@ from fa_registry.reporting.values import (
     Blank,
     Cell,
     Claim,
+    ControlRow,
     Difference,
     Entry,
     Estimate,
@@ -95,6 +98,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
     compared = sources.compared(group, link.href)
     others = sources.others(group)
     excluded = sources.excluded(group)
+    controls = control_rows(group.runs, sources.frozen)
     judged = (run for runs in (group.runs, *(runs for _, runs in others)) for run in runs)
     return FormContext(
         title=f"{label} — {setting}",
@@ -106,6 +110,9 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         differences=compared.why,
         columns=columns,
         seeds=rows,
+        duplicates=tuple(seed_row(run, sources.frozen, (), sources.known) for run in group.duplicates),
+        controls=controls,
+        control_state=control_words(controls),
         identification=identification(group, report),
         evidence=evidence(group.runs, excluded),
         equations=words(method.get("equations")),
@@ -169,6 +176,13 @@ class FormContext:
     seeds: tuple[SeedRow, ...] = documented(
         "one row a seed: run, status, verdict and headline numbers", "see each column"
     )
+    duplicates: tuple[SeedRow, ...] = documented(
+        "further runs of the same seeds: the newest complete run of a seed counts, and these do not", "runs"
+    )
+    controls: tuple[ControlRow, ...] = documented(
+        "the frozen control of each seed: its run, its integrity, what was checked, why it does not stand", "runs"
+    )
+    control_state: str = documented("`control verified`, or why a frozen control does not stand as the reference", "text")
     identification: tuple[Entry, ...] = documented("method, architecture, data, recipe, machine: what was run", "text")
     evidence: tuple[EvidenceRow, ...] = documented(
         "what was held against what is sealed with the runs, one line a subject: how many agree, differ, were not possible",
@@ -298,11 +312,12 @@ def completing(runs: Sequence[RunAudit], excluded: Sequence[Exclusion], report: 
     What the store lacks, a study trains by itself. A run that is finished and lacks a figure is trained again, by force.
     No training mends a run that could not be measured again, as where its data are not here: why stands in its place.
     """
-    broken = [_comment(f"no command mends {one.name}: {one.reason}") for one in excluded if one.kind == "broken"]
+    broken = [_comment(run.frozen_doubt) for run in runs if run.frozen_doubt and not run.frozen_run_id]
+    broken += [_comment(f"no command mends {one.name}: {one.reason}") for one in excluded if one.kind == "broken"]
     excluded = [one for one in excluded if one.kind != "broken"]
     gaps = [run for run in runs if run.verdict.outcome == "incomplete"]
     absent = [one.spec for one in excluded if one.spec and one.kind != "integrity"]
-    absent += [control_of(run.record.spec) for run in gaps if not run.frozen_run_id]
+    absent += [control_of(run.record.spec) for run in gaps if not run.frozen_run_id and not run.frozen_doubt]
     again = [one.spec for one in excluded if one.spec and one.kind == "integrity"]
     again += [run.record.spec for run in gaps if run.frozen_run_id]
     study = report.choice.study if report.choice else ""

@@ -355,7 +355,12 @@ def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _code(record: RunRecord) -> str:
-    """The code that trained the run: versions of our own members, package and source of others; empty in older runs."""
+    """The code that trained the run: versions of our own members, package and source of others; empty in older runs.
+
+    Empty for an adopted run too: which code trained it is not known.
+    """
+    if record.spec.weights:
+        return ""
     shown = {
         name: entry
         for name, entry in sealed_code(record).items()

@@ -15,6 +15,8 @@ from fa_registry.reporting.labels import command, file_name, group_label, option
 from fa_registry.reporting.lookups import (
     SEVERITY,
     Columns,
+    control_rows,
+    control_words,
     figure_estimate,
     finding_rows,
     most_severe_first,
@@ -236,6 +238,7 @@ def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Colum
         },
         href=link.href if link else "",
         judged=judged_columns(group, columns),
+        control_state=control_words(control_rows(group.runs, sources.frozen)),
     )
 
 

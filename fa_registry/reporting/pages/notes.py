@@ -12,6 +12,8 @@ from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAud
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.lookups import (
     audit_columns,
+    control_rows,
+    control_words,
     figure_estimate,
     finding_rows,
     integrity_row,
@@ -40,7 +42,7 @@ class Notes:
     def __init__(self, report: AuditReport):
         self.sources = Sources.of(report)
         self._alone = {group.runs[0].record.run_id for group in self.sources.groups if len(group.runs) == 1}
-        self.forms = {run.record.run_id: link for group, link in self.sources.forms for run in group.runs}
+        self.forms = {run.record.run_id: link for group, link in self.sources.forms for run in group.every_run}
         self._pages = Pages()
 
     def of_run(self, run: RunAudit, form: str = "", audit: str = "") -> str:
@@ -108,6 +110,7 @@ class NoteContext:
     status: str = documented("complete, diverged or failed", "text")
     edition: EditionReference = documented("which rules judged", "record")
     verdict: Verdict = documented("of this run alone", "record")
+    control: str = documented("`control verified`, or why its frozen control does not stand; empty for a control", "text")
     headline: tuple[Metric, ...] = documented("the run's headline numbers", "see each metric")
     findings: tuple[FindingRow, ...] = documented("every rule's judgement of this run", "see `required`")
     claims: tuple[Claim, ...] = documented("what may be claimed from this run alone", "text")
@@ -159,6 +162,7 @@ def note_context(run: RunAudit, sources: Sources, form: str = "", audit: str = "
         status=record.status,
         edition=report.edition,
         verdict=run.verdict,
+        control=control_words(control_rows([run], sources.frozen)),
         headline=headline,
         findings=finding_rows([run], record.spec.label, record.setting, known),
         claims=tuple(claim for claim in told if claim.kind != "note"),  # explained in the form
