@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fa_registry.quantities import SUBJECTS, label_of, over_seeds, symbol_of
 from fa_registry.records import Finding, RunAudit
-from fa_registry.reporting.claims_measured import UNDERCUT, by_author, claim, finding_with, whose_accuracy, with_state
+from fa_registry.reporting.claims_measured import UNDERCUT, by_author, claim, finding_with, with_state
 from fa_registry.reporting.lookups import scalar
 from fa_registry.reporting.text.filters import between, ci, compact, num, pct, pp
 from fa_registry.reporting.values import Claim
@@ -167,12 +167,12 @@ def _stated(finding: Finding) -> str:
         if finding.interval
         else f"by what {finding.rule} asks for, each seed judged by itself"
     )
-    decides = "A frozen control of the same setting, trained here for each seed, would decide it"
+    whose, needed = f"a {label_of('frozen_accuracy')} stated by the author", "trained here for each seed"
     if finding.reference_run_id:
-        decides = "A frozen control of the same setting that the audit can prove, for each seed, would decide it"
+        whose, needed = "the accuracy of a frozen control that is not proven", "proven for each seed by the audit"
     return (
-        f"The {ACCURACY} is above a {label_of('frozen_accuracy')}, {seen}, but {whose_accuracy([finding])}: that trained blocks "
-        f"beat frozen random ones is not shown. {decides}"
+        f"The trained blocks stand above {whose}, {seen}: that they beat frozen random ones is not shown. A frozen control of the "
+        f"same setting, {needed}, would decide it"
     )
 
 

@@ -116,14 +116,9 @@ def passes(run: RunAudit) -> bool:
 def by_author(runs: Iterable[RunAudit], quantities: Sequence[str]) -> str:
     """How a claim ends that rests on a figure which nobody here measured; empty where none does."""
     stated = [one for run in runs for one in run.findings if one.stated and one.quantity in quantities]
-    return f"; {whose_accuracy(stated)}" if stated else ""
-
-
-def whose_accuracy(stated: Sequence[Finding]) -> str:
-    """Whose word a frozen accuracy is that this audit did not prove. stated: the findings that rest on it."""
-    if all(one.reference_run_id for one in stated):
-        return f"the frozen control is not proven, and its {label_of('accuracy')} counts as stated by the author"
-    return f"the {label_of('frozen_accuracy')} is stated by the author, not measured here"
+    if stated and all(one.reference_run_id for one in stated):
+        return "; the frozen control is not proven, and its accuracy counts as stated by the author"
+    return f"; the {label_of('frozen_accuracy')} is stated by the author, not measured here" if stated else ""
 
 
 def seen(finding: Finding) -> str:

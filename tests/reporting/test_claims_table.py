@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from fa_registry.protocol.prerequisites import CODE, METHOD, SEAL
+from fa_registry.protocol.prerequisites import ADOPTED, CODE, DUPLICATE, METHOD, SEAL
 from fa_registry.records import Exclusion, GuardReading, Integrity, Reading, RunAudit
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import claims_depth, claims_measured
@@ -374,6 +374,8 @@ def rows_of_evidence() -> Iterator[Row]:
             "NOT SEALED",
             "its method give could not be held against its own files: why",
         ),
+        ("adopted", ADOPTED, "warn", "STATED", "what its training feedback did may be claimed of these weights: why"),
+        ("superseded", DUPLICATE, "warn", "SUPERSEDED", "These figures do not count for the method: why"),
         (
             "other code",
             CODE,
@@ -394,10 +396,31 @@ def rows_of_evidence() -> Iterator[Row]:
     ):
         yield row("undecided", words, a_run(typed, verdict="warn"), a_run(trained, verdict="warn"))
     yield row("stated", f"stand above a {FROZEN} stated by the author", a_run(stated), sealed)
+    doubted = dataclasses.replace(stated, reference_run_id="f" * 32)
+    for words, one, other in (
+        (f"stand above a {FROZEN} stated by the author", stated, doubted),
+        ("same setting, trained here for each seed, would decide it", stated, doubted),
+        ("stand above the accuracy of a frozen control that is not proven", doubted, stated),
+        ("same setting, proven for each seed by the audit, would decide it", doubted, stated),
+    ):
+        yield row("stated", words, a_run(one), a_run(other))
+    open_ = dataclasses.replace(typed, reference_run_id="f" * 32)
+    words = "; the frozen control is not proven, and its accuracy counts as stated by the author"
+    yield row("undecided", words, a_run(open_, verdict="warn"), a_run(typed, verdict="warn"))
+
+
+def rows_of_adopted_runs() -> Iterator[Row]:
+    """Of weights that were trained elsewhere nothing may be claimed that training did, whatever the findings are."""
+    elsewhere = {"spec": {"weights": "ab" * 32}}
+    trained, alone = a_run(CLEARS, null("SPECIFIC", "pass"), verdict="warn"), a_run(depth("CLEARS", "pass", 10.0, None))
+    yield row("beats frozen", "beat frozen random ones", trained, changed(trained, **elsewhere))
+    yield row("specific", "is specific to the training feedback", trained, changed(trained, **elsewhere))
+    yield row("passes alone", "beat frozen random ones by what", alone, changed(alone, **elsewhere))
 
 
 ROWS = [
     *rows_of_evidence(),
+    *rows_of_adopted_runs(),
     *rows_of_beating_frozen_blocks(),
     *rows_within_the_limit(),
     *rows_of_undercut(),

@@ -27,6 +27,7 @@ from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.render import render_comparison
 from fa_registry.reporting.sources import Sources
 from fa_registry.statistics import paired_difference
+from tests.reporting.asking import changed
 from tests.reporting.page import Page
 
 
@@ -206,12 +207,14 @@ def test_one_pair_is_provisional(two):
     assert (row.answer, row.low.reason) == ("provisional", "one shared seed: no interval")
 
 
-def test_a_seed_that_occurs_twice_has_no_partner(two):
+def test_of_a_seed_that_occurs_twice_the_newest_run_is_paired(two):
     report = two({1: 0.5, 2: 0.6}, {1: 0.5, 2: 0.6})
-    twice = dataclasses.replace(report.runs[0].record, run_id="d" * 32)
-    report = dataclasses.replace(report, runs=(*report.runs, dataclasses.replace(report.runs[0], record=twice)))
+    first = report.runs[0]
+    again = changed(first, run_id="d" * 32, scalars={"accuracy": first.record.measurements.scalars["accuracy"].value + 0.2})
+    report = dataclasses.replace(report, runs=(*report.runs, again))
     row = rows_of(report, "dfa", "bp")[label_of("accuracy")]
-    assert (row.answer, row.difference.reading) == ("none", Reading(None, "seed 1 occurs more than once on one side"))
+    assert row.answer == "undecided" and abs(row.difference.reading.value) == pytest.approx(10.0)
+    assert "d" * 32 in row.difference.run_ids and first.record.run_id not in row.difference.run_ids
 
 
 def test_what_is_not_finite_is_left_out_not_subtracted(report):

@@ -480,11 +480,10 @@ def _row(
     a: Mapping[tuple[int, str], Reading],
     b: Mapping[tuple[int, str], Reading],
 ) -> PairedRow:
-    hindrance = _hindrance(a, b)
     known = [{key[0]: one.value for key, one in side.items() if one.value is not None} for side in (a, b)]
     shared = known[0].keys() & known[1].keys()
-    if hindrance or not shared:
-        return _without(quantity, first, second, hindrance or "no seed has a value on both sides")
+    if not shared:
+        return _without(quantity, first, second, "no seed has a value on both sides")
     found = paired_difference(*({seed: side[seed] for seed in shared} for side in known))
     missing = sorted({key[0] for key in (*a, *b)} - shared)
     remarks = [found.remark.removeprefix("provisional: ")] if found.remark else []
@@ -503,16 +502,6 @@ def _row(
         answer=_answer(found),
         remark="; ".join(remarks),
     )
-
-
-def _hindrance(*sides: Mapping[tuple[int, str], Reading]) -> str:
-    """A seed that occurs twice on one side has no one partner."""
-    for side in sides:
-        seeds = [seed for seed, _ in side]
-        twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
-        if twice:
-            return f"seed {', '.join(map(str, twice))} occurs more than once on one side"
-    return ""
 
 
 def _without(quantity: Quantity, first: Group, second: Group, reason: str) -> PairedRow:
