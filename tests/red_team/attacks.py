@@ -13,8 +13,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from torch import Tensor
+
 from fa_registry import jsonio
+from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.tracking import schema
+from fa_registry.tracking.series import SCALAR_SITE, SCHEMA, Row, points, read_rows
+from fa_registry.training.checkpoint import content_digest, save_tensors
 
 
 @dataclass(frozen=True)
@@ -65,3 +72,44 @@ class Store:
         (folder / schema.PROVENANCE).write_text(jsonio.pretty(provenance), encoding="utf-8")
         sealed = {**provenance["digests"], schema.PROVENANCE: jsonio.file_digest(folder / schema.PROVENANCE)}
         self.set_tag(run_id, schema.TAG_ARTIFACTS, jsonio.digest_of(sealed))
+
+    def restate(self, run_id: str, spec: RunSpec) -> None:
+        """Another specification for the run, wherever its files, tags and parameters name it; recorded with new digests."""
+        (self.artifacts(run_id) / schema.SPEC).write_text(jsonio.pretty(spec), encoding="utf-8")
+        self.change_json(run_id, schema.PROVENANCE, lambda held: held.update(method=spec.method_label))
+        self.set_tag(run_id, schema.TAG_SPEC, spec.identity)
+        self.set_tag(run_id, schema.TAG_METHOD, spec.method_label)
+        for name, value in schema.params(spec).items():
+            statement = "INSERT OR REPLACE INTO params (key, value, run_uuid) VALUES (?, ?, ?)"
+            self.sql(statement, name, value, run_id)
+        self.seal(run_id)
+
+    def reweigh(self, run_id: str, tensors: dict[str, Tensor]) -> None:
+        """Other final weights for the run, and their digest in its file and tag."""
+        save_tensors(self.artifacts(run_id) / schema.FINAL, tensors)
+        digest = content_digest(tensors)
+        self.change_json(run_id, schema.PROVENANCE, lambda held: held.update(final_weights=digest))
+        self.set_tag(run_id, schema.TAG_WEIGHTS, digest)
+        self.seal(run_id)
+
+    def retell(self, run_id: str) -> None:
+        """The metrics of measurements.json into the last epoch of the series and into MLflow's tables; new digests."""
+        path = self.artifacts(run_id) / schema.SERIES
+        measured = jsonio.decode(Measurements, self.json(run_id, schema.MEASUREMENTS))
+        told = {(name, SCALAR_SITE): one for name, one in measured.scalars.items()}
+        told |= {(name, site): one for name, row in measured.sites.items() for site, one in enumerate(row)}
+        rows = read_rows(path)
+        last = max(row[0] for row in rows)
+        rows = [_retold(row, told.get(row[1:3])) if row[0] == last else row for row in rows]
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        pq.write_table(pa.table(arrays, schema=SCHEMA), path)
+        for point in points(rows):
+            for table in ("metrics", "latest_metrics"):
+                statement = f"UPDATE {table} SET value = ?, is_nan = 0 WHERE run_uuid = ? AND key = ? AND step = ?"
+                self.sql(statement, schema.shown(point.value), run_id, point.key, point.step)
+        self.seal(run_id)
+
+
+def _retold(row: Row, reading: Reading | None) -> Row:
+    return row if reading is None else (*row[:3], reading.value, reading.reason)

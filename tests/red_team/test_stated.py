@@ -59,7 +59,7 @@ def test_a_low_frozen_accuracy_that_the_author_types_never_passes(store, audit):
     for run in (run for several in judgements for run in several):
         finding = depth_of(run)
         assert (finding.outcome, finding.state, finding.stated) == ("warn", "STATED", True)
-        assert finding.reference_run_id == "" and run.verdict.label == f"WARN({finding.rule} stated)"
+        assert finding.reference_run_id == "" and run.verdict.label == f"WARN({finding.rule} stated; adopted stated)"
         assert BY_AUTHOR in finding.sentence
     low, high = depth_of(report.runs[0]).interval  # one draw of unknown origin: √(n + 1) times as wide
     assert high - low == pytest.approx(2 * (alone.high - alone.low), rel=1e-6)
