@@ -248,4 +248,3 @@ def _test_samples(case: Case) -> int:
 def whole(count: float) -> bool:
     """Whether it may be a number of samples."""
     return abs(count - round(count)) <= WHOLE
-

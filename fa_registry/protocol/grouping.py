@@ -10,7 +10,10 @@ from fa_registry.protocol.verdict import combined, stands
 from fa_registry.records import AuditReport, RunAudit, RunRecord, RunSpec, Verdict
 
 Item = TypeVar("Item")
-ENDED = ("diverged", "complete")  # statuses of runs that were trained to their end; a complete run counts before any other
+ENDED = (
+    "diverged",
+    "complete",
+)  # statuses of runs that were trained to their end; a complete run counts before any other
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,15 @@ def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple
 
 
 def is_repetition(one: RunRecord, other: RunRecord) -> bool:
-    """Whether two runs have the same recorded final weights and the same accuracy, as a repeated training has."""
+    """Whether two runs have the same recorded final weights and the same accuracy, as a repeated training has.
+
+    Older releases recorded no digest of the weights: all metrics have to be equal then.
+    """
     digests = [record.provenance.get("final_weights") for record in (one, other)]
+    if not any(digests):
+        return one.measurements == other.measurements
     accuracies = [record.measurements.scalars.get("accuracy") for record in (one, other)]
-    return bool(digests[0]) and digests[0] == digests[1] and accuracies[0] == accuracies[1]
+    return digests[0] == digests[1] and accuracies[0] == accuracies[1]
 
 
 def one_a_seed(items: Iterable[Item], record_of: Callable[[Item], RunRecord]) -> dict[int, Item]:

@@ -300,7 +300,7 @@ class AuditReport(InNotebook):
     edition: EditionReference
     """the leading edition: whose verdicts count"""
     runs: tuple[RunAudit, ...]
-    """every judged run"""
+    """every judged run; of several runs of one seed the newest stands last"""
     excluded: tuple[Exclusion, ...] = ()
     """runs that were selected and could not be judged"""
     remarks: tuple[str, ...] = ()

@@ -6,11 +6,12 @@ import dataclasses
 
 import pytest
 
-from fa_registry.protocol.cases import BY_HAND, NO_CONTROL, Case, SeedGroup, shortened
+from fa_registry.protocol.cases import BY_HAND, NO_CONTROL, SEVERAL, Case, SeedGroup, shortened
 from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.grouping import frozen_controls, groups
+from fa_registry.protocol.prerequisites import PROVING
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import AuditReport, Reading, Recipe
+from fa_registry.records import AuditReport, Check, Conformance, Integrity, Reading, Recipe
 from fa_registry.statistics import paired_difference, t_interval, welch
 from tests.builders import frozen, measurements, over_seeds, record
 
@@ -92,12 +93,18 @@ def test_of_a_seed_that_was_run_twice_the_newest_complete_run_counts():
     broken = record("broken", measurements(accuracy=0.1), seed=1, status="diverged")
     found = margins([*over_seeds({1: 0.9}, {1: 0.8}), again, broken])
     assert (found.mean, found.interval) == (12.0, None)
-    assert found.notes == ("of seed 1 run again counts, the newest complete one, and not r1 (complete), broken (diverged)",)
+    assert found.notes == (
+        "of seed 1 run again counts, the newest complete one, and not r1 (complete), broken (diverged)",
+    )
 
 
 def judged_runs(records):
     """The audits of the runs that are no controls, by run id."""
-    return {run.record.run_id: run for run in judge_all(records, load_edition("2026-11")) if not run.record.spec.control == "frozen"}
+    return {
+        run.record.run_id: run
+        for run in judge_all(records, load_edition("2026-11"))
+        if run.record.spec.control != "frozen"
+    }
 
 
 def test_a_superseded_run_is_never_a_pass_and_one_that_repeats_the_counted_run_is_judged_as_it_is():
@@ -116,6 +123,73 @@ def test_a_superseded_run_is_never_a_pass_and_one_that_repeats_the_counted_run_i
 def with_weights(run, digest):
     """The run with this digest of its final weights."""
     return dataclasses.replace(run, provenance={"final_weights": digest})
+
+
+def checked(control, **outcomes):
+    """The control with these outcomes of its checks; None takes a check away."""
+    found = {**dict.fromkeys(PROVING, "agrees"), **{name.replace("_", " "): one for name, one in outcomes.items()}}
+    checks = tuple(Check(subject, outcome, f"why {subject}") for subject, outcome in found.items() if outcome)
+    return dataclasses.replace(control, integrity=Integrity("verified", (), checks))
+
+
+FAILED = Conformance("failed", ("credits",))
+DOUBTED = {
+    "adopted": (frozen(weights="ab"), "trained elsewhere and adopted"),
+    "own loop": (dataclasses.replace(frozen(), provenance={"own_loop": {}}), "a training loop of its author's own"),
+    "diverged": (dataclasses.replace(frozen(), status="diverged"), "its status is diverged"),
+    "failed method": (dataclasses.replace(frozen(), conformance=FAILED), "its method bp failed conformance"),
+    "another method": (record("f", method="dfa", control="frozen"), "method dfa trained it, expected bp"),
+    "unverifiable": (
+        dataclasses.replace(frozen(), integrity=Integrity("unverifiable")),
+        "its metrics are unverifiable",
+    ),
+    "trusted alone": (dataclasses.replace(frozen(), integrity=Integrity("trusted")), "its metrics are trusted"),
+    "no code": (checked(frozen(), code="not possible"), "code: why code"),
+    "no steps": (checked(frozen(), first_steps="not possible"), "first steps: why first steps"),
+    "no check": (checked(frozen(), initial_weights=None), "initial weights: not checked"),
+    "no draw": (
+        checked(frozen(), initial_weights="not possible", first_steps=None),
+        "initial weights: why initial weights",
+    ),
+}
+
+
+@pytest.mark.parametrize("control", DOUBTED)
+@pytest.mark.parametrize("edition", ["2026-04", "2026-05", "2026-05:strict", "2026-11"])
+def test_a_control_of_which_anything_is_not_proven_gives_no_pass(control, edition):
+    doubted, why = DOUBTED[control]
+    one_seed = {"2026-11": ("WARN(D3 provisional)", "PROVISIONAL")}.get(edition)
+    run = judge(record(), doubted, load_edition(edition))
+    (finding,) = [finding for finding in run.findings if finding.rule in ("D3", "d")]
+    label, state = one_seed or (f"WARN({finding.rule} stated)", "STATED")
+    assert why in run.frozen_doubt and why in finding.sentence and finding.stated
+    assert (run.verdict.label, finding.state, finding.reference_run_id) == (label, state, "f")
+
+
+def test_initial_weights_that_another_machine_cannot_redraw_are_proven_by_the_first_steps():
+    assert Case(record(), checked(frozen(), initial_weights="not possible")).doubt == ""
+
+
+def test_where_the_whole_audit_trusts_logged_metrics_a_trusted_control_stands():
+    trusted = Integrity("trusted")
+    run, control = (dataclasses.replace(one, integrity=trusted) for one in (record(), frozen()))
+    assert Case(run, control).doubt == ""
+    adopted = dataclasses.replace(control, spec=dataclasses.replace(control.spec, weights="ab"))
+    assert Case(run, adopted).doubt == "it was trained elsewhere and adopted"
+
+
+def test_an_unproven_control_above_the_run_still_fails_it():
+    assert judge(record(), checked(frozen(accuracy=0.95), code=None), EDITION).verdict.label == "FAIL(D3)"
+
+
+def test_of_controls_that_differ_none_is_taken_and_of_equal_ones_the_newest():
+    first, second, other = frozen("f1", 0.5), frozen("f2", 0.5), frozen("f3", 0.4)
+    (audit, *_) = judge_all([record(), first, second], EDITION)
+    assert (audit.frozen_run_id, audit.frozen_doubt, audit.verdict.outcome) == ("f2", "", "pass")
+    for edition in ("2026-04", "2026-05", "2026-11"):
+        (audit, *_) = judge_all([record(), first, second, other], load_edition(edition))
+        assert (audit.frozen_run_id, audit.verdict.outcome) == ("", "incomplete")
+        assert audit.frozen_doubt == SEVERAL.format(count=2, run_ids="f2 and f3")
 
 
 def test_a_frozen_accuracy_given_by_hand_stands_in_and_is_named():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -147,7 +146,11 @@ def test_of_two_controls_that_differ_none_decides_until_one_is_selected(store, a
     code, report = audit(*chosen, "--editions", ",".join(EDITIONS))
     assert code == 3 and not report.excluded
     for run in judged(report, method="bp", control="none"):
-        rivals = {one.record.run_id for one in judged(report, control="frozen") if one.record.spec.seed == run.record.spec.seed}
+        rivals = {
+            one.record.run_id
+            for one in judged(report, control="frozen")
+            if one.record.spec.seed == run.record.spec.seed
+        }
         assert len(rivals) == 2 and run.frozen_run_id == "" and all(run_id in run.frozen_doubt for run_id in rivals)
         for edition, judgement in zip(EDITIONS, opinions(report, run.record.run_id), strict=True):
             assert depth_of(judgement).outcome == ("skipped" if edition == "2026-04" else "not_applicable")
@@ -226,7 +229,9 @@ def test_controls_that_are_their_own_weights_after_eight_steps(store, audit):
     before = {run.record.run_id: depth_of(run).observed.value for run in audit()[1].runs}
     for run_id in store.run_ids(control="frozen"):
         early = load_tensors(store.artifacts(run_id) / STEP)
-        network = {name.removeprefix("network."): tensor for name, tensor in early.items() if name.startswith("network.")}
+        network = {
+            name.removeprefix("network."): tensor for name, tensor in early.items() if name.startswith("network.")
+        }
         store.reweigh(run_id, network)
         measure_again_and_seal(store, run_id)
         store.retell(run_id)

@@ -17,7 +17,20 @@ from tests.red_team.test_redrawn import measure_again_and_seal
 
 def train_again(seed: int, control: str = "none") -> str:
     """Train the bp run of a seed once more; returns the new run's id."""
-    spec = ("--method", "bp", "--control", control, "--seed", str(seed), "--epochs", "4", "--set", SIZES, "--device", "cpu")
+    spec = (
+        "--method",
+        "bp",
+        "--control",
+        control,
+        "--seed",
+        str(seed),
+        "--epochs",
+        "4",
+        "--set",
+        SIZES,
+        "--device",
+        "cpu",
+    )
     result = call("train", *spec, "--force", "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)["run_id"]
@@ -53,7 +66,11 @@ def test_the_terminal_counts_seeds(store, audit):
     train_again(2)
     result = call("audit", "--experiment", "fa_registry", "--out", "pages")
     (line,) = [line for line in result.output.splitlines() if line.startswith("│ bp ")]
-    assert [cell.strip() for cell in line.strip("│").split("│")[3:]] == ["3", "WARN(D3\N{NO-BREAK SPACE}undecided)", "verified"]
+    assert [cell.strip() for cell in line.strip("│").split("│")[3:]] == [
+        "3",
+        "WARN(D3\N{NO-BREAK SPACE}undecided)",
+        "verified",
+    ]
     assert "note: Seed 2 of bp" in result.output
 
 

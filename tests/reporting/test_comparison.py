@@ -10,7 +10,7 @@ import pytest
 from fa_registry.errors import UsageError
 from fa_registry.protocol.grouping import groups
 from fa_registry.quantities import label_of
-from fa_registry.records import Reading, Recipe
+from fa_registry.records import Recipe
 from fa_registry.reporting.lookups import Frozen
 from fa_registry.reporting.pages import comparison
 from fa_registry.reporting.pages.comparison import (
@@ -210,7 +210,9 @@ def test_one_pair_is_provisional(two):
 def test_of_a_seed_that_occurs_twice_the_newest_run_is_paired(two):
     report = two({1: 0.5, 2: 0.6}, {1: 0.5, 2: 0.6})
     first = report.runs[0]
-    again = changed(first, run_id="d" * 32, scalars={"accuracy": first.record.measurements.scalars["accuracy"].value + 0.2})
+    again = changed(
+        first, run_id="d" * 32, scalars={"accuracy": first.record.measurements.scalars["accuracy"].value + 0.2}
+    )
     report = dataclasses.replace(report, runs=(*report.runs, again))
     row = rows_of(report, "dfa", "bp")[label_of("accuracy")]
     assert row.answer == "undecided" and abs(row.difference.reading.value) == pytest.approx(10.0)

@@ -182,7 +182,9 @@ class FormContext:
     controls: tuple[ControlRow, ...] = documented(
         "the frozen control of each seed: its run, its integrity, what was checked, why it does not stand", "runs"
     )
-    control_state: str = documented("`control verified`, or why a frozen control does not stand as the reference", "text")
+    control_state: str = documented(
+        "`control verified`, or why a frozen control does not stand as the reference", "text"
+    )
     identification: tuple[Entry, ...] = documented("method, architecture, data, recipe, machine: what was run", "text")
     evidence: tuple[EvidenceRow, ...] = documented(
         "what was held against what is sealed with the runs, one line a subject: how many agree, differ, were not possible",

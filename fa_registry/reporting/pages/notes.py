@@ -110,7 +110,9 @@ class NoteContext:
     status: str = documented("complete, diverged or failed", "text")
     edition: EditionReference = documented("which rules judged", "record")
     verdict: Verdict = documented("of this run alone", "record")
-    control: str = documented("`control verified`, or why its frozen control does not stand; empty for a control", "text")
+    control: str = documented(
+        "`control verified`, or why its frozen control does not stand; empty for a control", "text"
+    )
     headline: tuple[Metric, ...] = documented("the run's headline numbers", "see each metric")
     findings: tuple[FindingRow, ...] = documented("every rule's judgement of this run", "see `required`")
     claims: tuple[Claim, ...] = documented("what may be claimed from this run alone", "text")
