@@ -138,7 +138,10 @@ DOUBTED = {
     "own loop": (dataclasses.replace(frozen(), provenance={"own_loop": {}}), "a training loop of its author's own"),
     "diverged": (dataclasses.replace(frozen(), status="diverged"), "its status is diverged"),
     "failed method": (dataclasses.replace(frozen(), conformance=FAILED), "its method bp failed conformance"),
-    "another method": (record("f", method="dfa", control="frozen"), "method dfa trained it, expected bp"),
+    "another method": (
+        record("f", measurements(accuracy=0.5), method="dfa", control="frozen"),
+        "method dfa trained it, expected bp",
+    ),
     "unverifiable": (
         dataclasses.replace(frozen(), integrity=Integrity("unverifiable")),
         "its metrics are unverifiable",
