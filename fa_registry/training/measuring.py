@@ -20,7 +20,14 @@ from fa_registry.errors import PluginError
 from fa_registry.records import Measurements, Reading, RunSpec, Scalar
 from fa_registry.terminal_loss import NO_CLASSES, is_regression
 from fa_registry.training.asking import check_finite
-from fa_registry.training.bench import bench_conventions, bench_of, credit_inputs, credits_under
+from fa_registry.training.bench import (
+    Conventions,
+    bench_conventions,
+    bench_of,
+    conventions_of_task,
+    credit_inputs,
+    credits_under,
+)
 from fa_registry.training.checkpoint import load_into
 from fa_registry.training.devices import products
 from fa_registry.training.task import Task, eval_digest
@@ -34,18 +41,25 @@ def measure(
     no_feedback: str = "",
     moments: Sequence[str] = ("epoch",),
     initial: Mapping[str, Tensor] | None = None,
+    conventions: Conventions | None = None,
 ) -> Measurements:
     """The catalog's diagnostics of these `moments`, every site; with those of every epoch, whole-test-set accuracy.
 
     no_feedback: why the run's feedback state is missing; its Γ are then N/A with that reason, never a number.
-    initial: the network's initial weights, name → tensor; None where they were not saved.
+    initial: the network's initial weights, name → tensor; None where they were not saved. conventions: None for today's.
     A diagnostic that crashes is written down among the failures; what it measures is then absent.
     """
     look = diagnostics.look(task.network, *task.eval_batch)
     credits = None if no_feedback else credits_under(task, task.feedback, look)
-    bench = bench_of(task, look, credits, no_feedback, initial)
+    how = conventions or conventions_of_task(task)
     observation = look.observation(
-        credits, exact=task.exact_sites, no_credits=no_feedback, no_gamma=_no_gamma(task), bench=bench
+        credits,
+        exact=task.exact_sites,
+        no_credits=no_feedback,
+        no_gamma=_no_gamma(task),
+        bench=bench_of(task, look, credits, no_feedback, initial, how.null_draws),
+        first_credited=how.first_credited,
+        least_error=how.least_error,
     )
     sites: dict[str, tuple[Reading, ...]] = {}
     scalars: dict[str, Reading] = {}
@@ -78,14 +92,14 @@ def with_final(
     return with_conventions(together, task)
 
 
-def with_conventions(measurements: Measurements, task: Task) -> Measurements:
-    """The measurements together with how they were taken."""
+def with_conventions(measurements: Measurements, task: Task, how: Conventions | None = None) -> Measurements:
+    """Return the measurements together with how they were taken; `how`: by which conventions, None for today's."""
     conventions: dict[str, Scalar] = {
         "eval_samples": len(task.eval_batch[1]),
         "eval_digest": eval_digest(task),
         "test_samples": len(task.splits.test_labels),
         **conventions_of(task),
-        **bench_conventions(task),
+        **bench_conventions(task, how),
     }
     return dataclasses.replace(measurements, conventions=conventions)
 
@@ -188,12 +202,14 @@ def remeasure(
     feedback: Path | None,
     digests: Mapping[str, str],
     initial: Mapping[str, Tensor] | None = None,
+    recorded: Mapping[str, Scalar] | None = None,
 ) -> Measurements:
     """All measurements of a run's final weights.
 
     task: as `prepare` draws it; it ends with the run's final weights and feedback.
     digests: "checkpoint" and "feedback" → recorded SHA-256. feedback None: every Γ is N/A with the reason.
     initial: the initial weights, name → tensor; None: what is compared with them is N/A.
+    recorded: the conventions that the run recorded, by which it is recomputed; None: today's.
     Raises IntegrityError when a file is not the recorded one or does not fit the spec.
     """
     load_into(task.network, checkpoint, digests["checkpoint"])
@@ -202,4 +218,6 @@ def remeasure(
         load_into(task.feedback, feedback, digests["feedback"])
     elif task.feedback.state_dict():
         absent = NOT_GIVEN if task.spec.weights and not digests.get("feedback") else NO_FEEDBACK
-    return with_conventions(measure(task, absent, MOMENTS, initial), task)  # one look for both moments
+    how = conventions_of_task(task, recorded)
+    # one forward and backward pass for both moments
+    return with_conventions(measure(task, absent, MOMENTS, initial, how), task, how)

@@ -29,6 +29,7 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import check_files, read_record, read_spec
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.code import runs_others_code
+from fa_registry.training.credited import without_input_site
 from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
 from fa_registry.training.own_task import OWN_LOOP
@@ -259,6 +260,8 @@ def gather(
     logged = read_record(tracker, run)
     bare = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))
     record, redrawn = _measured(tracker, bare, measuring, data_root)
+    if OWN_LOOP not in record.provenance:
+        record = dataclasses.replace(record, measurements=without_input_site(record.measurements, record.spec))
     checks = [*logged.integrity.checks, final_weights(tracker, logged)]
     return dataclasses.replace(record, integrity=with_checks(record.integrity, checks)), redrawn
 
@@ -290,7 +293,8 @@ def _measured(
             task = prepare(record.spec, device_of(record.spec.device_class), data_root)
             sealed = _sealed(tracker, record, task, feedback)
             redrawn = redraw(task, sealed, measuring.replay)
-            again = remeasure(task, checkpoint, feedback, digests, _initial_weights(task, sealed))
+            recorded = record.measurements.conventions
+            again = remeasure(task, checkpoint, feedback, digests, _initial_weights(task, sealed), recorded)
             # of an adopted run, and without the feedback state, the method cannot be asked
             lost = bool(task.feedback.state_dict()) and feedback is None
             unasked = measuring.replay == OFF or lost or task.spec.weights

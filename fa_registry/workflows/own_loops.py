@@ -20,6 +20,7 @@ from fa_registry.protocol.prerequisites import MEASURING
 from fa_registry.records import Check, Integrity, Measurements, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
+from fa_registry.training.bench import least_error_of
 from fa_registry.training.checkpoint import load_into, load_tensors
 from fa_registry.training.checks import Checks
 from fa_registry.training.devices import pinned_threads
@@ -80,7 +81,9 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> Measurem
     members = diagnostics.CATALOG.members().values()
     wanted = [diagnostic for diagnostic in members if diagnostic.card.when == "epoch"]
     task = OwnTask(record.spec, model, (batch["x"], batch["y"]), 0)
-    return task.with_conventions(measured(network, *task.eval_batch, OwnCredit("audit", model, None, None, 0), wanted))
+    least_error = least_error_of(record.measurements.conventions)
+    rule = OwnCredit("audit", model, None, None, 0)
+    return task.with_conventions(measured(network, *task.eval_batch, rule, wanted, least_error))
 
 
 def _without_word(logged: Measurements, again: Measurements) -> Measurements:
