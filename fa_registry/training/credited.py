@@ -14,23 +14,29 @@ from fa_registry.diagnostics.gamma import NUMBERS as OF_GAMMA
 from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
 from fa_registry.errors import RegistryError
 from fa_registry.quantities import AGGREGATES, SPREAD
-from fa_registry.records import Measurements, Reading, RunSpec
+from fa_registry.records import Measurements, Reading, RunRecord, Series, SiteSeries
 from fa_registry.training.bench import FIRST_CREDITED
 from fa_registry.training.task import build_network
 
 
-def without_input_site(measurements: Measurements, spec: RunSpec) -> Measurements:
-    """Leave out site 0 of a run whose release counted it although it is the input; other runs are returned as they are.
+def without_input_site(record: RunRecord) -> RunRecord:
+    """Leave out site 0 of a run where it is the input, for runs of releases that counted it.
 
-    A run whose architecture or data set is not installed is returned as it is, too.
+    The record of a run whose architecture or data set is not installed is returned as it is.
     """
-    if FIRST_CREDITED in measurements.conventions and measurements.conventions[FIRST_CREDITED] != 0:
-        return measurements
     try:
-        first = build_network(spec, datasets.get(spec.dataset).card).first_credited
+        network = build_network(record.spec, datasets.get(record.spec.dataset).card)
     except RegistryError:
-        return measurements
-    return left_out(measurements) if first else measurements
+        return record
+    if not network.first_credited:
+        return record
+    by_site = {name: _without_first(series) if name == "gamma" else series for name, series in record.by_site.items()}
+    return dataclasses.replace(record, measurements=left_out(record.measurements), by_site=by_site)
+
+
+def _without_first(series: SiteSeries) -> SiteSeries:
+    absent = Series([Reading(None, NOT_CREDITED)] * len(series.epochs))
+    return dataclasses.replace(series, sites=(absent, *series.sites[1:]))
 
 
 def left_out(measurements: Measurements) -> Measurements:

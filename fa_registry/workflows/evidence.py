@@ -27,6 +27,7 @@ from fa_registry.studies.workers import supervise
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import check_files, read_record, read_spec
+from fa_registry.training.bench import FIRST_CREDITED
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.code import runs_others_code
 from fa_registry.training.credited import without_input_site
@@ -260,8 +261,8 @@ def gather(
     logged = read_record(tracker, run)
     bare = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))
     record, redrawn = _measured(tracker, bare, measuring, data_root)
-    if OWN_LOOP not in record.provenance:
-        record = dataclasses.replace(record, measurements=without_input_site(record.measurements, record.spec))
+    if FIRST_CREDITED not in logged.measurements.conventions and OWN_LOOP not in record.provenance:
+        record = without_input_site(record)
     checks = [*logged.integrity.checks, final_weights(tracker, logged)]
     return dataclasses.replace(record, integrity=with_checks(record.integrity, checks)), redrawn
 

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.patches import Polygon, Rectangle
 
+from fa_registry.diagnostics.gamma import NOT_CREDITED
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.quantities import over_seeds
@@ -60,6 +61,8 @@ def _rows(label: str, record: RunRecord, cards: Mapping[str, Mapping[str, Any]])
     values = measured.get("gamma", ())
     exact = exact_sites(cards.get(f"methods/{record.spec.method}", {}), len(values))
     for site, (gamma, (middle, deviation)) in enumerate(zip(values, nulls, strict=False)):
+        if gamma.reason == NOT_CREDITED:
+            continue
         known = middle.value is not None and deviation.value is not None
         ends = [middle.value + sign * DEVIATIONS * deviation.value for sign in (-1, 1)] if known else [math.nan] * 2
         reason = middle.reason or deviation.reason
@@ -78,6 +81,8 @@ def gamma_plate(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
         "Γ inside it is no evidence of alignment."
     )
     caption += " Hollow: exact by construction, no evidence either." if numbers["exact"].any() else ""
+    if any(NOT_CREDITED in map(_reason_of_first, group.runs) for group in groups):
+        caption += f" Left out: {NOT_CREDITED}."
     caption += f" {methods - MOST} more methods are in the table." if methods > MOST else ""
     drawn = draw(numbers, dpi)
     return Plate(
@@ -90,6 +95,11 @@ def gamma_plate(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
         tuple(_table(numbers)),
         drawn=drawn,
     )
+
+
+def _reason_of_first(run: RunAudit) -> str:
+    """Return why Γ of site 0 has no value; empty where it has one."""
+    return next((reading.reason for reading in run.record.measurements.sites.get("gamma", ())), "")
 
 
 def _in_words(numbers: pd.DataFrame) -> Iterator[str]:

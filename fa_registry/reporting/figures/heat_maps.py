@@ -13,6 +13,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Rectangle
 
+from fa_registry.diagnostics.gamma import NOT_CREDITED
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.quantities import over_seeds, quantity_of, symbol_of
@@ -124,6 +125,7 @@ def _caption(panel: Panel, numbers: pd.DataFrame, rule: tuple[str, float] | None
     words += " Blue is positive, orange negative." if not panel.log else ""
     words += " Hatched: no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""
     words += " Exact: Γ = 1 by construction." if numbers["exact"].any() else ""
+    words += f" Left out: {NOT_CREDITED}." if (numbers["reason"] == NOT_CREDITED).any() else ""
     hidden = numbers["method"].nunique() - MOST
     return f"{words} {hidden} more methods are in the table." if hidden > 0 else words
 
