@@ -31,7 +31,7 @@ from fa_registry.training.bench import FIRST_CREDITED
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.code import runs_others_code
 from fa_registry.training.credited import without_input_site
-from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve
+from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve, threads_refused
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
 from fa_registry.training.own_task import OWN_LOOP
 from fa_registry.training.redraw import OFF, Redrawn, Sealed, asked_steps, credit_in_training, redraw
@@ -284,7 +284,7 @@ def _measured(
     checkpoint = tracker.artifact(record.run_id, schema.FINAL)
     if checkpoint is None:
         raise IntegrityError(f"run {record.run_id}: {schema.FINAL} is missing")
-    hindrance = obstacle(record.spec)
+    hindrance = obstacle(record.spec) or threads_refused(int(record.measurements.conventions["threads"]))
     if code.outcome != "agrees" or hindrance:
         check = code if code.outcome != "agrees" else Check(MEASURING, "not possible", hindrance)
         return dataclasses.replace(record, integrity=Integrity("unverifiable", (check.detail,), (check,))), None

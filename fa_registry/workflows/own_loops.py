@@ -23,7 +23,7 @@ from fa_registry.tracking.base import Tracker
 from fa_registry.training.bench import least_error_of
 from fa_registry.training.checkpoint import load_into, load_tensors
 from fa_registry.training.checks import Checks
-from fa_registry.training.devices import pinned_threads
+from fa_registry.training.devices import pinned_threads, threads_refused
 from fa_registry.training.own import OwnCredit, measured, own_network
 from fa_registry.training.own_task import EVALUATION, OWN_LOOP, OwnTask
 
@@ -57,7 +57,11 @@ def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -
         return dataclasses.replace(
             record, integrity=Integrity("unverifiable", (words,), (Check(MEASURING, "not possible", words),))
         )
-    with pinned_threads(int(record.measurements.conventions["threads"])):
+    threads = int(record.measurements.conventions["threads"])
+    if refused := threads_refused(threads):
+        check = Check(MEASURING, "not possible", refused)
+        return dataclasses.replace(record, integrity=Integrity("unverifiable", (refused,), (check,)))
+    with pinned_threads(threads):
         again = _measured_again(tracker, record, story)
     held = _without_word(record.measurements, again)
     words = f"trained by a loop of its author's own, {story.get('script', '')}: {TOLD}"
