@@ -9,6 +9,7 @@ import dataclasses
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from fa_registry import diagnostics, provenance
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
 from fa_registry.errors import PluginError
+from fa_registry.quantities import DECLARED
 from fa_registry.records import Measurements, Reading, RunSpec, Scalar
 from fa_registry.terminal_loss import NO_CLASSES, is_regression
 from fa_registry.training.asking import check_finite
@@ -42,11 +44,13 @@ def measure(
     moments: Sequence[str] = ("epoch",),
     initial: Mapping[str, Tensor] | None = None,
     conventions: Conventions | None = None,
+    members: Mapping[str, Diagnostic] | None = None,
 ) -> Measurements:
     """The catalog's diagnostics of these `moments`, every site; with those of every epoch, whole-test-set accuracy.
 
     no_feedback: why the run's feedback state is missing; its Γ are then N/A with that reason, never a number.
     initial: the network's initial weights, name → tensor; None where they were not saved. conventions: None for today's.
+    members: the diagnostics by name; None for all that are installed. No metric of ours is taken from a diagnostic of others.
     A diagnostic that crashes is written down among the failures; what it measures is then absent.
     """
     look = diagnostics.look(task.network, *task.eval_batch)
@@ -64,16 +68,40 @@ def measure(
     sites: dict[str, tuple[Reading, ...]] = {}
     scalars: dict[str, Reading] = {}
     failures: dict[str, str] = {}
-    for name, diagnostic in diagnostics.CATALOG.members().items():
-        if diagnostic.card.when not in moments:
+    if "epoch" in moments:
+        scalars["accuracy"] = test_accuracy(task)
+    members = diagnostics.CATALOG.members() if members is None else members
+    for name in sorted(members, key=_built_in_first):
+        if members[name].card.when not in moments:
             continue
-        measured, failure = attempt(diagnostic, observation)
+        measured, failure = attempt(members[name], observation)
+        measured = measured if _is_built_in(name) else without_built_in(measured)
         sites |= measured.sites
         scalars |= measured.scalars
         failures |= {name: failure} if failure else {}
-    if "epoch" in moments:
-        scalars["accuracy"] = test_accuracy(task)
     return in_order(sites, scalars, failures)
+
+
+def _is_built_in(name: str) -> bool:
+    return diagnostics.CATALOG.location(name).own
+
+
+def _built_in_first(name: str) -> tuple[bool, str]:
+    return (not _is_built_in(name), name)
+
+
+def without_built_in(measured: Measured) -> Measured:
+    """Return what a diagnostic of another package measured, without every metric that bears the name of one of ours."""
+    cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.built_in().values()]
+
+    def kept(table: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: found
+            for name, found in table.items()
+            if name not in DECLARED and not any(card.covers(name) for card in cards)
+        }
+
+    return Measured(kept(measured.sites), kept(measured.scalars))
 
 
 def with_final(
@@ -92,20 +120,28 @@ def with_final(
     return with_conventions(together, task)
 
 
-def with_conventions(measurements: Measurements, task: Task, how: Conventions | None = None) -> Measurements:
-    """Return the measurements together with how they were taken; `how`: by which conventions, None for today's."""
+def with_conventions(
+    measurements: Measurements,
+    task: Task,
+    how: Conventions | None = None,
+    members: Mapping[str, Diagnostic] | None = None,
+) -> Measurements:
+    """Return the measurements together with how they were taken.
+
+    how: by which conventions, None for today's. members: by which diagnostics, None for all that are installed.
+    """
     conventions: dict[str, Scalar] = {
         "eval_samples": len(task.eval_batch[1]),
         "eval_digest": eval_digest(task),
         "test_samples": len(task.splits.test_labels),
-        **conventions_of(task),
+        **conventions_of(task, members),
         **bench_conventions(task, how),
     }
     return dataclasses.replace(measurements, conventions=conventions)
 
 
-def conventions_of(task: Task) -> dict[str, Scalar]:
-    """How any network is measured on this machine, ours or somebody else's."""
+def conventions_of(task: Task, members: Mapping[str, Diagnostic] | None = None) -> dict[str, Scalar]:
+    """How any network is measured on this machine, ours or somebody else's, by these diagnostics (None: all)."""
     conventions: dict[str, Scalar] = {
         "site_convention": "block_output; gamma_block_input is the published reading, one site earlier",
         "gradient_reduction": "sum",
@@ -113,9 +149,11 @@ def conventions_of(task: Task) -> dict[str, Scalar]:
         "precision": "float32 pass, float64 arithmetic; fidelity against a float64 pass; rho and nudge in float64 throughout",
         **machine(task),
     }
-    for diagnostic in diagnostics.CATALOG.members().values():
-        conventions |= diagnostic.card.conventions
-    return conventions
+    members = diagnostics.CATALOG.members() if members is None else members
+    told: dict[str, Scalar] = {}
+    for name in sorted(members, key=_built_in_first, reverse=True):  # a name of ours is not another package's
+        told |= members[name].card.conventions
+    return {**told, **conventions}
 
 
 def machine(task: Task) -> dict[str, Scalar]:
@@ -203,13 +241,14 @@ def remeasure(
     digests: Mapping[str, str],
     initial: Mapping[str, Tensor] | None = None,
     recorded: Mapping[str, Scalar] | None = None,
+    members: Mapping[str, Diagnostic] | None = None,
 ) -> Measurements:
     """All measurements of a run's final weights.
 
     task: as `prepare` draws it; it ends with the run's final weights and feedback.
     digests: "checkpoint" and "feedback" → recorded SHA-256. feedback None: every Γ is N/A with the reason.
     initial: the initial weights, name → tensor; None: what is compared with them is N/A.
-    recorded: the conventions that the run recorded, by which it is recomputed; None: today's.
+    recorded: the conventions that the run recorded, by which it is recomputed; None: today's. members: as of `measure`.
     Raises IntegrityError when a file is not the recorded one or does not fit the spec.
     """
     load_into(task.network, checkpoint, digests["checkpoint"])
@@ -220,4 +259,4 @@ def remeasure(
         absent = NOT_GIVEN if task.spec.weights and not digests.get("feedback") else NO_FEEDBACK
     how = conventions_of_task(task, recorded)
     # one forward and backward pass for both moments
-    return with_conventions(measure(task, absent, MOMENTS, initial, how), task, how)
+    return with_conventions(measure(task, absent, MOMENTS, initial, how, members), task, how, members)
