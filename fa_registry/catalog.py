@@ -33,7 +33,9 @@ LOG = logging.getLogger(__name__)
 # Seconds of importing another package, after which whoever waits is told for what, and after which it is given up.
 SLOW_SECONDS, MOST_SECONDS = 15.0, 120.0
 NOT_MEMBERS = ("base",)
-IMPORTED: dict[tuple[str, str], str] = {}  # (package, version) → a module of it, of those that this process has imported
+IMPORTED: dict[
+    tuple[str, str], str
+] = {}  # (package, version) → a module of it, of those that this process has imported
 BLOCK = 1 << 20  # bytes that are read at once
 LEFT_OUT = "__pycache__"  # of a package's digest: Python writes there
 

@@ -415,7 +415,10 @@ TRAJECTORY_BY_SITE = ("growth", "gamma")
 COMPARED_SITES = ("gamma", "h_norm", "g_norm_mean_ce")
 # The form's tables of what is measured by site. What is a control of what stands under it.
 SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Scale and reference", ("h_norm", "growth", "g_norm_mean_ce", "g_norm", "gain", "fidelity", "fidelity_batch", "stability")),
+    (
+        "Scale and reference",
+        ("h_norm", "growth", "g_norm_mean_ce", "g_norm", "gain", "fidelity", "fidelity_batch", "stability"),
+    ),
     (
         "Credit and its null",
         (

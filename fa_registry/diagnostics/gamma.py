@@ -24,7 +24,9 @@ def no_gamma(observation: Observation) -> str:
 def gamma_refusals(observation: Observation) -> list[str]:
     """Per site, why Γ has no value there; empty where it has one. Needs `alignments`."""
     first = observation.first_credited
-    credited = (refusal(observation, site, cosines) for site, cosines in enumerate(observation.alignments) if site >= first)
+    credited = (
+        refusal(observation, site, cosines) for site, cosines in enumerate(observation.alignments) if site >= first
+    )
     return [*[NOT_CREDITED] * first, *credited]
 
 

@@ -20,7 +20,11 @@ Judge = Literal["limit", "seeds_margin", "credit_distribution"]
 LIMIT, SEEDS, CREDIT = JUDGES = get_args(Judge)
 Label = Literal["pass", "warn", "fail", "incomplete", "diverged", "control"]
 NEEDED = ("quantity", "take", "fires", "unit")  # and so that they say something
-UNREAD = {SEEDS: ("also", "guard", "guard_also"), CREDIT: ("also", "guard_also", "reference")}  # what a judge would pass over in silence
+# What a judge would pass over in silence.
+UNREAD = {
+    SEEDS: ("also", "guard", "guard_also"),
+    CREDIT: ("also", "guard_also", "reference"),
+}  # what a judge would pass over in silence
 CODE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # labels and overrides put +, comma, bracket and dot between codes
 ACCURACY = "accuracy"
 

@@ -44,13 +44,17 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
     first = OPERATORS[rule.fires].compare(readings[0], rule.threshold, reference)
     if first.fires is None:
         return Decision("not_applicable", "", None, first.reason)
-    guards = [(one, seen, compare(one, seen)) for one, seen in zip(rule.guards, readings[1 + len(rule.also) :], strict=False)]
+    guards = [
+        (one, seen, compare(one, seen)) for one, seen in zip(rule.guards, readings[1 + len(rule.also) :], strict=False)
+    ]
     known = [one for one in guards if one[2].fires is not None]
     if guards and not known:  # what may be noise is neither cleared nor condemned
         return _unknown(readings[0], guards[0][0], guards[0][2])
     if known and all(comparison.fires for *_, comparison in known):
         condition, reading, _ = known[0]
-        return Decision("warn", rule.guard.fired, False, guard=GuardReading(condition.quantity, condition.fires, reading))
+        return Decision(
+            "warn", rule.guard.fired, False, guard=GuardReading(condition.quantity, condition.fires, reading)
+        )
     if not first.fires:
         return Decision("pass", rule.clear, False)
     for condition, reading in zip(rule.also, readings[1:], strict=False):

@@ -60,7 +60,9 @@ def conventions_of_task(task: Task, recorded: Mapping[str, Scalar] | None = None
     if recorded is None:
         return Conventions(null_draws(task), first_credited=task.network.first_credited)
     draws = int(recorded.get("gamma_null_draws", COSTLY_DRAWS))
-    return Conventions(draws, least_error_of(recorded), task.network.first_credited if FIRST_CREDITED in recorded else 0)
+    return Conventions(
+        draws, least_error_of(recorded), task.network.first_credited if FIRST_CREDITED in recorded else 0
+    )
 
 
 def least_error_of(recorded: Mapping[str, Scalar]) -> float:

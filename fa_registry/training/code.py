@@ -85,7 +85,10 @@ def _changes(sealed: Code, now: Code) -> Iterator[str]:
         family, _, name = key.partition("/")
         before = sealed.get(key) or ({} if "digest" in today else FIRST)
         if "digest" in before and "digest" in today and before.get("files") != today.get("files"):
-            today = {**today, "digest": CATALOGS[family].recorded_digest(name.partition(":")[0], before.get("files", ""))}
+            today = {
+                **today,
+                "digest": CATALOGS[family].recorded_digest(name.partition(":")[0], before.get("files", "")),
+            }
         if _same(before, today) or (family == "diagnostics" and key not in sealed and "digest" in today):
             continue
         yield f"{WORDS[family]} {name}: {_change(before, today)}"

@@ -8,21 +8,26 @@ from __future__ import annotations
 import dataclasses
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fa_registry import diagnostics, provenance
+from fa_registry import datasets, diagnostics, provenance
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
-from fa_registry.errors import PluginError
-from fa_registry.quantities import DECLARED
-from fa_registry.records import Measurements, Reading, RunSpec, Scalar
+from fa_registry.diagnostics.gamma import NOT_CREDITED
+from fa_registry.diagnostics.gamma import NUMBERS as OF_GAMMA
+from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
+from fa_registry.errors import PluginError, RegistryError
+from fa_registry.quantities import AGGREGATES, DECLARED, SPREAD
+from fa_registry.records import Measurements, Reading, RunRecord, RunSpec, Scalar, Series, SiteSeries
 from fa_registry.terminal_loss import NO_CLASSES, is_regression
 from fa_registry.training.asking import check_finite
 from fa_registry.training.bench import (
+    FIRST_CREDITED,
     Conventions,
     bench_conventions,
     bench_of,
@@ -32,7 +37,7 @@ from fa_registry.training.bench import (
 )
 from fa_registry.training.checkpoint import load_into
 from fa_registry.training.devices import products
-from fa_registry.training.task import Task, eval_digest
+from fa_registry.training.task import Task, build_network, eval_digest
 
 TEST_BATCH = 512  # what a convolutional net makes of 2048 samples leaves the cache: that takes twice as long
 
@@ -260,3 +265,44 @@ def remeasure(
     how = conventions_of_task(task, recorded)
     # one forward and backward pass for both moments
     return with_conventions(measure(task, absent, MOMENTS, initial, how, members), task, how, members)
+
+
+# Runs of releases that counted site 0 where it is the input: what they logged leaves it out, as today's measurements do.
+
+
+def without_input_site(record: RunRecord) -> RunRecord:
+    """Leave out site 0 of a run where it is the input, for runs of releases that counted it.
+
+    The record of a run whose architecture or data set is not installed is returned as it is.
+    """
+    with suppress(RegistryError):
+        if build_network(record.spec, datasets.get(record.spec.dataset).card).first_credited:
+            return _without_first_site(record)
+    return record
+
+
+def _without_first_site(record: RunRecord) -> RunRecord:
+    by_site = {name: _without_first(series) if name == "gamma" else series for name, series in record.by_site.items()}
+    return dataclasses.replace(record, measurements=left_out(record.measurements), by_site=by_site)
+
+
+def _without_first(series: SiteSeries) -> SiteSeries:
+    absent = Series([Reading(None, NOT_CREDITED)] * len(series.epochs))
+    return dataclasses.replace(series, sites=(absent, *series.sites[1:]))
+
+
+def left_out(measurements: Measurements) -> Measurements:
+    """Replace Γ of site 0 by the reason; the aggregates over all sites are those over sites 1..L then."""
+    absent = Reading(None, NOT_CREDITED)
+    sites = {
+        name: (absent, *row[1:]) if name in (*OF_GAMMA, *OF_NULL) and row else row
+        for name, row in measurements.sites.items()
+    }
+    scalars = dict(measurements.scalars)
+    over_all = {name: name.replace("gamma_all_", "gamma_deep_") for name in AGGREGATES if name.startswith("gamma_all_")}
+    scalars |= {name: scalars[deep] for name, deep in over_all.items() if name in scalars and deep in scalars}
+    known = [scalars[name].value for name in over_all if name in scalars and scalars[name].value is not None]
+    if SPREAD in scalars and known:
+        scalars[SPREAD] = Reading(max(known) - min(known))
+    conventions = {**measurements.conventions, FIRST_CREDITED: 1}
+    return dataclasses.replace(measurements, sites=sites, scalars=scalars, conventions=conventions)

@@ -32,9 +32,8 @@ from fa_registry.tracking.reader import check_files, read_record, read_spec
 from fa_registry.training.bench import FIRST_CREDITED
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.code import packages_of
-from fa_registry.training.credited import without_input_site
 from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve, threads_refused
-from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
+from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure, without_input_site
 from fa_registry.training.own_task import OWN_LOOP
 from fa_registry.training.redraw import OFF, Redrawn, Sealed, asked_steps, credit_in_training, redraw
 from fa_registry.training.specs import whole_number
@@ -86,7 +85,9 @@ def gather_all(
     """
     opened = opened or partial(open_tracker, tracker.uri, create=False)
     gathered = _each(tracker, runs, partial(_gather_there, opened, measuring, data_root), measuring, data_root)
-    gathered = _with_third_party(tracker, gathered, partial(_third_party_there, opened, measuring, data_root), measuring)
+    gathered = _with_third_party(
+        tracker, gathered, partial(_third_party_there, opened, measuring, data_root), measuring
+    )
     records = compared(tracker, [outcome.record for outcome in gathered if outcome.record])  # the same weights twice
     by_id = {record.run_id: record for record in records}
     return [

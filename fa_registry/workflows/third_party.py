@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from fa_registry import architectures, datasets, diagnostics, jsonio, methods
@@ -136,9 +137,7 @@ def _locations(specs: Iterable[RunSpec]) -> Iterator[Location]:
         }
     named |= {(diagnostics.CATALOG, name) for name in diagnostics.CATALOG.third_party()}
     for catalog, name in named:
-        try:
+        with suppress(RegistryError):  # not installed: nothing of it was imported
             location = catalog.location(name)
-        except RegistryError:
-            continue
-        if not location.own:
-            yield location
+            if not location.own:
+                yield location

@@ -64,7 +64,9 @@ def test_where_every_sample_is_fitted_fidelity_and_gamma_have_no_value_and_the_b
     assert {reading.reason for reading in GAMMA.measure(seen).sites["gamma"]} == {ALL_FITTED}
 
 
-@pytest.mark.parametrize(("value", "reason"), [(0.0, NO_DIRECTION), (float("inf"), NOT_FINITE), (float("nan"), NOT_FINITE)])
+@pytest.mark.parametrize(
+    ("value", "reason"), [(0.0, NO_DIRECTION), (float("inf"), NOT_FINITE), (float("nan"), NOT_FINITE)]
+)
 def test_a_batch_without_a_direction_has_no_fidelity(value, reason):
     rows = [[[value, 0.0]] * 3, GRADIENTS[1]]
     measured = FIDELITY.measure(observation(gradients=rows, gradients_double=rows))

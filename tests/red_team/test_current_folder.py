@@ -48,7 +48,9 @@ def test_the_modules_are_imported_where_the_current_folder_comes_first(folder):
 
 @pytest.mark.parametrize("way", ["module", "script"])
 def test_an_audit_in_several_processes_imports_nothing_of_the_current_folder(folder, tmp_path, way):
-    result = started(way, folder, tmp_path, "audit", "--study", "tiny", "--jobs", "2", "--replay", "off", "--out", "pages")
+    result = started(
+        way, folder, tmp_path, "audit", "--study", "tiny", "--jobs", "2", "--replay", "off", "--out", "pages"
+    )
     assert (folder / "pages" / "audit.json").is_file(), result.stderr
     assert not (folder / "IMPORTED").exists()
 
@@ -65,7 +67,11 @@ def test_what_is_named_in_pythonpath_is_found(folder, tmp_path):
     """The folder that a user names there is the user's own choice, whatever it holds."""
     code = "import sys, fa_registry; print(fa_registry.__file__)"
     found = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
     )
     assert Path(found.stdout.strip()) == ROOT / "fa_registry" / "__init__.py"
     result = started("module", tmp_path, tmp_path, "list", "methods")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-
 import pytest
-
 
 from fa_registry.catalog import source_digest
 from fa_registry.tracking import schema
@@ -49,9 +47,9 @@ def typed(store, run_id):
     import pyarrow.parquet as pq
 
     def change(held):
-        held["scalars"]["accuracy"] = {"value": TYPED, "reason": ""} if isinstance(
-            held["scalars"]["accuracy"], dict
-        ) else TYPED
+        held["scalars"]["accuracy"] = (
+            {"value": TYPED, "reason": ""} if isinstance(held["scalars"]["accuracy"], dict) else TYPED
+        )
 
     store.change_json(run_id, schema.MEASUREMENTS, change)
     path = store.artifacts(run_id) / schema.SERIES
@@ -128,7 +126,6 @@ def test_a_diagnostic_that_ends_its_process_costs_its_own_metrics_alone(store, a
     for run in report.runs:
         assert run.record.measurements.scalars["accuracy"].value == logged(store, run.record.run_id, "accuracy")
         assert "SIGKILL" in run.record.measurements.failures["deadly"]
-
 
 
 def test_a_rule_in_a_file_that_is_not_python_is_in_the_digest(tmp_path):

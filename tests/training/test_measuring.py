@@ -19,8 +19,15 @@ from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.records import Series, SiteSeries
 from fa_registry.training import measuring
 from fa_registry.training.checkpoint import load_tensors, save_tensors
-from fa_registry.training.credited import without_input_site
-from fa_registry.training.measuring import NO_FEEDBACK, accuracy, measure, remeasure, with_conventions, with_final
+from fa_registry.training.measuring import (
+    NO_FEEDBACK,
+    accuracy,
+    measure,
+    remeasure,
+    with_conventions,
+    with_final,
+    without_input_site,
+)
 from fa_registry.training.task import Task, prepare
 from tests.builders import record
 from tests.helpers.hand import hand_task, initial_of
@@ -288,7 +295,9 @@ def test_a_run_of_an_older_release_is_recomputed_as_it_was_measured_and_then_lea
     assert len(p_values) == 3 and p_values == pytest.approx([round(value) for value in p_values])
     assert again.sites["gamma"][0].value is not None and again.sites["gamma"][1:] == today.sites["gamma"][1:]
     assert again.scalars["gamma_all_mean_mean"] != today.scalars["gamma_all_mean_mean"]
-    old = dataclasses.replace(record(measured=again), spec=spec, by_site={"gamma": SiteSeries((0,), (Series(), Series()))})
+    old = dataclasses.replace(
+        record(measured=again), spec=spec, by_site={"gamma": SiteSeries((0,), (Series(), Series()))}
+    )
     struck = without_input_site(old)
     assert struck.measurements.sites["gamma"] == today.sites["gamma"]
     assert struck.by_site["gamma"].sites[0][0].reason == NOT_CREDITED

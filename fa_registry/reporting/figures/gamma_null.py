@@ -81,7 +81,7 @@ def gamma_plate(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
         "Γ inside it is no evidence of alignment."
     )
     caption += " Hollow: exact by construction, no evidence either." if numbers["exact"].any() else ""
-    if any(NOT_CREDITED in map(_reason_of_first, group.runs) for group in groups):
+    if any(_reason_of_first(run.record) == NOT_CREDITED for group in groups for run in group.runs):
         caption += f" Left out: {NOT_CREDITED}."
     caption += f" {methods - MOST} more methods are in the table." if methods > MOST else ""
     drawn = draw(numbers, dpi)
@@ -97,9 +97,9 @@ def gamma_plate(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
     )
 
 
-def _reason_of_first(run: RunAudit) -> str:
+def _reason_of_first(record: RunRecord) -> str:
     """Return why Γ of site 0 has no value; empty where it has one."""
-    return next((reading.reason for reading in run.record.measurements.sites.get("gamma", ())), "")
+    return next((reading.reason for reading in record.measurements.sites.get("gamma", ())), "")
 
 
 def _in_words(numbers: pd.DataFrame) -> Iterator[str]:
