@@ -101,6 +101,7 @@ DIAGNOSTICS = "diagnostics/"  # before the name of a diagnostic among the cards 
 
 NONE: Known = MappingProxyType({})
 HEADLINE_GAMMA = "gamma_deep_mean"
+NOT_CREDITED = "site 0 is the input: no parameter learns from it"  # why Γ has no value there
 REFERENCE_BATCH = 128  # N of the published figures, which are gradients of the *mean* loss over so many samples
 # Γ by every way of taking one number over sites and samples → which way that is.
 AGGREGATES: Mapping[str, str] = MappingProxyType(

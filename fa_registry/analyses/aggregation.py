@@ -8,10 +8,9 @@ from typing import Any
 
 from fa_registry.analyses._methods import METHOD, RUNS, SEED, SETTING, Method, mean_cell, trained
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
-from fa_registry.diagnostics.gamma import NOT_CREDITED
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.rules import Edition
-from fa_registry.quantities import AGGREGATES, symbol_of
+from fa_registry.quantities import AGGREGATES, NOT_CREDITED, symbol_of
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
 
 PREFIX = "gamma_"

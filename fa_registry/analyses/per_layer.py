@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, Pick, mean_cell, quantity_column, trained
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
-from fa_registry.diagnostics.gamma import NOT_CREDITED
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.rules import Edition
-from fa_registry.quantities import symbol_of
+from fa_registry.quantities import NOT_CREDITED, symbol_of
 from fa_registry.records import AuditReport, Reading, RunRecord
 
 

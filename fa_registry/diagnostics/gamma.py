@@ -9,10 +9,10 @@ import numpy as np
 
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing, sample_cosines
 from fa_registry.diagnostics.fidelity import ALL_FITTED, fidelity_reading
+from fa_registry.quantities import NOT_CREDITED as NOT_CREDITED
 from fa_registry.records import NOT_FINITE, Reading
 
 NUMBERS = ("gamma", "gamma_q25", "gamma_median", "gamma_q75", "gamma_samples", "gamma_batch")
-NOT_CREDITED = "site 0 is the input: no parameter learns from it"
 LEAST_FIDELITY = 0.99  # protocol.md §1: below it the reference is numerical noise, and a cosine with noise is no Γ
 
 

@@ -9,10 +9,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.patches import Polygon, Rectangle
 
-from fa_registry.diagnostics.gamma import NOT_CREDITED
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
-from fa_registry.quantities import over_seeds
+from fa_registry.quantities import NOT_CREDITED, over_seeds
 from fa_registry.records import Reading, RunRecord
 from fa_registry.reporting.figures.plates import (
     LEFT,

@@ -13,10 +13,9 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Rectangle
 
-from fa_registry.diagnostics.gamma import NOT_CREDITED
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
-from fa_registry.quantities import over_seeds, quantity_of, symbol_of
+from fa_registry.quantities import NOT_CREDITED, over_seeds, quantity_of, symbol_of
 from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figures.plates import (
     LEFT,
