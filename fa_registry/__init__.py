@@ -1,6 +1,14 @@
 """Feedback-alignment experiments as an audited registry. Names are loaded on first use: importing this costs nothing."""
 
-from __future__ import annotations
+import sys
+
+# `python -m fa_registry` puts the current folder before all others: a torch.py beside a store would be imported for torch.
+# Nothing may be imported before it is taken away, not even __future__. Where this package itself was found there, the folder
+# goes last. While Python looks for the module to run, argv[0] is "-m".
+if sys.argv[:1] == ["-m"] and "fa_registry" in sys.orig_argv and not sys.flags.safe_path:
+    sys.path.append(sys.path.pop(0))
+    if __path__[0][: -len("/fa_registry")] != sys.path[-1]:
+        sys.path.pop()
 
 import importlib
 from typing import Any

@@ -33,6 +33,11 @@ LOG = logging.getLogger(__name__)
 # Seconds of importing another package, after which whoever waits is told for what, and after which it is given up.
 SLOW_SECONDS, MOST_SECONDS = 15.0, 120.0
 NOT_MEMBERS = ("base",)
+IMPORTED: dict[
+    tuple[str, str], str
+] = {}  # (package, version) → a module of it, of those that this process has imported
+BLOCK = 1 << 20  # bytes that are read at once
+LEFT_OUT = "__pycache__"  # of a package's digest: Python writes there
 
 
 class ImportHangs(PluginError):
@@ -91,6 +96,18 @@ class Catalog:
         """The names of our own members, sorted: known without a look at the packages that are installed."""
         return sorted(path.stem for path in self._files())
 
+    def third_party(self) -> list[str]:
+        """Return the names of the members of other packages, sorted; nothing is imported for that."""
+        return [name for name in self.names() if not self._locations[name].own]
+
+    def built_in(self) -> dict[str, Any]:
+        """Return name → member of our own members, sorted; no code of another package runs for that."""
+        return {name: self.get(name) for name in self.names() if self._locations[name].own}
+
+    def has_failed(self, name: str) -> bool:
+        """Return whether this process has found that the member cannot be used."""
+        return name in self._failed
+
     def location(self, name: str) -> Location:
         """Where `name` lives; raises UnknownName with the nearest name."""
         locations = self._locations
@@ -139,13 +156,18 @@ class Catalog:
     def code(self, name: str, card: Any) -> dict[str, Any]:
         """What tells this code from another that bears the name: {version} of our own, {package, version, digest} of others.
 
-        card: the member's. Raises UnknownName, or PluginError where no source is found.
+        card: the member's; unused of a member of another package. `files` says that the digest is of all files: an older
+        release took the Python files alone. Raises UnknownName, or PluginError where no source is found.
         """
         location = self.location(name)
         if location.own:
             return {"version": card.version}
-        digest = source_digest(location.module)
-        return {"package": location.package, "version": location.version, "digest": digest}
+        digest = source_digest(location.module, all_files=True)
+        return {"package": location.package, "version": location.version, "digest": digest, "files": "all"}
+
+    def recorded_digest(self, name: str, files: str) -> str:
+        """Return today's digest of a member of another package, of those files that a run recorded: `all`, or Python files."""
+        return source_digest(self.location(name).module, all_files=files == "all")
 
     def _member(self, name: str, location: Location) -> Any:
         what = f"{self.singular} {name!r}"
@@ -245,6 +267,7 @@ def _foreign(what: str, location: Location) -> ModuleType:
         raise SystemExit(code)
 
     def load() -> None:
+        IMPORTED.setdefault((location.package, location.version), location.module)
         try:
             outcome.append(importlib.import_module(location.module))
         except BaseException as error:
@@ -272,19 +295,28 @@ def _foreign(what: str, location: Location) -> ModuleType:
 
 
 @cache  # the code that is imported does not change while a process runs; its files may
-def source_digest(module: str) -> str:
+def source_digest(module: str, all_files: bool = False) -> str:
     """SHA-256 over path and bytes of every .py file of the top-level package (or the one file) that `module` lives in.
 
     All of them, for which of them a member uses shows only when it runs. What it takes from other packages is not in it.
+
+    Args:
+        all_files: Take every file, since a rule may stand in a JSON file or a compiled module. Of a link its target's name
+            counts: a link is not followed.
     """
     digest = hashlib.sha256()
-    for name, path in sorted(_source_files(module)):
-        content = path.read_bytes()
-        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    for name, path in sorted(_source_files(module, all_files)):
+        if path.is_symlink() and all_files:
+            digest.update(f"{name}\0link\0{os.readlink(path)}\0".encode())
+            continue
+        digest.update(f"{name}\0{path.stat().st_size}\0".encode())
+        with path.open("rb") as stream:
+            while block := stream.read(BLOCK):
+                digest.update(block)
     return digest.hexdigest()
 
 
-def _source_files(module: str) -> Iterator[tuple[str, Path]]:
+def _source_files(module: str, all_files: bool) -> Iterator[tuple[str, Path]]:
     """(path within the package, path here). Of a namespace package, which many share, the part that `module` is in."""
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
@@ -297,4 +329,14 @@ def _source_files(module: str) -> Iterator[tuple[str, Path]]:
     if folders is None:
         yield Path(specification.origin).name, Path(specification.origin)
     for folder in map(Path, folders or ()):
-        yield from ((path.relative_to(folder).as_posix(), path) for path in folder.rglob("*.py"))
+        found = _all_files(folder) if all_files else folder.rglob("*.py")
+        yield from ((path.relative_to(folder).as_posix(), path) for path in found)
+
+
+def _all_files(folder: Path) -> Iterator[Path]:
+    """Every regular file and every link below a folder, but for what Python itself writes there."""
+    for inside, folders, names in os.walk(folder):
+        linked = [name for name in folders if os.path.islink(os.path.join(inside, name))]
+        folders[:] = [name for name in folders if name != LEFT_OUT and name not in linked]
+        paths = (Path(inside, name) for name in (*names, *linked))
+        yield from (path for path in paths if path.is_symlink() or path.is_file())

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MARK = re.compile(r"\.([0-9a-f]{6})\.([0-9a-f]+)\.([0-9a-f]+)\.")  # host, pid, start
+PID, START = re.compile("[0-9]{1,9}"), re.compile("[0-9]{1,18}")  # more digits are no process of any system
 PREFIX = "fa_registry-"  # of our folders in the temporary folder
 VARIABLE = "FA_REGISTRY_OWNER"  # in the environment of a process server of ours and of its workers: whose they are
 DAMAGED = ".damaged"  # after the name of a file that was set aside
@@ -36,7 +37,7 @@ def is_dead(tag: str) -> bool:
     """Whether the process of a tag is known to be gone; of one elsewhere that is not known. Older releases' tags end on the pid."""
     host, pid, start, namespace = (*tag.split(":"), "", "", "")[:4]
     here = host == platform.node() and namespace in ("", _namespace())
-    return here and pid.isdecimal() and not _lives(int(pid), int(start) if start.isdecimal() else 0)
+    return here and bool(PID.fullmatch(pid)) and not _lives(int(pid), int(start) if START.fullmatch(start) else 0)
 
 
 def mark() -> str:

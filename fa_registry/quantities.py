@@ -101,6 +101,7 @@ DIAGNOSTICS = "diagnostics/"  # before the name of a diagnostic among the cards 
 
 NONE: Known = MappingProxyType({})
 HEADLINE_GAMMA = "gamma_deep_mean"
+NOT_CREDITED = "site 0 is the input: no parameter learns from it"  # why Γ has no value there
 REFERENCE_BATCH = 128  # N of the published figures, which are gradients of the *mean* loss over so many samples
 # Γ by every way of taking one number over sites and samples → which way that is.
 AGGREGATES: Mapping[str, str] = MappingProxyType(
@@ -135,7 +136,23 @@ DECLARED: Known = MappingProxyType(
                 where="run",
             ),
             Quantity("fidelity", "fidelity", "cosine of g_l in float32 and in float64", "exact", where="site"),
+            Quantity(
+                "fidelity_batch",
+                "fidelity batch",
+                "cosine of the flattened batch's g_l in float32 and in float64",
+                "exact",
+                where="site",
+            ),
             Quantity("fidelity_min", "fidelity", "least of the sites", where="epoch", about="fidelity"),
+            Quantity(
+                "fidelity_left_out",
+                "samples fitted",
+                "left out of fidelity: their error is below the resolution of float32",
+                "compact",
+                unit="samples",
+                where="epoch",
+                about="fidelity",
+            ),
             Quantity(
                 "g_norm",
                 "‖g_l‖₂",
@@ -392,14 +409,17 @@ LAST_SITE = "_L"
 # What a report holds of every epoch, and of every site and some epochs.
 TRAJECTORY = (
     *("h_L", "g_L", "growth_max", "accuracy", "loss_train", HEADLINE_GAMMA, "fidelity_min"),
-    *("g_norm_L", "g_norm_mean_ce_L", "gain_L", "fidelity_L"),
+    *("g_norm_L", "g_norm_mean_ce_L", "gain_L", "fidelity_L", "fidelity_batch_L"),
 )
 TRAJECTORY_BY_SITE = ("growth", "gamma")
 # What a comparison shows of every site, besides what no table names.
 COMPARED_SITES = ("gamma", "h_norm", "g_norm_mean_ce")
 # The form's tables of what is measured by site. What is a control of what stands under it.
 SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Scale and reference", ("h_norm", "growth", "g_norm_mean_ce", "g_norm", "gain", "fidelity", "stability")),
+    (
+        "Scale and reference",
+        ("h_norm", "growth", "g_norm_mean_ce", "g_norm", "gain", "fidelity", "fidelity_batch", "stability"),
+    ),
     (
         "Credit and its null",
         (
@@ -531,7 +551,7 @@ def of_a_run(measured: Iterable[str], known: Known) -> Iterator[Quantity]:
 SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "scale": ("growth", "growth_max", "h_norm", "h_L"),
-        "reference": ("g_norm", "g_norm_mean_ce", "g_L", "gain", "fidelity", "fidelity_min"),
+        "reference": ("g_norm", "g_norm_mean_ce", "g_L", "gain", "fidelity", "fidelity_batch", "fidelity_min"),
         "depth": ("accuracy", "margin_pp"),
         "stability": ("stability", "stability_mid"),
     }

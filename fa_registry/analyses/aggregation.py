@@ -10,7 +10,7 @@ from fa_registry.analyses._methods import METHOD, RUNS, SEED, SETTING, Method, m
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.rules import Edition
-from fa_registry.quantities import AGGREGATES, symbol_of
+from fa_registry.quantities import AGGREGATES, NOT_CREDITED, symbol_of
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
 
 PREFIX = "gamma_"
@@ -98,6 +98,8 @@ def _sites(method: Method, card: Mapping[str, Any]) -> list[dict[str, Cell]]:
         counts = "exact by construction" if site in exact_sites(card, count) else "yes"
         if counts == "yes" and site == 0:
             counts = "in `all` alone"
+        if any(_gamma(run.record, site).reason == NOT_CREDITED for run in method.runs):
+            counts = f"no: {NOT_CREDITED}"
         rows.append(
             {
                 METHOD.name: method.cells[METHOD.name],

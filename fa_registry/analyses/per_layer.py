@@ -8,7 +8,7 @@ from fa_registry.analyses._methods import METHOD, RUNS, SETTING, Method, Pick, m
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.rules import Edition
-from fa_registry.quantities import symbol_of
+from fa_registry.quantities import NOT_CREDITED, symbol_of
 from fa_registry.records import AuditReport, Reading, RunRecord
 
 
@@ -72,8 +72,15 @@ def _row(method: Method, site: int, exact: bool) -> dict[str, Cell]:
         SETTING.name: method.cells[SETTING.name],
         SITE.name: Cell(Reading(float(site))),
         **{one.column.name: mean_cell(method.runs, one.name, _at(one.name, site)) for one in QUANTITIES},
-        COUNTS.name: Cell(text="exact by construction" if exact else "yes"),
+        COUNTS.name: Cell(text=_counts(method, site, exact)),
     }
+
+
+def _counts(method: Method, site: int, exact: bool) -> str:
+    """Whether Γ says anything at a site, or why not."""
+    if any(_at("gamma", site)(run.record).reason == NOT_CREDITED for run in method.runs):
+        return f"no: {NOT_CREDITED}"
+    return "exact by construction" if exact else "yes"
 
 
 def _at(quantity: str, site: int) -> Pick:

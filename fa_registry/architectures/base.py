@@ -68,6 +68,11 @@ class Network(nn.Module):
         self.residual = residual
         self.pool = pool
 
+    @property
+    def first_credited(self) -> int:
+        """Return the first site whose credit a parameter learns from: 1 where site 0 is the input, else 0."""
+        return 0 if any(part_of(name) == "embed" for name, _ in self.named_parameters()) else 1
+
     def step(self, state: Tensor, branch: Tensor) -> Tensor:
         """h_l from h_{l-1} and f_l(h_{l-1}), of one shape: h_{l-1} + f_l, or f_l alone without skips."""
         return state + branch if self.residual else branch

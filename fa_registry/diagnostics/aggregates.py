@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation
-from fa_registry.diagnostics.gamma import defined, gamma_refusals, no_gamma
+from fa_registry.diagnostics.gamma import NOT_CREDITED, defined, gamma_refusals, no_gamma
 from fa_registry.records import Reading
 
 REDUCE: dict[str, Callable[[np.ndarray], float]] = {"mean": np.mean, "median": np.median}
@@ -24,7 +24,8 @@ class Aggregates(Diagnostic):
     card = DiagnosticCard(
         name="aggregates",
         symbol="Γ̄",
-        line="mean or median over sites of the mean or median over samples of cos(c_l, g_l); deep: sites 1..L, all: with site 0",
+        line="mean or median over sites of the mean or median over samples of cos(c_l, g_l); deep: sites 1..L, all: with site 0 "
+        "where a parameter learns from it",
         quantities=QUANTITIES,
         unit="cosine",
         range="−1 to 1; spread 0 to 2",
@@ -38,12 +39,13 @@ class Aggregates(Diagnostic):
         if absent := no_gamma(observation):
             return Measured(scalars=dict.fromkeys(QUANTITIES, Reading(None, absent)))
         refusals = gamma_refusals(observation)
-        counted = [site for site in range(observation.sites) if not (observation.exact and observation.exact[site])]
+        sites = range(observation.first_credited, observation.sites)
+        counted = [site for site in sites if not (observation.exact and observation.exact[site])]
         if not counted:
-            reason = "the credit is exact by construction at every site"
+            reason = "the credit is exact by construction at every site" if sites else NOT_CREDITED
             return Measured(scalars=dict.fromkeys(QUANTITIES, Reading(None, reason)))
-        sites = {site: _reduced(observation.alignments[site]) for site in counted if not refusals[site]}
-        values = {name: _aggregate(name, sites, counted, refusals) for name in NAMES}
+        reduced = {site: _reduced(observation.alignments[site]) for site in counted if not refusals[site]}
+        values = {name: _aggregate(name, reduced, counted, refusals) for name in NAMES}
         known = [reading.value for reading in values.values() if reading.value is not None]
         spread = Reading(max(known) - min(known)) if known else Reading(None, "no aggregate has a value")
         return Measured(scalars={"gamma_deep_mean": values["gamma_deep_mean_mean"], **values, "gamma_spread": spread})

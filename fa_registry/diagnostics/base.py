@@ -28,6 +28,9 @@ SiteReadings = tuple[Reading, ...]
 MOMENTS = ("epoch", "final")
 
 Table = np.ndarray  # float64 (sites, samples)
+# Least ‖e‖ of a sample that counts in fidelity. softmax(z) near 1 is rounded to float32's eps, so that an error of 64 eps has a
+# direction to 1/64 at worst: a cosine of at least .9998, far from the .99 at which a reference is noise.
+LEAST_ERROR = 64 * float(torch.finfo(torch.float32).eps)
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,8 @@ class Observation:
     hidden, gradients: L+1 tensors (N, D_l), float32 as trained. gradients_double: the same gradients from a float64 pass,
     or None. credits: the method's, or None with `no_credits` saying why. exact: per site, credit = g by construction.
     no_gamma: why the method's card gives Γ no meaning; empty where it has one. bench: what may be tried on the network beyond
-    looking at this batch; None where one look is all there was.
+    looking at this batch; None where one look is all there was. first_credited: the first site whose credit a parameter learns
+    from; 1 where site 0 is the input. least_error: ‖e‖ of a sample from which on it counts in fidelity.
     """
 
     hidden: Sequence[Tensor]
@@ -141,6 +145,8 @@ class Observation:
     exact: tuple[bool, ...] = ()
     no_gamma: str = ""
     bench: Bench | None = None
+    first_credited: int = 0
+    least_error: float = LEAST_ERROR
 
     @property
     def sites(self) -> int:
@@ -181,8 +187,17 @@ class Observation:
         """cos(g_l in float32, g_l in float64) per site and sample, (L+1, N), nan at a zero; None without the float64 pass."""
         if self.gradients_double is None:
             return None
-        norms = table(sample_norms(gradient) for gradient in self.gradients_double)
-        return cosine_table(self.gradients, self.gradients_double, self.gradient_norms, norms)
+        return cosine_table(self.gradients, self.gradients_double, self.gradient_norms, self.double_norms)
+
+    @cached_property
+    def double_norms(self) -> Table:
+        """‖g_l‖₂ of the float64 pass per site and sample, (L+1, N); needs that pass."""
+        return table(sample_norms(gradient) for gradient in self.gradients_double)
+
+    @cached_property
+    def resolved(self) -> np.ndarray:
+        """Which samples have an error that float32 resolves, (N,) of bool; one that is not finite counts too."""
+        return ~(self.error_norms <= self.least_error)
 
     @cached_property
     def alignments(self) -> Table | None:

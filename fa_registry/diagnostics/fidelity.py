@@ -4,42 +4,67 @@ from __future__ import annotations
 
 import numpy as np
 
-from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing
+from fa_registry.diagnostics.base import LEAST_ERROR, Diagnostic, DiagnosticCard, Measured, Observation, missing
 from fa_registry.records import Reading
+
+NO_DIRECTION = "the gradient is zero or not finite for every sample"
+ALL_FITTED = "the output error of every sample is below the resolution of float32"
 
 
 class Fidelity(Diagnostic):
     card = DiagnosticCard(
         name="fidelity",
         symbol="cos(g₃₂, g₆₄)",
-        line="mean over samples of the cosine between g_l computed in float32 and the same in float64",
-        quantities=("fidelity", "fidelity_min"),
-        unit="cosine",
+        line=f"cosine between g_l computed in float32 and in float64, mean over the samples with ‖e‖ > {LEAST_ERROR:.2g}; "
+        "_left_out: the other samples; _batch: the cosine of the flattened batch, all samples",
+        quantities=("fidelity", "fidelity_batch", "fidelity_min", "fidelity_left_out"),
+        unit="cosine; _left_out: samples",
         range="−1 to 1; 1 is exact",
         cannot_tell="errors common to both precisions",
         source="this project: is a small gradient also a wrong one?",
+        conventions={"fidelity_least_error": LEAST_ERROR},
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """The mean over samples of cos(g_l in float32, g_l in float64) at every site, and the least of the sites.
+        """Compare the directions of g_l in float32 and in float64, by sample and as one batch.
 
-        Of directions: a gradient of 1e-12 that is right to seven digits has fidelity 1 (tests/diagnostics/test_fidelity.py).
+        A gradient of 1e-12 that is right to seven digits has fidelity 1 (tests/diagnostics/test_fidelity.py). A sample whose
+        error is below the resolution of float32 has no float32 direction: it is left out of the mean, and counted.
         """
         if observation.fidelities is None:
             absent = missing(observation.sites, "no float64 pass was made")
-            return Measured(sites={"fidelity": absent}, scalars={"fidelity_min": absent[0]})
-        means = tuple(fidelity_reading(values) for values in observation.fidelities)
+            names = ("fidelity_min", "fidelity_left_out")
+            return Measured({"fidelity": absent, "fidelity_batch": absent}, dict.fromkeys(names, absent[0]))
+        means = tuple(fidelity_reading(observation, site) for site in range(observation.sites))
         known = [reading.value for reading in means if reading.value is not None]
         lowest = Reading(min(known)) if known else Reading(None, means[0].reason)
-        return Measured(sites={"fidelity": means}, scalars={"fidelity_min": lowest})
+        left_out = Reading.of(observation.samples - observation.resolved.sum())
+        sites = {"fidelity": means, "fidelity_batch": _batch(observation)}
+        return Measured(sites, {"fidelity_min": lowest, "fidelity_left_out": left_out})
 
 
-def fidelity_reading(values: np.ndarray) -> Reading:
-    """Mean over the samples whose gradient is not exactly zero."""
-    defined = values[~np.isnan(values)]
-    if len(defined) == 0:
-        return Reading(None, "the gradient is zero or not finite for every sample")
-    return Reading.of(defined.mean())
+def fidelity_reading(observation: Observation, site: int) -> Reading:
+    """Return the mean over the resolved samples whose gradient is not exactly zero."""
+    values = observation.fidelities[site]
+    if np.isnan(values).all():
+        return Reading(None, NO_DIRECTION)
+    counted = values[~np.isnan(values) & observation.resolved]
+    if len(counted) == 0:
+        return Reading(None, ALL_FITTED if not observation.resolved.any() else NO_DIRECTION)
+    return Reading.of(counted.mean())
+
+
+def _batch(observation: Observation) -> tuple[Reading, ...]:
+    """Return each site's cosine of the flattened batch, from the cosines and norms of its samples."""
+    single, double = observation.gradient_norms, observation.double_norms
+    with np.errstate(all="ignore"):  # inf · 0 is nan, which is recorded as not finite
+        sizes = single * double
+        products = np.where(sizes == 0, 0.0, observation.fidelities * sizes).sum(axis=1)
+        cosines = products / np.sqrt((single**2).sum(axis=1) * (double**2).sum(axis=1))
+    return tuple(
+        Reading.of(cosine) if rows.any() else Reading(None, NO_DIRECTION)
+        for cosine, rows in zip(cosines, sizes, strict=True)
+    )
 
 
 PLUGIN = Fidelity()

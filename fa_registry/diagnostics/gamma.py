@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing, sample_cosines
-from fa_registry.diagnostics.fidelity import fidelity_reading
+from fa_registry.diagnostics.fidelity import ALL_FITTED, fidelity_reading
+from fa_registry.quantities import NOT_CREDITED as NOT_CREDITED
 from fa_registry.records import NOT_FINITE, Reading
 
 NUMBERS = ("gamma", "gamma_q25", "gamma_median", "gamma_q75", "gamma_samples", "gamma_batch")
@@ -22,7 +23,11 @@ def no_gamma(observation: Observation) -> str:
 
 def gamma_refusals(observation: Observation) -> list[str]:
     """Per site, why Γ has no value there; empty where it has one. Needs `alignments`."""
-    return [refusal(observation, site, cosines) for site, cosines in enumerate(observation.alignments)]
+    first = observation.first_credited
+    credited = (
+        refusal(observation, site, cosines) for site, cosines in enumerate(observation.alignments) if site >= first
+    )
+    return [*[NOT_CREDITED] * first, *credited]
 
 
 def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> str:
@@ -34,11 +39,13 @@ def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> st
         return f"{NOT_FINITE}: the reference gradient, for every sample"
     if np.isnan(cosines).all():
         return "credit or gradient is zero or not finite for every sample"
-    fidelity = None
-    if observation.fidelities is not None:
-        fidelity = fidelity_reading(observation.fidelities[reference]).value
-    if fidelity is not None and fidelity < LEAST_FIDELITY:
-        return f"the reference gradient is noise: fidelity {fidelity:.4f} < {LEAST_FIDELITY}"
+    if observation.fidelities is None:
+        return ""
+    fidelity = fidelity_reading(observation, reference)
+    if fidelity.reason == ALL_FITTED:
+        return ALL_FITTED
+    if fidelity.value is not None and fidelity.value < LEAST_FIDELITY:
+        return f"the reference gradient is noise: fidelity {fidelity.value:.4f} < {LEAST_FIDELITY}"
     return ""
 
 

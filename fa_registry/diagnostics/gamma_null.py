@@ -9,7 +9,7 @@ from torch import Tensor
 from fa_registry.diagnostics._bench import absence
 from fa_registry.diagnostics._observe import gradient_vectors
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing, sample_norms
-from fa_registry.diagnostics.gamma import defined, gamma_refusals, no_gamma
+from fa_registry.diagnostics.gamma import NOT_CREDITED, defined, gamma_refusals, no_gamma
 from fa_registry.records import NOT_FINITE, Reading
 from fa_registry.statistics import rank_p_value
 
@@ -27,8 +27,8 @@ class GammaNull(Diagnostic):
         name="gamma_null",
         version=2,  # 99 draws where they are cheap
         symbol="Γ_l under fresh B",
-        line=f"Γ_l under fresh draws of the feedback state ({CHEAP_DRAWS} where a draw costs a matrix product a site, "
-        f"{COSTLY_DRAWS} where it passes through the network): mean, standard deviation (ddof 1), and the rank p-value "
+        line=f"Γ_l under fresh draws of the feedback state ({CHEAP_DRAWS}; {COSTLY_DRAWS} where a draw takes too many operations; "
+        f"recorded with the run): mean, standard deviation (ddof 1), and the rank p-value "
         "(1 + draws with at least the observed Γ)/(draws + 1)",
         quantities=NAMES,
         unit="cosine; _p: probability",
@@ -50,10 +50,13 @@ class GammaNull(Diagnostic):
             return Measured(sites={name: missing(observation.sites, absent) for name in NAMES})
         refusals = gamma_refusals(observation)
         exact = observation.exact or (False,) * observation.sites
+        refusals = [
+            EXACT if exact[site] and refusal != NOT_CREDITED else refusal for site, refusal in enumerate(refusals)
+        ]
         null = _null(observation)  # (draws, sites)
         rows = [
-            _readings(defined(observation.alignments[site]), null[:, site], EXACT if exact[site] else refusals[site])
-            for site in range(observation.sites)
+            _readings(defined(observation.alignments[site]), null[:, site], refusal)
+            for site, refusal in enumerate(refusals)
         ]
         return Measured(sites={name: tuple(row[place] for row in rows) for place, name in enumerate(NAMES)})
 

@@ -20,7 +20,11 @@ Judge = Literal["limit", "seeds_margin", "credit_distribution"]
 LIMIT, SEEDS, CREDIT = JUDGES = get_args(Judge)
 Label = Literal["pass", "warn", "fail", "incomplete", "diverged", "control"]
 NEEDED = ("quantity", "take", "fires", "unit")  # and so that they say something
-UNREAD = {SEEDS: ("also", "guard"), CREDIT: ("also", "reference")}  # what a judge would pass over in silence
+# What a judge would pass over in silence.
+UNREAD = {
+    SEEDS: ("also", "guard", "guard_also"),
+    CREDIT: ("also", "guard_also", "reference"),
+}  # what a judge would pass over in silence
 CODE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # labels and overrides put +, comma, bracket and dot between codes
 ACCURACY = "accuracy"
 
@@ -85,12 +89,19 @@ class Rule:
     """what must hold too before it fires; the first that does not gives the word of a pass"""
     guard: Condition | None = None
     """judged before the others; its firing is a warning in its own word"""
+    guard_also: Condition | None = None
+    """must hold too before the guard fires; where one of the two has no value, the other decides"""
+
+    @property
+    def guards(self) -> tuple[Condition, ...]:
+        """The guard and what must hold too before it fires; empty where there is none."""
+        return tuple(condition for condition in (self.guard, self.guard_also) if condition)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """The leading one, those that must hold too, and the guard, if there is one."""
+        """The leading one, those that must hold too, and those of the guard."""
         leading = Condition(self.quantity, self.take, self.fires, self.threshold, self.unit, self.fired, self.clear)
-        return (leading, *self.also, *((self.guard,) if self.guard else ()))
+        return (leading, *self.also, *self.guards)
 
 
 @dataclass(frozen=True)
@@ -247,13 +258,16 @@ def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
     for index, condition in enumerate(also):
         yield from _condition_problems(condition, "clear", f"{where}also[{index}].")
     yield from _condition_problems(table.get("guard"), "fired", f"{where}guard.")
+    yield from _condition_problems(table.get("guard_also"), "", f"{where}guard_also.")
+    if table.get("guard_also") and not table.get("guard"):
+        yield f"{where}guard: missing; guard_also is a further condition of the guard"
 
 
 def _condition_problems(table: Any, word: str, where: str) -> Iterator[str]:
-    """word: what it must have to be told by: clear where it keeps a rule from firing, fired where it fires itself."""
+    """word: what it must have to be told by: clear where it keeps a rule from firing, fired where it fires itself, or nothing."""
     if not isinstance(table, dict):
         return
-    yield from _empty({word: "", **table}, (*NEEDED, word), where)
+    yield from _empty({word: "", **table}, (*NEEDED, *([word] if word else [])), where)
     operator = OPERATORS.get(str(table.get("fires")))
     if operator and operator.needs_reference:
         yield f"{where}fires: only a rule's leading condition is compared with a reference"

@@ -40,17 +40,22 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
 
     readings: one a condition of `rule.conditions`, in their order and units. reference: what the leading condition is compared
     with. Where the leading condition or the guard cannot be said the rule is not applicable, with the reason; a further
-    condition is looked at only where all before it fire.
+    condition is looked at only where all before it fire. Of a guard of two conditions one without a value is left out.
     """
     first = OPERATORS[rule.fires].compare(readings[0], rule.threshold, reference)
     if first.fires is None:
         return Decision("not_applicable", "", None, first.reason)
-    guard = compare(rule.guard, readings[-1]) if rule.guard else Comparison(False)
-    if guard.fires is None:  # what may be noise is neither cleared nor condemned
-        return _unknown(readings[0], rule.guard, guard)
-    if guard.fires:
-        seen = GuardReading(rule.guard.quantity, rule.guard.fires, readings[-1])
-        return Decision("warn", rule.guard.fired, False, guard=seen)
+    guards = [
+        (one, seen, compare(one, seen)) for one, seen in zip(rule.guards, readings[1 + len(rule.also) :], strict=False)
+    ]
+    known = [one for one in guards if one[2].fires is not None]
+    if guards and not known:  # what may be noise is neither cleared nor condemned
+        return _unknown(readings[0], guards[0][0], guards[0][2])
+    if known and all(comparison.fires for *_, comparison in known):
+        condition, reading, _ = known[0]
+        return Decision(
+            "warn", rule.guard.fired, False, guard=GuardReading(condition.quantity, condition.fires, reading)
+        )
     if not first.fires:
         return Decision("pass", rule.clear, False)
     for condition, reading in zip(rule.also, readings[1:], strict=False):
@@ -141,11 +146,13 @@ def finding(
 
 def required(rule: Rule) -> str:
     """What a run has to show: any one of the conditions kept is enough, the guard always."""
-    leading, *rest = (limit(condition) for condition in rule.conditions)
-    guard = [rest.pop()] if rule.guard else []
-    others = (f"{quantity_of(also.quantity).symbol} {kept}" for also, kept in zip(rule.also, rest, strict=True))
-    guarded = (f"{quantity_of(rule.guard.quantity).symbol} {guard_limit}" for guard_limit in guard)
-    return ", and ".join([" or ".join([leading, *others]), *guarded])
+    either = " or ".join([limit(rule.conditions[0]), *map(_named_limit, rule.also)])
+    guarded = " or ".join(map(_named_limit, rule.guards))
+    return f"{either}, and {guarded}" if guarded else either
+
+
+def _named_limit(condition: Condition) -> str:
+    return f"{quantity_of(condition.quantity).symbol} {limit(condition)}"
 
 
 def limit(condition: Condition) -> str:

@@ -137,4 +137,5 @@ def _changed(rule: Rule, changes: Mapping[tuple[str, str], float]) -> Rule:
         threshold=changes.get((rule.code, ""), rule.threshold),
         also=tuple(changed(condition) for condition in rule.also),
         guard=changed(rule.guard) if rule.guard else None,
+        guard_also=changed(rule.guard_also) if rule.guard_also else None,
     )

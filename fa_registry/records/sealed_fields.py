@@ -1,8 +1,12 @@
-"""provenance.json and feedback/card.json hold whatever a release wrote; the fields that are read again have these types."""
+"""provenance.json and feedback/card.json hold whatever a release wrote; the fields that are read again have these types.
+
+Numbers that say how much an audit has to do, or to hold in memory, have a greatest value.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fa_registry import jsonio
@@ -16,6 +20,17 @@ def is_text(value: Any) -> bool:
 
 def is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 64
+
+
+@dataclass(frozen=True)
+class Within:
+    """A check: whether a value is a whole number from `least` to `most`."""
+
+    least: int
+    most: int
+
+    def __call__(self, value: Any) -> bool:
+        return is_whole(value) and self.least <= value <= self.most
 
 
 def is_table(value: Any) -> bool:
@@ -39,13 +54,26 @@ def is_table_of(kind: Is) -> Is:
 
 
 OWN_LOOP = "own_loop"  # only the provenance of a run of its author's own training loop has it
+MOST_EPOCHS = 1_000_000  # as many as a series may have
+MOST_SAMPLES = 2**40
+MOST_DRAWS = 1_000  # of the feedback, for one null
+MOST_BATCH = 1_000_000
+# Of a run's specification. Options are checked by training.task before a network or a feedback state is drawn.
+SPEC: Mapping[str, Is] = {"seed": is_whole, "epochs": Within(0, MOST_EPOCHS)}
+RECIPE: Mapping[str, Is] = {"batch_size": Within(1, MOST_BATCH)}
+CONVENTIONS: Mapping[str, Is] = {
+    "threads": Within(1, 2**20),  # how many are taken is another matter: see training.devices.threads_refused
+    "gamma_null_draws": Within(1, MOST_DRAWS),
+    **dict.fromkeys(("eval_samples", "test_samples"), Within(0, MOST_SAMPLES)),
+}
 TEXTS = (
     *("status", "ended_by", "stop_on", "study", "method", "setting", "initial_weights", "final_weights"),
     *("commit", "dataset_digest", "stepping"),
 )
 PROVENANCE: Mapping[str, Is] = {
     **dict.fromkeys(TEXTS, is_text),
-    **dict.fromkeys(("epochs_run", "resumed_from", "threads", "parameters", "points"), is_whole),
+    **dict.fromkeys(("epochs_run", "resumed_from", "points"), Within(0, MOST_EPOCHS)),
+    **dict.fromkeys(("threads", "parameters"), is_whole),
     "charts": is_list_of(is_text),
     "code": is_table,
     "conformance": is_table,
@@ -66,4 +94,9 @@ def check(name: str, fields: Mapping[str, Is], held: Any) -> None:
         raise ValueError(f"{name}: expected a table, found {jsonio.found(held)}")
     wrong = [field for field, is_so in fields.items() if field in held and not is_so(held[field])]
     if wrong:
-        raise ValueError(f"{name}: {', '.join(f'{field} = {jsonio.found(held[field])}' for field in wrong)} cannot be")
+        told = (f"{field} = {jsonio.found(held[field])}{_expected(fields[field])}" for field in wrong)
+        raise ValueError(f"{name}: {', '.join(told)} cannot be")
+
+
+def _expected(is_so: Is) -> str:
+    return f" (expected a whole number from {is_so.least} to {is_so.most})" if isinstance(is_so, Within) else ""

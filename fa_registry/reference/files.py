@@ -188,7 +188,7 @@ def files_reference() -> str:
         *(WAIVERS, _keys(Waiver, (*TEXTS, *WHERE, *DATES), needed=(*TEXTS, *DATES))),
         *(EDITION, _keys(EditionFile)),
         *("\n### [[rule]]\n", _keys(Rule)),
-        *("\n### Condition\n\nOf `[[rule.also]]` and of `[rule.guard]`.\n", _keys(Condition)),
+        *("\n### Condition\n\nOf `[[rule.also]]`, of `[rule.guard]` and of `[rule.guard_also]`.\n", _keys(Condition)),
         VARIANT,
         *("\n### take\n", _named({"scalar": "A number that a run has one of.", **_said(TAKES)}, "take")),
         *("\n### fires\n", _named(_said({name: one.compare for name, one in OPERATORS.items()}), "fires")),

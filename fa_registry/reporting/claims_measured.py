@@ -27,7 +27,7 @@ CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         **{(quantity, "above"): EXPLODED for quantity in SUBJECTS["scale"]},
         **{(quantity, "below"): AT_FLOOR for quantity in GRADIENTS},
-        **{(quantity, "below"): NOISY for quantity in ("fidelity", "fidelity_min")},
+        **{(quantity, "below"): NOISY for quantity in ("fidelity", "fidelity_batch", "fidelity_min")},
         **{(quantity, "below_reference_plus"): UNDERCUT for quantity in SUBJECTS["depth"]},
         **{(quantity, "above"): HIGH for quantity in SUBJECTS["stability"]},
         ("gamma_null_p", "above"): NOT_SPECIFIC,

@@ -197,7 +197,7 @@ class Worker:
         self.process = context.Process(target=_work, args=(there, dict(os.environ), str(self._folder)))
         try:
             _have_server(context)
-            with _main_hidden(unless=b"__main__" in message):
+            with _main_hidden(unless=b"__main__" in message), _variables(PYTHONSAFEPATH="1"):
                 self.process.start()
         except BaseException:
             self.connection.close()

@@ -74,6 +74,7 @@ LOG = logging.getLogger(__name__)
 VERSION_SECONDS = 10  # a server that does not answer by then has other troubles than a view
 BATCH = 1000  # MLflow's own limits for one log_batch call: of points, tags and parameters together,
 BATCH_NAMES = 100  # and of tags, and of parameters
+LATEST = 9_000_000_000_000  # ms since 1970 (the year 2255): later a pandas timestamp ends
 PAGE = 250  # runs of one answer: MLflow makes 100 KiB of each, and asks its tables once more for every page
 EXPERIMENT_TAGS = {
     "mlflow.experimentKind": "custom_model_development"
@@ -421,7 +422,7 @@ class MlflowTracker(Tracker):
             info.run_name,
             self.experiment_name(info.experiment_id),
             info.status,
-            info.start_time,
+            min(max(info.start_time or 0, 0), LATEST),
             _held(run.data.tags),
             _held(run.data.metrics),
             _held(run.data.params),

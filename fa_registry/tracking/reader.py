@@ -44,6 +44,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         check_files(tracker, run.run_id, {schema.FEEDBACK_CARD: digests.get(schema.FEEDBACK_CARD, "none")})
     sealed = read_sealed(files)
     spec = sealed.spec
+    _check_sizes(run.run_id, spec, sealed.measurements)
     if spec.identity != run.tags.get(schema.TAG_SPEC):
         raise IntegrityError(
             f"run {run.run_id}: the tag {schema.TAG_SPEC} names another specification than its {schema.SPEC}"
@@ -62,6 +63,20 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         provenance={name: _held_once(value) for name, value in provenance.items() if name != "digests"},
         by_site=by_site(sealed.rows),
     )
+
+
+def _check_sizes(run_id: str, spec: RunSpec, measurements: Measurements) -> None:
+    """Raise IntegrityError where a number of the run asks for more than any run may: memory, time, or threads."""
+    tables = (
+        (schema.SPEC, sealed_fields.SPEC, vars(spec)),
+        (f"{schema.SPEC}, recipe", sealed_fields.RECIPE, vars(spec.recipe)),
+        (f"{schema.MEASUREMENTS}, conventions", sealed_fields.CONVENTIONS, measurements.conventions),
+    )
+    for name, fields, held in tables:
+        try:
+            sealed_fields.check(name, fields, held)
+        except ValueError as error:
+            raise IntegrityError(f"run {run_id}: {error}") from error
 
 
 def _held_once(value: Any) -> Any:

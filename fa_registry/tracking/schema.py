@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from fa_registry.quantities import DECLARED, Quantity
 from fa_registry.records import SCHEMA, EditionReference, Measurements, Reading, RunSpec
@@ -90,6 +90,7 @@ SCALAR_METRICS = {
 }
 CHARTS = "charts"  # in provenance.json: the names of those quantities of other packages that have charts too
 MOST_CHARTS = 20  # of them; more would leave no site of our own a chart
+SEED = re.compile("-?[0-9]{1,19}")
 CHARTABLE = re.compile(r"[\w.\- ]{1,200}")  # a name that is a metric's key as it stands
 
 
@@ -206,6 +207,13 @@ def params(spec: RunSpec) -> dict[str, str]:
     flat |= {f"architecture_options/{name}": value for name, value in spec.architecture_options.items()}
     flat |= {"weights": spec.weights} if spec.weights else {}
     return {f"{PARAM}{name}": str(value) for name, value in flat.items()}
+
+
+def seed_of(params: Mapping[str, str]) -> int | None:
+    """Return the seed among a run's parameters; None where it is none that a run can have."""
+    written = params.get(f"{PARAM}seed", "")
+    seed = int(written) if SEED.fullmatch(written) else None
+    return seed if seed is not None and seed.bit_length() < 64 else None
 
 
 def tags(spec: RunSpec, setting: str, study: str) -> dict[str, str]:

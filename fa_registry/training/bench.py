@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from fa_registry import diagnostics
 from fa_registry.architectures.base import ExactCostate, Network
 from fa_registry.datasets.base import Splits
 from fa_registry.diagnostics import Absent, Bench, Look
+from fa_registry.diagnostics.base import LEAST_ERROR
 from fa_registry.diagnostics.gamma_null import CHEAP_DRAWS, COSTLY_DRAWS
 from fa_registry.diagnostics.stability import BATCH, BATCHES
 from fa_registry.methods.base import Bridge, CreditInputs, FixedMatrices, check_credits
@@ -20,17 +27,61 @@ from fa_registry.records import Scalar
 from fa_registry.seeding import derive, generator
 from fa_registry.terminal_loss import sample_losses
 from fa_registry.training.asking import credits_of, held
-from fa_registry.training.task import Task, network_shape
+from fa_registry.training.task import EVAL_SAMPLES, Task, network_shape
 
+LEAST = "fidelity_least_error"  # among the conventions of a run
+EVERY_ERROR = -1.0  # least_error of a release that left out no sample
+FIRST_CREDITED = "first_credited_site"  # among the conventions of a run
+CHEAP_WORK = 5e8  # floating-point operations of a draw, up to which it is cheap: about 20 ms of a core
+COUNTED_SAMPLES = 8
+# By feedback state, while it lives: a training asks once an epoch.
+_DRAWS: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
 NO_INITIAL = "the run's initial weights were not saved"
 
 
+@dataclass(frozen=True)
+class Conventions:
+    """What the metrics of a run depend on beside its weights, and what this version may do differently.
+
+    null_draws: fresh draws of the feedback that make the null of Γ. least_error, first_credited: as of an Observation.
+    """
+
+    null_draws: int
+    least_error: float = LEAST_ERROR
+    first_credited: int = 0
+
+
+def conventions_of_task(task: Task, recorded: Mapping[str, Scalar] | None = None) -> Conventions:
+    """Return today's conventions, or those by which a run was measured.
+
+    recorded: the conventions that the run recorded. Only the number of draws is taken from them as it is. Of the two others
+    they say whether the version that measured the run had them: a run may not choose which of its sites count.
+    """
+    if recorded is None:
+        return Conventions(null_draws(task), first_credited=task.network.first_credited)
+    draws = int(recorded.get("gamma_null_draws", COSTLY_DRAWS))
+    return Conventions(
+        draws, least_error_of(recorded), task.network.first_credited if FIRST_CREDITED in recorded else 0
+    )
+
+
+def least_error_of(recorded: Mapping[str, Scalar]) -> float:
+    """Return the least error of a sample that counts in fidelity, of the release that measured a run."""
+    return LEAST_ERROR if LEAST in recorded else EVERY_ERROR
+
+
 def bench_of(
-    task: Task, look: Look, credits: Sequence[Tensor] | None, no_feedback: str, initial: Mapping[str, Tensor] | None
+    task: Task,
+    look: Look,
+    credits: Sequence[Tensor] | None,
+    no_feedback: str,
+    initial: Mapping[str, Tensor] | None,
+    draws: int = 0,
 ) -> Bench:
     """Nothing is computed before a diagnostic asks for it.
 
     look: with its float64 pass. credits: the method's, or None and then no_feedback says why. initial: name → tensor.
+    draws: how many make the null of Γ; 0: as many as today's conventions say.
     """
     labels = task.eval_batch[1]
     double = cache(lambda: in_double(task.network))
@@ -56,7 +107,7 @@ def bench_of(
         initial_weights=Absent(NO_INITIAL) if initial is None else initial,
         bridge_residuals=Absent(no_feedback) if no_feedback else _bridge_residuals(task, look),
         costates=_costates(task, double),
-        null_draws=null_draws(task),
+        null_draws=draws or null_draws(task),
     )
 
 
@@ -128,13 +179,50 @@ def _fresh_credits(task: Task, look: Look) -> Callable[[int], list[Tensor]] | Ab
 
 
 def null_draws(task: Task) -> int:
-    """How many fresh draws make the null of Γ: many where a draw is cheap, which its kind says and no clock.
+    """How many fresh draws make the null of Γ: many where a draw is cheap, which counted work says and no clock.
 
     Feedback that is one fixed matrix a site costs a product a site: at most 3 ms a draw on any architecture here. Any other
-    goes back through the network: 12 ms on resmlp and 0.3 s on small_resnet, beside the 1.4 s and 22 s of all that is
-    measured at the end.
+    goes through the network. On resmlp that takes 10 ms (2e8 operations) and on mlp 3 ms, but 0.3 s on small_resnet, whose
+    final measurement would be twice as long by it. Where there is no null, the number is of no consequence.
     """
-    return CHEAP_DRAWS if isinstance(task.feedback, FixedMatrices) else COSTLY_DRAWS
+    if isinstance(task.feedback, FixedMatrices):
+        return CHEAP_DRAWS
+    if not task.feedback.state_dict() or task.method.card.learned:
+        return COSTLY_DRAWS
+    if task.feedback not in _DRAWS:
+        _DRAWS[task.feedback] = CHEAP_DRAWS if _work_of_draw(task) <= CHEAP_WORK else COSTLY_DRAWS
+    return _DRAWS[task.feedback]
+
+
+def _work_of_draw(task: Task) -> float:
+    """Count the floating-point operations of the credits of one eval batch, on a few of its samples."""
+    splits = task.splits
+    images, labels = splits.test_images[:COUNTED_SAMPLES], splits.test_labels[:COUNTED_SAMPLES]
+    few = dataclasses.replace(task, splits=dataclasses.replace(splits, test_images=images, test_labels=labels))
+    seen = diagnostics.look(few.network, images, labels, double=False)
+    with _Counter() as counter:
+        credits_under(few, few.feedback, seen)
+    return counter.operations * EVAL_SAMPLES / len(images)
+
+
+class _Counter(TorchDispatchMode):
+    """Count the operations of matrix products and convolutions inside, by torch's formulas.
+
+    torch's own FlopCounterMode puts hooks into modules, on which autograd.grad at a site fails, and it has no formula for the
+    product of oneDNN.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.operations = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if count := flop_registry.get(func._overloadpacket):
+            self.operations += count(*args, **(kwargs or {}), out_val=result)
+        elif func.overloadpacket.__name__ == "_linear_pointwise":  # x (…, in), weight (out, in)
+            self.operations += 2 * args[0].numel() * args[1].shape[0]
+        return result
 
 
 def _bridge_residuals(task: Task, look: Look) -> Callable[[], list[Tensor]] | Absent:
@@ -175,12 +263,14 @@ def _check(who: str, tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]
         raise ValueError(f"{who}: expected tensors of shapes {list(shapes)}, one a site, found {shown}")
 
 
-def bench_conventions(task: Task) -> dict[str, Scalar]:
-    """What the bench of this task takes its batches from, and how many draws make its null."""
-    split, draws = stability_split(task.splits), {"gamma_null_draws": null_draws(task)}
+def bench_conventions(task: Task, conventions: Conventions | None = None) -> dict[str, Scalar]:
+    """What the bench of this task takes its batches from, and what its metrics depend on beside."""
+    how = conventions or conventions_of_task(task)
+    told = {"gamma_null_draws": how.null_draws, FIRST_CREDITED: how.first_credited, LEAST: how.least_error}
+    split = stability_split(task.splits)
     if isinstance(split, Absent):
-        return {"stability_split": f"none: {split.reason}", **draws}
-    return {"stability_split": split, "stability_batches": BATCHES, "stability_batch_size": BATCH, **draws}
+        return {"stability_split": f"none: {split.reason}", **told}
+    return {"stability_split": split, "stability_batches": BATCHES, "stability_batch_size": BATCH, **told}
 
 
 # Disjoint batches to compare gradients between: of the test split where it is large enough, else of the training split.

@@ -14,6 +14,12 @@ from fa_registry.records import RunSpec
 
 Code = Mapping[str, Mapping[str, Any]]  # `methods/dfa` → {version} of ours, {package, version, digest} of others
 
+CATALOGS = {
+    "methods": methods.CATALOG,
+    "architectures": architectures.CATALOG,
+    "datasets": datasets.CATALOG,
+    "diagnostics": diagnostics.CATALOG,
+}
 WORDS = {"methods": "method", "architectures": "architecture", "datasets": "data set", "diagnostics": "diagnostic"}
 FIRST: Mapping[str, Any] = {"version": 1}  # what an older release, which recorded no code, had of every member of ours
 SHOWN = 8  # characters of a digest in a message
@@ -30,22 +36,39 @@ def code_of(spec: RunSpec) -> dict[str, dict[str, Any]]:
         f"methods/{spec.method}": methods.CATALOG.code(spec.method, method.card),
         f"architectures/{spec.architecture}": architectures.CATALOG.code(spec.architecture, architecture.card),
         f"datasets/{spec.dataset}": datasets.CATALOG.code(spec.dataset.partition(":")[0], data.card),
-        **{
-            f"diagnostics/{name}": diagnostics.CATALOG.code(name, diagnostic.card)
-            for name, diagnostic in diagnostics.CATALOG.members().items()
-        },
+        **measuring_code(),
+    }
+
+
+def measuring_code() -> dict[str, dict[str, Any]]:
+    """The code of every diagnostic that is installed here, but for those that this process could not import.
+
+    No diagnostic of another package is imported for that.
+    """
+    catalog = diagnostics.CATALOG
+    usable = [name for name in catalog.third_party() if not catalog.has_failed(name)]
+    return {
+        **{f"diagnostics/{name}": catalog.code(name, member.card) for name, member in catalog.built_in().items()},
+        **{f"diagnostics/{name}": catalog.code(name, None) for name in usable},
     }
 
 
 def runs_others_code(spec: RunSpec) -> bool:
     """Whether training `spec` here runs what another package brings, which may end the process it runs in; ours never do."""
-    members = [
+    return bool(packages_of(spec) or diagnostics.CATALOG.third_party())
+
+
+def packages_of(spec: RunSpec) -> frozenset[str]:
+    """The other packages that bring the method, the architecture or the data set of `spec`; nothing is imported.
+
+    Raises UnknownName where one of the three is not installed.
+    """
+    members = (
         (methods.CATALOG, spec.method),
         (architectures.CATALOG, spec.architecture),
         (datasets.CATALOG, spec.dataset.partition(":")[0]),
-        *((diagnostics.CATALOG, name) for name in diagnostics.CATALOG.names()),
-    ]
-    return not all(catalog.location(name).own for catalog, name in members)
+    )
+    return frozenset(catalog.location(name).package for catalog, name in members) - {""}
 
 
 def changes(sealed: Code | None, now: Code) -> tuple[str, ...]:
@@ -61,6 +84,11 @@ def _changes(sealed: Code, now: Code) -> Iterator[str]:
     for key, today in now.items():
         family, _, name = key.partition("/")
         before = sealed.get(key) or ({} if "digest" in today else FIRST)
+        if "digest" in before and "digest" in today and before.get("files") != today.get("files"):
+            today = {
+                **today,
+                "digest": CATALOGS[family].recorded_digest(name.partition(":")[0], before.get("files", "")),
+            }
         if _same(before, today) or (family == "diagnostics" and key not in sealed and "digest" in today):
             continue
         yield f"{WORDS[family]} {name}: {_change(before, today)}"

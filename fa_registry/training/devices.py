@@ -13,6 +13,8 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import Tensor
 
+from fa_registry.cores import usable_cores
+
 CHOICES = ("auto", "cuda", "cpu")
 ONE_OF_SEVERAL = re.compile(r"cuda:(\d+)")
 
@@ -50,6 +52,15 @@ def device_of(device_class: str) -> torch.device:
 def gpu_name(device: torch.device) -> str:
     """The card's name, empty on a CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+
+
+MOST_THREADS = 256  # or as many as this machine has cores
+
+
+def threads_refused(count: int) -> str:
+    """Return why a run is not recomputed with so many CPU threads; empty where it is. Torch starts all of them at once."""
+    most = max(usable_cores(), MOST_THREADS)
+    return f"the run was measured with {count:,} threads; this machine starts at most {most}" if count > most else ""
 
 
 @contextmanager

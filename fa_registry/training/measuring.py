@@ -8,22 +8,36 @@ from __future__ import annotations
 import dataclasses
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fa_registry import diagnostics, provenance
+from fa_registry import datasets, diagnostics, provenance
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
-from fa_registry.errors import PluginError
-from fa_registry.records import Measurements, Reading, RunSpec, Scalar
+from fa_registry.diagnostics.gamma import NOT_CREDITED
+from fa_registry.diagnostics.gamma import NUMBERS as OF_GAMMA
+from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
+from fa_registry.errors import PluginError, RegistryError
+from fa_registry.quantities import AGGREGATES, DECLARED, SPREAD
+from fa_registry.records import Measurements, Reading, RunRecord, RunSpec, Scalar, Series, SiteSeries
 from fa_registry.terminal_loss import NO_CLASSES, is_regression
 from fa_registry.training.asking import check_finite
-from fa_registry.training.bench import bench_conventions, bench_of, credit_inputs, credits_under
+from fa_registry.training.bench import (
+    FIRST_CREDITED,
+    Conventions,
+    bench_conventions,
+    bench_of,
+    conventions_of_task,
+    credit_inputs,
+    credits_under,
+)
 from fa_registry.training.checkpoint import load_into
 from fa_registry.training.devices import products
-from fa_registry.training.task import Task, eval_digest
+from fa_registry.training.task import Task, build_network, eval_digest
 
 TEST_BATCH = 512  # what a convolutional net makes of 2048 samples leaves the cache: that takes twice as long
 
@@ -34,32 +48,65 @@ def measure(
     no_feedback: str = "",
     moments: Sequence[str] = ("epoch",),
     initial: Mapping[str, Tensor] | None = None,
+    conventions: Conventions | None = None,
+    members: Mapping[str, Diagnostic] | None = None,
 ) -> Measurements:
     """The catalog's diagnostics of these `moments`, every site; with those of every epoch, whole-test-set accuracy.
 
     no_feedback: why the run's feedback state is missing; its Γ are then N/A with that reason, never a number.
-    initial: the network's initial weights, name → tensor; None where they were not saved.
+    initial: the network's initial weights, name → tensor; None where they were not saved. conventions: None for today's.
+    members: the diagnostics by name; None for all that are installed. No metric of ours is taken from a diagnostic of others.
     A diagnostic that crashes is written down among the failures; what it measures is then absent.
     """
     look = diagnostics.look(task.network, *task.eval_batch)
     credits = None if no_feedback else credits_under(task, task.feedback, look)
-    bench = bench_of(task, look, credits, no_feedback, initial)
+    how = conventions or conventions_of_task(task)
     observation = look.observation(
-        credits, exact=task.exact_sites, no_credits=no_feedback, no_gamma=_no_gamma(task), bench=bench
+        credits,
+        exact=task.exact_sites,
+        no_credits=no_feedback,
+        no_gamma=_no_gamma(task),
+        bench=bench_of(task, look, credits, no_feedback, initial, how.null_draws),
+        first_credited=how.first_credited,
+        least_error=how.least_error,
     )
     sites: dict[str, tuple[Reading, ...]] = {}
     scalars: dict[str, Reading] = {}
     failures: dict[str, str] = {}
-    for name, diagnostic in diagnostics.CATALOG.members().items():
-        if diagnostic.card.when not in moments:
+    if "epoch" in moments:
+        scalars["accuracy"] = test_accuracy(task)
+    members = diagnostics.CATALOG.members() if members is None else members
+    for name in sorted(members, key=_built_in_first):
+        if members[name].card.when not in moments:
             continue
-        measured, failure = attempt(diagnostic, observation)
+        measured, failure = attempt(members[name], observation)
+        measured = measured if _is_built_in(name) else without_built_in(measured)
         sites |= measured.sites
         scalars |= measured.scalars
         failures |= {name: failure} if failure else {}
-    if "epoch" in moments:
-        scalars["accuracy"] = test_accuracy(task)
     return in_order(sites, scalars, failures)
+
+
+def _is_built_in(name: str) -> bool:
+    return diagnostics.CATALOG.location(name).own
+
+
+def _built_in_first(name: str) -> tuple[bool, str]:
+    return (not _is_built_in(name), name)
+
+
+def without_built_in(measured: Measured) -> Measured:
+    """Return what a diagnostic of another package measured, without every metric that bears the name of one of ours."""
+    cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.built_in().values()]
+
+    def kept(table: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: found
+            for name, found in table.items()
+            if name not in DECLARED and not any(card.covers(name) for card in cards)
+        }
+
+    return Measured(kept(measured.sites), kept(measured.scalars))
 
 
 def with_final(
@@ -78,20 +125,28 @@ def with_final(
     return with_conventions(together, task)
 
 
-def with_conventions(measurements: Measurements, task: Task) -> Measurements:
-    """The measurements together with how they were taken."""
+def with_conventions(
+    measurements: Measurements,
+    task: Task,
+    how: Conventions | None = None,
+    members: Mapping[str, Diagnostic] | None = None,
+) -> Measurements:
+    """Return the measurements together with how they were taken.
+
+    how: by which conventions, None for today's. members: by which diagnostics, None for all that are installed.
+    """
     conventions: dict[str, Scalar] = {
         "eval_samples": len(task.eval_batch[1]),
         "eval_digest": eval_digest(task),
         "test_samples": len(task.splits.test_labels),
-        **conventions_of(task),
-        **bench_conventions(task),
+        **conventions_of(task, members),
+        **bench_conventions(task, how),
     }
     return dataclasses.replace(measurements, conventions=conventions)
 
 
-def conventions_of(task: Task) -> dict[str, Scalar]:
-    """How any network is measured on this machine, ours or somebody else's."""
+def conventions_of(task: Task, members: Mapping[str, Diagnostic] | None = None) -> dict[str, Scalar]:
+    """How any network is measured on this machine, ours or somebody else's, by these diagnostics (None: all)."""
     conventions: dict[str, Scalar] = {
         "site_convention": "block_output; gamma_block_input is the published reading, one site earlier",
         "gradient_reduction": "sum",
@@ -99,9 +154,11 @@ def conventions_of(task: Task) -> dict[str, Scalar]:
         "precision": "float32 pass, float64 arithmetic; fidelity against a float64 pass; rho and nudge in float64 throughout",
         **machine(task),
     }
-    for diagnostic in diagnostics.CATALOG.members().values():
-        conventions |= diagnostic.card.conventions
-    return conventions
+    members = diagnostics.CATALOG.members() if members is None else members
+    told: dict[str, Scalar] = {}
+    for name in sorted(members, key=_built_in_first, reverse=True):  # a name of ours is not another package's
+        told |= members[name].card.conventions
+    return {**told, **conventions}
 
 
 def machine(task: Task) -> dict[str, Scalar]:
@@ -188,12 +245,15 @@ def remeasure(
     feedback: Path | None,
     digests: Mapping[str, str],
     initial: Mapping[str, Tensor] | None = None,
+    recorded: Mapping[str, Scalar] | None = None,
+    members: Mapping[str, Diagnostic] | None = None,
 ) -> Measurements:
     """All measurements of a run's final weights.
 
     task: as `prepare` draws it; it ends with the run's final weights and feedback.
     digests: "checkpoint" and "feedback" → recorded SHA-256. feedback None: every Γ is N/A with the reason.
     initial: the initial weights, name → tensor; None: what is compared with them is N/A.
+    recorded: the conventions that the run recorded, by which it is recomputed; None: today's. members: as of `measure`.
     Raises IntegrityError when a file is not the recorded one or does not fit the spec.
     """
     load_into(task.network, checkpoint, digests["checkpoint"])
@@ -202,4 +262,47 @@ def remeasure(
         load_into(task.feedback, feedback, digests["feedback"])
     elif task.feedback.state_dict():
         absent = NOT_GIVEN if task.spec.weights and not digests.get("feedback") else NO_FEEDBACK
-    return with_conventions(measure(task, absent, MOMENTS, initial), task)  # one look for both moments
+    how = conventions_of_task(task, recorded)
+    # one forward and backward pass for both moments
+    return with_conventions(measure(task, absent, MOMENTS, initial, how, members), task, how, members)
+
+
+# Runs of releases that counted site 0 where it is the input: what they logged leaves it out, as today's measurements do.
+
+
+def without_input_site(record: RunRecord) -> RunRecord:
+    """Leave out site 0 of a run where it is the input, for runs of releases that counted it.
+
+    The record of a run whose architecture or data set is not installed is returned as it is.
+    """
+    with suppress(RegistryError):
+        if build_network(record.spec, datasets.get(record.spec.dataset).card).first_credited:
+            return _without_first_site(record)
+    return record
+
+
+def _without_first_site(record: RunRecord) -> RunRecord:
+    by_site = {name: _without_first(series) if name == "gamma" else series for name, series in record.by_site.items()}
+    return dataclasses.replace(record, measurements=left_out(record.measurements), by_site=by_site)
+
+
+def _without_first(series: SiteSeries) -> SiteSeries:
+    absent = Series([Reading(None, NOT_CREDITED)] * len(series.epochs))
+    return dataclasses.replace(series, sites=(absent, *series.sites[1:]))
+
+
+def left_out(measurements: Measurements) -> Measurements:
+    """Replace Γ of site 0 by the reason; the aggregates over all sites are those over sites 1..L then."""
+    absent = Reading(None, NOT_CREDITED)
+    sites = {
+        name: (absent, *row[1:]) if name in (*OF_GAMMA, *OF_NULL) and row else row
+        for name, row in measurements.sites.items()
+    }
+    scalars = dict(measurements.scalars)
+    over_all = {name: name.replace("gamma_all_", "gamma_deep_") for name in AGGREGATES if name.startswith("gamma_all_")}
+    scalars |= {name: scalars[deep] for name, deep in over_all.items() if name in scalars and deep in scalars}
+    known = [scalars[name].value for name in over_all if name in scalars and scalars[name].value is not None]
+    if SPREAD in scalars and known:
+        scalars[SPREAD] = Reading(max(known) - min(known))
+    conventions = {**measurements.conventions, FIRST_CREDITED: 1}
+    return dataclasses.replace(measurements, sites=sites, scalars=scalars, conventions=conventions)

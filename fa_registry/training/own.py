@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fa_registry.architectures import Adapted, adapt
 from fa_registry.diagnostics import Absent, Bench, Look, look
-from fa_registry.diagnostics.base import Diagnostic
+from fa_registry.diagnostics.base import LEAST_ERROR, Diagnostic
 from fa_registry.errors import InvalidFields
 from fa_registry.records import Measurements, Reading
 from fa_registry.training.checks import Checks
@@ -104,17 +104,22 @@ class OwnCredit:
 
 
 def measured(
-    network: nn.Module, x: Tensor, y: Tensor, rule: OwnCredit, diagnostics: Iterable[Diagnostic]
+    network: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    rule: OwnCredit,
+    diagnostics: Iterable[Diagnostic],
+    least_error: float = LEAST_ERROR,
 ) -> Measurements:
     """What these diagnostics find on the batch; at a site without a credit its figures say so, and not that they are not finite.
 
-    A diagnostic that crashes is among the failures, as in a training of ours.
+    A diagnostic that crashes is among the failures, as in a training of ours. least_error: as of an Observation.
     """
     seen = observed_look(network, x, y, rule.subject)
     states = seen.single.hidden
     given = rule.given(x, y, states) if rule else None
     credits = None if given is None else _filled(given, states)
-    bare = seen.observation(credits, no_credits=NO_RULE)
+    bare = seen.observation(credits, no_credits=NO_RULE, least_error=least_error)
     null = replace(bare, bench=rule.bench(x, y, states) if rule else None)
     sites: dict[str, tuple[Reading, ...]] = {}
     scalars: dict[str, Reading] = {}

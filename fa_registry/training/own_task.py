@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fa_registry import diagnostics, jsonio
+from fa_registry import jsonio
 from fa_registry.datasets.base import DatasetCard, Splits, tensors_digest, unaugmented
 from fa_registry.errors import InvalidFields
 from fa_registry.records import Measurements, RunSpec, Scalar
 from fa_registry.records.sealed_fields import OWN_LOOP
+from fa_registry.training.code import measuring_code
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.measuring import conventions_of
 from fa_registry.training.task import eval_digest
@@ -96,11 +97,7 @@ class OwnTask:
             "version": "",
             "digest": self.story.get("sha256", ""),
         }
-        measuring = {
-            f"diagnostics/{name}": diagnostics.CATALOG.code(name, diagnostic.card)
-            for name, diagnostic in diagnostics.CATALOG.members().items()
-        }
-        return {"code": {f"methods/{self.spec.method}": script, **measuring}, OWN_LOOP: dict(self.story)}
+        return {"code": {f"methods/{self.spec.method}": script, **measuring_code()}, OWN_LOOP: dict(self.story)}
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Tensor]]:

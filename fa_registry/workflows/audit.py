@@ -47,6 +47,7 @@ from fa_registry.workflows.evidence import checked_measuring, gather_all, replay
 from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, checked_pages
 from fa_registry.workflows.selection import Selection, looks_of, not_judged, select, with_unaudited
 from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker
+from fa_registry.workflows.third_party import packages_remark, third_party_cards
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,6 +164,7 @@ def build_report(
             gaps.append(gap)
         else:
             records.append(with_conformance(run.record))
+    specs = [run.record.spec for run in gathered if run.record]
     leading, *others = editions
     looks, _ = looks_of(records, selection.runs)
     without_effect = [*_expired(waivers), *unknown_rules(waivers, editions), *without_runs(waivers, records)]
@@ -172,7 +174,13 @@ def build_report(
         edition=leading.reference,
         runs=judge_all(records, leading, waivers, looks),
         excluded=(*selection.excluded, *gaps),
-        remarks=(*selection.remarks, *duplicate_remarks(records), *replay_remark(gathered), *without_effect),
+        remarks=(
+            *packages_remark(specs),
+            *selection.remarks,
+            *duplicate_remarks(records),
+            *replay_remark(gathered),
+            *without_effect,
+        ),
         cards=cards(records),
         opinions=second_opinions(records, others, waivers, looks),
         waivers=waivers,
@@ -199,7 +207,7 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
     used = {("methods", record.spec.method) for record in records}
     used |= {("datasets", record.spec.dataset) for record in records}
     used |= {("architectures", record.spec.architecture) for record in records}
-    used |= {("diagnostics", name) for name in diagnostics.CATALOG.members()}
+    used |= {("diagnostics", name) for name in diagnostics.CATALOG.built_in()}
     members = {
         "methods": methods.CATALOG.get,
         "datasets": datasets.get,
@@ -213,7 +221,7 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
         except (UnknownName, PluginError):
             continue  # logged figures can be judged where their plugin is not
         known[f"{family}/{name}"] = json.loads(jsonio.canonical(card))
-    return known
+    return dict(sorted({**third_party_cards(), **known}.items()))
 
 
 # Writing an audit down: a run of its own with the pages, and what it found on every run it audited and on its study.

@@ -66,7 +66,7 @@ def _conformance(record: RunRecord) -> Conformance:
         own = methods.CATALOG.location(spec.method).own
         if own and "digest" not in entry:
             return Conformance("own")
-        if not own and _key(spec)["method"] == entry.get("digest"):
+        if not own and entry.get("digest") == methods.CATALOG.recorded_digest(spec.method, entry.get("files", "")):
             return _tested(jsonio.canonical(_key(spec)))
     except UnknownName:
         return _stated(record, "its package is not installed here")

@@ -14,11 +14,13 @@ import torch
 from torch import Tensor
 
 from fa_registry import diagnostics
+from fa_registry.catalog import IMPORTED
 from fa_registry.cores import usable_cores
+from fa_registry.diagnostics.base import Diagnostic
 from fa_registry.errors import IntegrityError, Interrupted, RegistryError
 from fa_registry.protocol.integrity import SAME_MACHINE, compare, merged, with_checks
 from fa_registry.protocol.prerequisites import MEASURING
-from fa_registry.records import Check, Exclusion, Integrity, Reading, RunRecord
+from fa_registry.records import Check, Exclusion, Integrity, Measurements, Reading, RunRecord
 from fa_registry.shelf import Shelf
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import JobEvent, Stop, Tell
@@ -27,10 +29,11 @@ from fa_registry.studies.workers import supervise
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import check_files, read_record, read_spec
+from fa_registry.training.bench import FIRST_CREDITED
 from fa_registry.training.checkpoint import load_tensors
-from fa_registry.training.code import runs_others_code
-from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve
-from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
+from fa_registry.training.code import packages_of
+from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve, threads_refused
+from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure, without_input_site
 from fa_registry.training.own_task import OWN_LOOP
 from fa_registry.training.redraw import OFF, Redrawn, Sealed, asked_steps, credit_in_training, redraw
 from fa_registry.training.specs import whole_number
@@ -43,6 +46,7 @@ from fa_registry.workflows.requests import Measuring
 from fa_registry.workflows.same_weights import compared, final_weights
 from fa_registry.workflows.selection import INTEGRITY_FAILURE, exclusion
 from fa_registry.workflows.stores import open_tracker
+from fa_registry.workflows.third_party import Job, built_in_part, measured_apart, usable_members, with_third_party
 
 ROLES = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
 RUNS_A_PROCESS = 8  # starting a process takes 5 s of a core, measuring a run of the digits study again 1 s
@@ -81,6 +85,9 @@ def gather_all(
     """
     opened = opened or partial(open_tracker, tracker.uri, create=False)
     gathered = _each(tracker, runs, partial(_gather_there, opened, measuring, data_root), measuring, data_root)
+    gathered = _with_third_party(
+        tracker, gathered, partial(_third_party_there, opened, measuring, data_root), measuring
+    )
     records = compared(tracker, [outcome.record for outcome in gathered if outcome.record])  # the same weights twice
     by_id = {record.run_id: record for record in records}
     return [
@@ -116,11 +123,34 @@ def _each(
     if measuring.trust_logged:
         shelf = Shelf()
         return [_laid(gather_one(tracker, run, measuring, data_root), run, shelf) for run in runs]
+    parts: dict[frozenset[str], list[int]] = {frozenset(): []}
+    for place, run in enumerate(runs):
+        parts.setdefault(_packages(tracker, run, bool(measuring.factories)), []).append(place)
+    gathered: dict[int, Gathered] = {}
+    for packages, places in parts.items():  # those that import no other package first
+        part = [runs[place] for place in places]
+        outcomes = _part(tracker, part, there, measuring, data_root, bool(packages)) if part else []
+        gathered |= dict(zip(places, outcomes, strict=True))
+    return [gathered[place] for place in range(len(runs))]
+
+
+def _part(
+    tracker: Tracker,
+    runs: Sequence[StoredRun],
+    there: Callable,
+    measuring: Measuring,
+    data_root: Path | None,
+    third_party: bool,
+) -> list[Gathered]:
+    """Gather runs that import the same packages.
+
+    third_party: whether they import any. Such code may end its process, and the exit code of this one is an audit's answer. Where
+    this process has imported another package already, none of our metrics is measured in it.
+    """
     if measuring.executor:
         return _on_a_cluster(tracker, runs, there, measuring)
     count = min(int(measuring.jobs) or _default_processes(len(runs)), len(runs))
-    # Code of others may end its process, and the exit code of this one is an audit's answer.
-    run_all = supervise if any(_runs_others_code(tracker, run) for run in runs) else run_jobs
+    run_all = supervise if third_party or IMPORTED else run_jobs
     if count > 1 or run_all is supervise:
         with stop_on_signal() as stop:  # the workers leave Ctrl-C to this process
             return _run(tracker, runs, there, count, stop, run_all)
@@ -155,13 +185,60 @@ def _in_one_step(
     yield
 
 
-def _runs_others_code(tracker: Tracker, run: StoredRun) -> bool:
-    """Whether measuring it runs what another package brings, by the file that says what will be run: a table anybody could edit."""
+def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[str]:
+    """Return which other packages measuring a run imports, by its spec.json: a table anybody could edit.
+
+    factories: whether the model of a run that its author's own loop trained may be built, by code of the author's.
+    """
     try:
         path = tracker.artifact(run.run_id, schema.SPEC)
-        return path is not None and runs_others_code(read_spec(path))
-    except RegistryError:  # it cannot be read, or names what is not installed: nothing of it is run
-        return False
+        return packages_of(read_spec(path)) if path is not None else frozenset()
+    except RegistryError:  # it cannot be read, or names what is not installed: nothing of it is run but a factory
+        return frozenset({OWN_LOOP}) if factories else frozenset()
+
+
+def _with_third_party(
+    tracker: Tracker, gathered: Sequence[Gathered], there: Job, measuring: Measuring
+) -> Sequence[Gathered]:
+    """Add what third-party diagnostics measure of the runs that were recomputed; `there` measures one in another process."""
+    chosen = [outcome for outcome in gathered if outcome.record and outcome.redrawn]
+    if not chosen or not diagnostics.CATALOG.third_party():
+        return gathered
+    count = min(int(measuring.jobs) or _default_processes(len(chosen)), len(chosen))
+    found = measured_apart([outcome.run for outcome in chosen], there, count)
+    records = {
+        outcome.run.run_id: with_third_party(outcome.record, read_record(tracker, outcome.run).measurements, extra)
+        for outcome, extra in zip(chosen, found, strict=True)
+    }
+    return [
+        dataclasses.replace(outcome, record=records.get(outcome.run.run_id, outcome.record)) for outcome in gathered
+    ]
+
+
+def _third_party_there(
+    opened: Callable[[], Tracker],
+    measuring: Measuring,
+    data_root: Path | None,
+    run: StoredRun,
+    stop: Callable[[], bool],
+    report: Callable[[Any], None],
+) -> Measurements:
+    """In a worker of its own: what the diagnostics of other packages measure of a run."""
+    tracker = opened()
+    record = read_record(tracker, run)
+    with on_device(measuring.device), pinned_threads(int(record.measurements.conventions["threads"])):
+        return _remeasured(tracker, record, data_root, members=usable_members())
+
+
+def _remeasured(
+    tracker: Tracker, record: RunRecord, data_root: Path | None, members: Mapping[str, Diagnostic]
+) -> Measurements:
+    feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
+    digests = {role: record.digests.get(name) for role, name in ROLES.items()}
+    task = prepare(record.spec, device_of(record.spec.device_class), data_root)
+    initial = _initial_weights(task, _sealed(tracker, record, task, feedback))
+    checkpoint, recorded = tracker.artifact(record.run_id, schema.FINAL), record.measurements.conventions
+    return remeasure(task, checkpoint, feedback, digests, initial, recorded, members)
 
 
 def gather_one(tracker: Tracker, run: StoredRun, measuring: Measuring, data_root: Path | None) -> Gathered:
@@ -259,6 +336,8 @@ def gather(
     logged = read_record(tracker, run)
     bare = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))
     record, redrawn = _measured(tracker, bare, measuring, data_root)
+    if FIRST_CREDITED not in logged.measurements.conventions and OWN_LOOP not in record.provenance:
+        record = without_input_site(record)
     checks = [*logged.integrity.checks, final_weights(tracker, logged)]
     return dataclasses.replace(record, integrity=with_checks(record.integrity, checks)), redrawn
 
@@ -281,7 +360,7 @@ def _measured(
     checkpoint = tracker.artifact(record.run_id, schema.FINAL)
     if checkpoint is None:
         raise IntegrityError(f"run {record.run_id}: {schema.FINAL} is missing")
-    hindrance = obstacle(record.spec)
+    hindrance = obstacle(record.spec) or threads_refused(int(record.measurements.conventions["threads"]))
     if code.outcome != "agrees" or hindrance:
         check = code if code.outcome != "agrees" else Check(MEASURING, "not possible", hindrance)
         return dataclasses.replace(record, integrity=Integrity("unverifiable", (check.detail,), (check,))), None
@@ -291,7 +370,9 @@ def _measured(
             task = prepare(record.spec, device_of(record.spec.device_class), data_root)
             sealed = _sealed(tracker, record, task, feedback)
             redrawn = redraw(task, sealed, measuring.replay)
-            again = remeasure(task, checkpoint, feedback, digests, _initial_weights(task, sealed))
+            recorded = record.measurements.conventions
+            initial, members = _initial_weights(task, sealed), diagnostics.CATALOG.built_in()
+            again = remeasure(task, checkpoint, feedback, digests, initial, recorded, members)
             # of an adopted run, and without the feedback state, the method cannot be asked
             lost = bool(task.feedback.state_dict()) and feedback is None
             unasked = measuring.replay == OFF or lost or task.spec.weights
@@ -300,7 +381,8 @@ def _measured(
             checks += [] if task.spec.weights else [code]
     except IntegrityError as error:
         raise IntegrityError(f"run {record.run_id}: {error}") from error
-    integrity = with_checks(compare(record.measurements, again), checks)
+    logged = built_in_part(record.measurements) if diagnostics.CATALOG.third_party() else record.measurements
+    integrity = with_checks(compare(logged, again), checks)
     merged_figures = merged(record.measurements, again)
     return dataclasses.replace(record, measurements=merged_figures, integrity=integrity), redrawn
 

@@ -76,14 +76,14 @@ def audit_frame(report: AuditReport) -> pd.DataFrame:
 
 
 def _of_run(run: StoredRun) -> dict[str, object]:
-    seed = run.params.get(f"{schema.PARAM}seed", "")
+    seed = schema.seed_of(run.params)
     said = {
         "run_id": run.run_id,
         "name": run.name,
         "study": run.tags.get(schema.TAG_STUDY, ""),
         "method": run.tags.get(schema.TAG_METHOD, ""),
         "setting": run.tags.get(schema.TAG_SETTING, ""),
-        "seed": int(seed) if seed.lstrip("-").isdecimal() else pd.NA,
+        "seed": pd.NA if seed is None else seed,
         "status": run.tags.get(schema.TAG_STATUS, ""),
         "verdict": run.tags.get(schema.TAG_VERDICT, ""),
         "started": pd.Timestamp(run.started, unit="ms", tz="UTC"),

@@ -78,7 +78,6 @@ def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
 
 
 def _listed(run: StoredRun) -> dict[str, Any]:
-    seed = run.params.get(f"{schema.PARAM}seed", "")
     started = datetime.datetime.fromtimestamp(run.started / 1000, datetime.UTC)
     return {
         "run_id": run.run_id,
@@ -89,7 +88,7 @@ def _listed(run: StoredRun) -> dict[str, Any]:
             name.removeprefix(OPTIONS): value for name, value in run.params.items() if name.startswith(OPTIONS)
         },
         "setting": run.tags.get(schema.TAG_SETTING, ""),
-        "seed": int(seed) if seed.lstrip("-").isdecimal() else None,
+        "seed": schema.seed_of(run.params),
         "status": run.tags.get(schema.TAG_STATUS, ""),
         "verdict": run.tags.get(schema.TAG_VERDICT, ""),
         "accuracy": run.metrics.get(schema.SCALAR_METRICS["accuracy"]),

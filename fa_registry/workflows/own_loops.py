@@ -20,9 +20,10 @@ from fa_registry.protocol.prerequisites import MEASURING
 from fa_registry.records import Check, Integrity, Measurements, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
+from fa_registry.training.bench import least_error_of
 from fa_registry.training.checkpoint import load_into, load_tensors
 from fa_registry.training.checks import Checks
-from fa_registry.training.devices import pinned_threads
+from fa_registry.training.devices import pinned_threads, threads_refused
 from fa_registry.training.own import OwnCredit, measured, own_network
 from fa_registry.training.own_task import EVALUATION, OWN_LOOP, OwnTask
 
@@ -56,7 +57,11 @@ def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -
         return dataclasses.replace(
             record, integrity=Integrity("unverifiable", (words,), (Check(MEASURING, "not possible", words),))
         )
-    with pinned_threads(int(record.measurements.conventions["threads"])):
+    threads = int(record.measurements.conventions["threads"])
+    if refused := threads_refused(threads):
+        check = Check(MEASURING, "not possible", refused)
+        return dataclasses.replace(record, integrity=Integrity("unverifiable", (refused,), (check,)))
+    with pinned_threads(threads):
         again = _measured_again(tracker, record, story)
     held = _without_word(record.measurements, again)
     words = f"trained by a loop of its author's own, {story.get('script', '')}: {TOLD}"
@@ -77,10 +82,12 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> Measurem
         checks, model, story.get("sites", ()), story.get("skip") or "outside", story.get("readout", "")
     )
     checks.finish()
-    members = diagnostics.CATALOG.members().values()
+    members = diagnostics.CATALOG.built_in().values()
     wanted = [diagnostic for diagnostic in members if diagnostic.card.when == "epoch"]
     task = OwnTask(record.spec, model, (batch["x"], batch["y"]), 0)
-    return task.with_conventions(measured(network, *task.eval_batch, OwnCredit("audit", model, None, None, 0), wanted))
+    least_error = least_error_of(record.measurements.conventions)
+    rule = OwnCredit("audit", model, None, None, 0)
+    return task.with_conventions(measured(network, *task.eval_batch, rule, wanted, least_error))
 
 
 def _without_word(logged: Measurements, again: Measurements) -> Measurements:

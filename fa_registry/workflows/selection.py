@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -311,7 +310,6 @@ def _name(seeds: Iterable[int]) -> str:
 
 
 COMPARED = ("architecture", "dataset", "epochs")  # parameters that all runs of a setting share
-SEED = re.compile("-?[0-9]{1,18}")
 FREE = ("cfg/seed", "cfg/weights")  # parameters in which the runs of one group differ
 
 
@@ -346,11 +344,11 @@ def _others(tracker: Tracker, report: AuditReport) -> Iterator[tuple[StoredRun, 
     for run in _candidates(tracker, specs, known):
         own = _read(tracker, run, schema.SPEC, RunSpec)
         sibling = by_params.get(_shared(run.params))
-        seed = run.params.get("cfg/seed", "")
+        seed = schema.seed_of(run.params)
         if own and own.seeds in groups:
             yield run, own
-        elif sibling and SEED.fullmatch(seed):
-            yield run, replace(sibling, seed=int(seed), weights=run.params.get("cfg/weights", ""))
+        elif sibling and seed is not None:
+            yield run, replace(sibling, seed=seed, weights=run.params.get("cfg/weights", ""))
 
 
 def _candidates(tracker: Tracker, specs: Iterable[RunSpec], known: Collection[str]) -> list[StoredRun]:

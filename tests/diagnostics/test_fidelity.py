@@ -10,13 +10,24 @@ import pytest
 import torch
 
 from fa_registry.diagnostics import Absent, observe
+from fa_registry.diagnostics.base import LEAST_ERROR
+from fa_registry.diagnostics.fidelity import ALL_FITTED, NO_DIRECTION
 from fa_registry.diagnostics.fidelity import PLUGIN as FIDELITY
+from fa_registry.diagnostics.gamma import LEAST_FIDELITY
+from fa_registry.diagnostics.gamma import PLUGIN as GAMMA
 from fa_registry.diagnostics.stability import BATCH, BATCHES, mean_pairwise_cosine
 from fa_registry.diagnostics.stability import PLUGIN as STABILITY
+from fa_registry.protocol.engine import judge
+from fa_registry.protocol.rules import load_edition
+from fa_registry.records import NOT_FINITE
+from fa_registry.training.bench import EVERY_ERROR, conventions_of_task
+from fa_registry.training.loop import train
 from fa_registry.training.measuring import measure
+from fa_registry.training.trainer import Trainer
+from tests.builders import record
 from tests.helpers.bench import one_site
 from tests.helpers.hand import CLASSES, KINDS, SIZE, hand_task, lifted, pooling
-from tests.helpers.small import observation, scaling_network, tiny_task
+from tests.helpers.small import Recorder, observation, scaling_network, tiny_task
 
 GRADIENTS = [[[1, 0], [0, 2], [3, 4]], [[0, 1], [2, 0], [0, 6]]]
 
@@ -26,6 +37,64 @@ def test_mean_cosine_over_samples_and_the_lowest_site():
     measured = FIDELITY.measure(observation(gradients=GRADIENTS, gradients_double=doubled))
     assert [reading.value for reading in measured.sites["fidelity"]] == pytest.approx([1.0, 2 / 3])
     assert measured.scalars["fidelity_min"].value == pytest.approx(2 / 3)
+
+
+def test_a_sample_below_float32s_resolution_is_left_out_and_counted():
+    doubled = [[[2, 0], [0, 9], [3, 4]], [[1, 0], [2, 0], [0, 6]]]
+    fitted = [[LEAST_ERROR, 0], [1, 0], [float("nan"), 1]]
+    measured = FIDELITY.measure(observation(gradients=GRADIENTS, gradients_double=doubled, error=fitted))
+    assert [reading.value for reading in measured.sites["fidelity"]] == [1.0, 1.0]
+    assert measured.scalars["fidelity_left_out"].value == 1
+    ratio = 4 + 36, ((1 + 4 + 36) * (1 + 4 + 36)) ** 0.5  # of site 1: the first sample's gradients are orthogonal
+    assert measured.sites["fidelity_batch"][1].value == pytest.approx(ratio[0] / ratio[1])
+    counted = dataclasses.replace(
+        observation(gradients=GRADIENTS, gradients_double=doubled, error=fitted), least_error=EVERY_ERROR
+    )
+    assert FIDELITY.measure(counted).sites["fidelity"][1].value == pytest.approx(2 / 3)
+    assert FIDELITY.measure(counted).scalars["fidelity_left_out"].value == 0
+
+
+def test_where_every_sample_is_fitted_fidelity_and_gamma_have_no_value_and_the_batch_has():
+    seen = observation(gradients_double=GRADIENTS, credits=GRADIENTS, error=[[1e-7, 0]] * 3)
+    measured = FIDELITY.measure(seen)
+    assert {reading.reason for reading in measured.sites["fidelity"]} == {ALL_FITTED}
+    assert measured.scalars["fidelity_min"].reason == ALL_FITTED
+    assert measured.scalars["fidelity_left_out"].value == 3
+    assert [reading.value for reading in measured.sites["fidelity_batch"]] == pytest.approx([1.0, 1.0])
+    assert {reading.reason for reading in GAMMA.measure(seen).sites["gamma"]} == {ALL_FITTED}
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"), [(0.0, NO_DIRECTION), (float("inf"), NOT_FINITE), (float("nan"), NOT_FINITE)]
+)
+def test_a_batch_without_a_direction_has_no_fidelity(value, reason):
+    rows = [[[value, 0.0]] * 3, GRADIENTS[1]]
+    measured = FIDELITY.measure(observation(gradients=rows, gradients_double=rows))
+    assert measured.sites["fidelity_batch"][0].reason.startswith(reason)
+    assert measured.sites["fidelity_batch"][1].value == pytest.approx(1.0)
+
+
+def test_bp_that_fits_samples_to_the_last_bit_is_no_noise():
+    """Trained until 20 of 128 samples are fitted to float32's resolution: their cosines pull the plain mean to .98."""
+    size = {"d_hidden": 256, "num_blocks": 1}
+    recipe = {"learning_rate": 0.01, "weight_decay": 0.0, "batch_size": 32, "schedule": "constant"}
+    task = tiny_task(method="bp", architecture="mlp", architecture_options=size, epochs=40, **recipe)
+    train(Trainer(task), Recorder())
+    measured = measure(task)
+    plain = measure(task, conventions=dataclasses.replace(conventions_of_task(task), least_error=EVERY_ERROR))
+    assert plain.sites["fidelity"][-1].value < LEAST_FIDELITY
+    assert measured.sites["fidelity"][-1].value > 0.999999
+    assert measured.sites["fidelity_batch"][-1].value == pytest.approx(1.0, abs=1e-9)
+    assert 4 <= measured.scalars["fidelity_left_out"].value < 64
+    for edition, state in (("2026-11", "NOISY"), ("2026-12", "OK")):
+        assert judged(plain, task, edition) == state
+        assert judged(measured, task, edition) == "OK"
+
+
+def judged(measured, task, edition):
+    """The state of D2."""
+    run = dataclasses.replace(record(measured=measured), spec=task.spec)
+    return next(one.state for one in judge(run, None, load_edition(edition)).findings if one.rule == "D2")
 
 
 def test_without_the_second_pass_it_is_na():

@@ -18,7 +18,7 @@ from fa_registry.diagnostics.gamma_null import NAMES as NULL_QUANTITIES
 from fa_registry.diagnostics.gamma_null import PLUGIN as GAMMA_NULL
 from fa_registry.diagnostics.h_norm import PLUGIN as H_NORM
 from fa_registry.methods.dfa import DirectFeedbackAlignment
-from fa_registry.training.bench import bench_conventions, null_draws, stream
+from fa_registry.training.bench import CHEAP_WORK, _work_of_draw, bench_conventions, null_draws, stream
 from fa_registry.training.measuring import measure
 from fa_registry.training.task import network_shape
 from tests.helpers.bench import bench_for, one_site
@@ -246,11 +246,20 @@ def test_draws_are_the_methods_own_from_the_runs_seed_and_options():
 
 
 @pytest.mark.parametrize(
-    ("method", "draws"), [("dfa", 99), ("fa", 99), ("drtp", 99), ("weight_fa", 20), ("pepita", 20), ("ep", 20)]
+    ("method", "draws"),
+    [("dfa", 99), ("fa", 99), ("drtp", 99), ("weight_fa", 99), ("frsf", 99), ("brsf", 99), ("pepita", 99), ("ep", 20)],
 )
-def test_many_draws_where_a_draw_is_a_product_a_site_and_the_published_number_elsewhere(method, draws):
+def test_many_draws_where_a_draw_is_cheap_and_none_where_there_is_no_feedback(method, draws):
     task = tiny_task(**supported(method))
     assert null_draws(task) == bench_for(task).null_draws == bench_conventions(task)["gamma_null_draws"] == draws
+
+
+def test_a_draw_that_takes_too_many_operations_is_made_as_often_as_published():
+    """Counted: carrying 128 samples back through weight_fa's matrices, forward and backward, 2 operations a product."""
+    task = tiny_task(method="weight_fa", architecture="mlp", architecture_options={"d_hidden": 1024, "num_blocks": 2})
+    products = 64 * 1024 + 1024 * 1024 + 1024 * 10
+    assert _work_of_draw(task) == pytest.approx(2 * 2 * 128 * products, rel=0.1) and _work_of_draw(task) > CHEAP_WORK
+    assert null_draws(task) == 20
 
 
 def test_draws_are_taken_in_parts_and_each_counts_once():

@@ -55,6 +55,7 @@ class Plugin:
         shutil.rmtree(self.folder / PACKAGE / "__pycache__", ignore_errors=True)
         importlib.invalidate_caches()
         catalog.source_digest.cache_clear()
+        catalog.IMPORTED.clear()
         conformance._tested.cache_clear()
         vars(methods.CATALOG).pop("_locations", None)
 
@@ -93,4 +94,6 @@ def installed_diagnostic(folder: Path, name: str, source: str) -> Iterator[None]
             yield
         finally:
             vars(diagnostics.CATALOG).pop("_locations", None)
+            catalog.IMPORTED.clear()
+            catalog.source_digest.cache_clear()
             sys.modules.pop(name, None)

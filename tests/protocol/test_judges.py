@@ -281,6 +281,38 @@ def test_small_reference_gain_and_fidelity(g_norm, gain, fidelity, outcome, stat
     assert bool(decision.reason) == (decision.fires is None)
 
 
+D2_BATCH = load_edition("2026-12").rules[1]
+
+
+@pytest.mark.parametrize(
+    ("g_norm", "fidelity", "batch", "outcome", "state"),
+    [
+        (LARGE, 0.98, 1.0, "pass", "OK"),  # single samples are fitted, the gradient of the batch is exact
+        (LARGE, 1.0, 0.98, "pass", "OK"),
+        (LARGE, 0.98, 0.98, "warn", "NOISY"),
+        (SMALL, 0.98, 0.98, "warn", "NOISY"),
+        (SMALL, 0.98, 1.0, "fail", "AT FLOOR"),
+        (LARGE, None, 1.0, "pass", "OK"),  # every sample is fitted: the batch decides
+        (LARGE, None, 0.98, "warn", "NOISY"),
+        (LARGE, 0.98, None, "warn", "NOISY"),  # a run of a release that did not measure the batch
+        (LARGE, 1.0, None, "pass", "OK"),
+        (LARGE, None, None, "not_applicable", ""),
+    ],
+)
+def test_a_guard_of_two_conditions_fires_where_all_that_can_be_said_hold(g_norm, fidelity, batch, outcome, state):
+    decision = decide(D2_BATCH, [reading(g_norm), reading(1e-5), reading(fidelity), reading(batch)])
+    assert (decision.outcome, decision.state) == (outcome, state)
+    assert bool(decision.guard) == (state == "NOISY")
+
+
+def test_a_guard_of_two_conditions_requires_either():
+    assert required(D2_BATCH) == (
+        "at least 1.28e-05 or gain at least 0.01, and fidelity at least 0.99 or fidelity batch at least 0.99"
+    )
+    edition = load_edition("2026-12", {"D2.fidelity_batch": 0.9})
+    assert [condition.threshold for condition in edition.rules[1].conditions] == [1.28e-5, 1e-2, 0.99, 0.9]
+
+
 def test_further_limits_are_told_by_the_symbols_of_what_they_limit():
     rule = dataclasses.replace(D2, also=tuple(dataclasses.replace(one, quantity="norm_ratio") for one in D2.also))
     symbol = symbol_of("norm_ratio")

@@ -112,6 +112,19 @@ def test_a_wrong_edition_is_told_what_is_wrong(tmp_path, replacement, message):
         (('judge = "seeds_margin"', 'judge = "seeds_margin"\nalso = [{}]'), r"rule\[2\].also: the judge seeds_margin"),
         (('reference = "accuracy"', 'reference = "accuracy"\nguard = 3'), r"rule\[2\].guard: the judge seeds_margin"),
         (('outcome = "warn"', 'outcome = "warn"\nreference = "x"'), r"rule\[3\].reference: the judge credit_dist"),
+        (
+            ('outcome = "warn"', 'outcome = "warn"\nguard_also = 3'),
+            r"rule\[3\].guard_also: the judge credit_distribution does not look at it",
+        ),
+        (("[rule.guard]", "[rule.guard_also]"), r"rule\[1\].guard: missing; guard_also is a further condition"),
+        (
+            (
+                'fired = "NOISY"',
+                'fired = "NOISY"\n[rule.guard_also]\nquantity = ""\ntake = "last_site"\nfires = "be"\n'
+                'threshold = 1\nunit = "x"',
+            ),
+            r"guard_also.fires: unknown word 'be'(?s:.)*guard_also.quantity: missing",
+        ),
     ],
 )
 def test_a_wrong_further_condition_is_told_what_is_wrong(tmp_path, replacement, message):
@@ -223,7 +236,9 @@ CASES = {
     "2026-04:first-release": FOUR,
     "2026-05": THREE,
     "2026-05:strict": THREE,
-    "2026-11": {"D1": GROWTH, "D2": FLOOR_AND_GAIN, "D3": MARGIN, "D4": CREDIT, "S": STABILITY},
+    **dict.fromkeys(
+        ("2026-11", "2026-12"), {"D1": GROWTH, "D2": FLOOR_AND_GAIN, "D3": MARGIN, "D4": CREDIT, "S": STABILITY}
+    ),
 }
 TRIPLES = [(edition, code) for edition, rules in CASES.items() for code in rules]
 

@@ -9,13 +9,27 @@ import torch
 from torch import nn
 
 from fa_registry import diagnostics
+from fa_registry.diagnostics.aggregates import NAMES as MEANS
 from fa_registry.diagnostics.base import MOMENTS, Diagnostic
+from fa_registry.diagnostics.gamma import NOT_CREDITED
+from fa_registry.diagnostics.gamma import NUMBERS as OF_GAMMA
+from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
 from fa_registry.errors import IntegrityError, PluginError
 from fa_registry.methods.dfa import DirectFeedbackAlignment
+from fa_registry.records import Series, SiteSeries
 from fa_registry.training import measuring
 from fa_registry.training.checkpoint import load_tensors, save_tensors
-from fa_registry.training.measuring import NO_FEEDBACK, accuracy, measure, remeasure, with_conventions, with_final
+from fa_registry.training.measuring import (
+    NO_FEEDBACK,
+    accuracy,
+    measure,
+    remeasure,
+    with_conventions,
+    with_final,
+    without_input_site,
+)
 from fa_registry.training.task import Task, prepare
+from tests.builders import record
 from tests.helpers.hand import hand_task, initial_of
 from tests.helpers.nets import of
 from tests.helpers.small import CPU, scaling_network, tiny_task, trained
@@ -254,6 +268,52 @@ def test_recomputed_figures_are_bit_equal(run, tmp_path):
         for name, reading in final.scalars.items()
         if name not in ("loss_train", "accuracy_train", "penalty")
     }
+
+
+ON_MLP = {"method": "weight_fa", "architecture": "mlp", "architecture_options": {"d_hidden": 16, "num_blocks": 2}}
+
+
+def test_where_site_0_is_the_input_gamma_its_null_and_its_aggregates_leave_it_out(tmp_path):
+    *_, final = short_run(tmp_path, **ON_MLP)
+    for name in (*OF_GAMMA, *OF_NULL):
+        assert final.sites[name][0].reason == "site 0 is the input: no parameter learns from it"
+        assert all(reading.value is not None for reading in final.sites[name][1:])
+    assert final.conventions["first_credited_site"] == 1 and final.conventions["gamma_null_draws"] == 99
+    means = [reading.value for reading in final.sites["gamma"][1:]]
+    assert final.scalars["gamma_all_mean_mean"].value == pytest.approx(sum(means) / 2, rel=1e-12)
+    assert final.scalars["gamma_all_mean_mean"] == final.scalars["gamma_deep_mean_mean"]
+
+
+def test_a_run_of_an_older_release_is_recomputed_as_it_was_measured_and_then_leaves_site_0_out(tmp_path):
+    """20 draws, every sample in fidelity, and site 0 counted: its conventions name the draws alone."""
+    spec, checkpoint, feedback, digests, _ = short_run(tmp_path, **ON_MLP)
+    initial, recorded = load_tensors(tmp_path / INITIAL), {"gamma_null_draws": 20, "threads": 1}
+    again = remeasure(prepare(spec, CPU), checkpoint, feedback, digests, initial, recorded)
+    today = remeasure(prepare(spec, CPU), checkpoint, feedback, digests, initial)
+    assert again.conventions["gamma_null_draws"] == 20 and again.conventions["first_credited_site"] == 0
+    p_values = [reading.value * 21 for reading in again.sites["gamma_null_p"]]
+    assert len(p_values) == 3 and p_values == pytest.approx([round(value) for value in p_values])
+    assert again.sites["gamma"][0].value is not None and again.sites["gamma"][1:] == today.sites["gamma"][1:]
+    assert again.scalars["gamma_all_mean_mean"] != today.scalars["gamma_all_mean_mean"]
+    old = dataclasses.replace(
+        record(measured=again), spec=spec, by_site={"gamma": SiteSeries((0,), (Series(), Series()))}
+    )
+    struck = without_input_site(old)
+    assert struck.measurements.sites["gamma"] == today.sites["gamma"]
+    assert struck.by_site["gamma"].sites[0][0].reason == NOT_CREDITED
+    for name in (*MEANS, "gamma_spread", "gamma_deep_mean"):
+        assert struck.measurements.scalars[name] == today.scalars[name]
+    kept = dataclasses.replace(old, spec=tiny_task().spec)  # an embedding learns from c_0
+    assert without_input_site(kept) is kept
+
+
+def test_a_run_cannot_choose_which_of_its_sites_count(tmp_path):
+    spec, checkpoint, feedback, digests, final = short_run(tmp_path, method="dfa")
+    initial = load_tensors(tmp_path / INITIAL)
+    recorded = {**final.conventions, "first_credited_site": 2, "fidelity_least_error": 0.5}
+    again = remeasure(prepare(spec, CPU), checkpoint, feedback, digests, initial, recorded)
+    assert again == remeasure(prepare(spec, CPU), checkpoint, feedback, digests, initial)
+    assert again.conventions["first_credited_site"] == 0
 
 
 @pytest.mark.parametrize("architecture", ["small_resnet", "vit_mini", "small_cnn"])

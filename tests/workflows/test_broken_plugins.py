@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fa_registry import diagnostics, methods
+from fa_registry import catalog, diagnostics, methods
 from fa_registry.workflows import members
 from tests.helpers.plugins import NAME, installed
 from tests.workflows.conftest import TRAIN
@@ -39,6 +39,7 @@ def brought(folder, monkeypatch, sources, points):
         vars(family.CATALOG).pop("_locations", None)
     yield
     monkeypatch.undo()
+    catalog.IMPORTED.clear()
     for family in (methods, diagnostics):
         vars(family.CATALOG).pop("_locations", None)
 

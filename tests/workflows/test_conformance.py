@@ -42,7 +42,9 @@ def test_another_suite_measures_again(stated, monkeypatch):
     stated(JobEvent(0, "done", ()))
     genuine = catalog._source_files
     edited = {"fa_registry": [("testing/edited.py", Path(__file__))]}
-    monkeypatch.setattr(catalog, "_source_files", lambda module: edited.get(module) or genuine(module))
+    monkeypatch.setattr(
+        catalog, "_source_files", lambda module, all_files=False: edited.get(module) or genuine(module, all_files)
+    )
     catalog.source_digest.cache_clear()
     assert len(stated(JobEvent(0, "done", ()))[1]) == 2
     catalog.source_digest.cache_clear()

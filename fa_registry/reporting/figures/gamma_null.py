@@ -11,7 +11,7 @@ from matplotlib.patches import Polygon, Rectangle
 
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
-from fa_registry.quantities import over_seeds
+from fa_registry.quantities import NOT_CREDITED, over_seeds
 from fa_registry.records import Reading, RunRecord
 from fa_registry.reporting.figures.plates import (
     LEFT,
@@ -60,6 +60,8 @@ def _rows(label: str, record: RunRecord, cards: Mapping[str, Mapping[str, Any]])
     values = measured.get("gamma", ())
     exact = exact_sites(cards.get(f"methods/{record.spec.method}", {}), len(values))
     for site, (gamma, (middle, deviation)) in enumerate(zip(values, nulls, strict=False)):
+        if gamma.reason == NOT_CREDITED:
+            continue
         known = middle.value is not None and deviation.value is not None
         ends = [middle.value + sign * DEVIATIONS * deviation.value for sign in (-1, 1)] if known else [math.nan] * 2
         reason = middle.reason or deviation.reason
@@ -78,6 +80,8 @@ def gamma_plate(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
         "Γ inside it is no evidence of alignment."
     )
     caption += " Hollow: exact by construction, no evidence either." if numbers["exact"].any() else ""
+    if any(_reason_of_first(run.record) == NOT_CREDITED for group in groups for run in group.runs):
+        caption += f" Left out: {NOT_CREDITED}."
     caption += f" {methods - MOST} more methods are in the table." if methods > MOST else ""
     drawn = draw(numbers, dpi)
     return Plate(
@@ -90,6 +94,11 @@ def gamma_plate(groups: Sequence[Group], dpi: int, cards: Mapping[str, Mapping[s
         tuple(_table(numbers)),
         drawn=drawn,
     )
+
+
+def _reason_of_first(record: RunRecord) -> str:
+    """Return why Γ of site 0 has no value; empty where it has one."""
+    return next((reading.reason for reading in record.measurements.sites.get("gamma", ())), "")
 
 
 def _in_words(numbers: pd.DataFrame) -> Iterator[str]:

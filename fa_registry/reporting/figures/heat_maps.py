@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
-from fa_registry.quantities import over_seeds, quantity_of, symbol_of
+from fa_registry.quantities import NOT_CREDITED, over_seeds, quantity_of, symbol_of
 from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figures.plates import (
     LEFT,
@@ -124,6 +124,7 @@ def _caption(panel: Panel, numbers: pd.DataFrame, rule: tuple[str, float] | None
     words += " Blue is positive, orange negative." if not panel.log else ""
     words += " Hatched: no number." if numbers.loc[~_nowhere(numbers), "value"].isna().any() else ""
     words += " Exact: Γ = 1 by construction." if numbers["exact"].any() else ""
+    words += f" Left out: {NOT_CREDITED}." if (numbers["reason"] == NOT_CREDITED).any() else ""
     hidden = numbers["method"].nunique() - MOST
     return f"{words} {hidden} more methods are in the table." if hidden > 0 else words
 

@@ -1,0 +1,143 @@
+"""Code of other packages in an audit: what it measures is measured in processes of its own, and it is named on the page.
+
+Metrics of our own are measured before, in processes in which no entry point of another package was imported. A package that
+changes our functions when it is imported changes them in its own process alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from fa_registry import architectures, datasets, diagnostics, jsonio, methods
+from fa_registry.catalog import IMPORTED, Catalog, Location, source_digest
+from fa_registry.diagnostics.base import Diagnostic, Measured
+from fa_registry.errors import Interrupted, RegistryError
+from fa_registry.protocol.integrity import compare, with_checks
+from fa_registry.records import Check, Integrity, Measurements, RunRecord, RunSpec
+from fa_registry.shelf import but
+from fa_registry.studies.executors.base import JobEvent
+from fa_registry.studies.executors.local import stop_on_signal
+from fa_registry.studies.workers import apart, supervise
+from fa_registry.tracking.base import StoredRun
+from fa_registry.training.measuring import without_built_in
+
+SUBJECT = "third-party metrics"
+CARDS_SECONDS = 600.0  # of importing every third-party diagnostic
+Job = Callable[[StoredRun, Callable[[], bool], Callable[[Any], None]], Measurements]
+
+
+def usable_members() -> dict[str, Diagnostic]:
+    """Import the diagnostics of other packages; what cannot be imported is logged and left out."""
+    foreign = set(diagnostics.CATALOG.third_party())
+    return {name: member for name, member in diagnostics.CATALOG.members().items() if name in foreign}
+
+
+def measured_apart(runs: Sequence[StoredRun], job: Job, processes: int) -> list[Measurements]:
+    """Measure every run by the diagnostics of other packages, in processes that do nothing else.
+
+    Args:
+        runs: Those that were recomputed.
+        job: Measures one of them in another process.
+
+    Returns:
+        One a run. Where a process ended or raised, every such diagnostic is among the failures, with the reason.
+    """
+    found: dict[int, Measurements] = {}
+
+    def hear(event: JobEvent) -> None:
+        if event.kind == "done":
+            found[event.index] = event.value
+        elif event.kind == "failed":
+            failures = dict.fromkeys(diagnostics.CATALOG.third_party(), str(event.value))
+            found[event.index] = Measurements({}, {}, failures=failures)
+
+    with stop_on_signal() as stop:
+        supervise(runs, job, processes, stop, hear)
+    if len(found) < len(runs):
+        raise Interrupted("stopped while third-party diagnostics measured the runs; nothing was judged")
+    return [found[place] for place in range(len(runs))]
+
+
+def with_third_party(record: RunRecord, logged: Measurements, extra: Measurements) -> RunRecord:
+    """Add the metrics of third-party diagnostics to a record, compared with those that the run logged.
+
+    Nothing that bears the name of a metric of ours is taken.
+    """
+    ours, extra = record.measurements, third_party_part(extra)
+    integrity = _integrity(record.integrity, compare(third_party_part(logged), extra))
+    names = set(diagnostics.CATALOG.third_party())
+    measurements = Measurements(
+        dict(sorted({**extra.sites, **ours.sites}.items())),
+        dict(sorted({**extra.scalars, **ours.scalars}.items())),
+        {**extra.conventions, **ours.conventions},
+        dict(sorted({**{name: why for name, why in extra.failures.items() if name in names}, **ours.failures}.items())),
+    )
+    return but(record, measurements=measurements, integrity=integrity)
+
+
+def third_party_part(measurements: Measurements) -> Measurements:
+    """Return the measurements without every metric that bears the name of one of ours."""
+    kept = without_built_in(Measured(measurements.sites, measurements.scalars))
+    return dataclasses.replace(measurements, sites=kept.sites, scalars=kept.scalars)
+
+
+def built_in_part(measurements: Measurements) -> Measurements:
+    """Return the measurements without every metric that bears the name of none of ours."""
+    foreign = third_party_part(measurements)
+    sites = {name: row for name, row in measurements.sites.items() if name not in foreign.sites}
+    scalars = {name: found for name, found in measurements.scalars.items() if name not in foreign.scalars}
+    return dataclasses.replace(measurements, sites=sites, scalars=scalars)
+
+
+def _integrity(ours: Integrity, theirs: Integrity) -> Integrity:
+    (found,) = theirs.checks
+    integrity = with_checks(ours, [Check(SUBJECT, found.outcome, found.detail)])
+    if theirs.state == "unverifiable" and integrity.state == "verified":
+        integrity = dataclasses.replace(integrity, state="unverifiable", details=theirs.details)
+    return dataclasses.replace(integrity, differences=(*integrity.differences, *theirs.differences))
+
+
+def third_party_cards() -> dict[str, Any]:
+    """Return the cards of third-party diagnostics as JSON; they are imported in another process."""
+    if not diagnostics.CATALOG.third_party():
+        return {}
+    end = apart(_cards_there, CARDS_SECONDS)
+    return json.loads(end.value) if end.kind == "done" else {}
+
+
+def _cards_there() -> str:
+    return jsonio.canonical({f"diagnostics/{name}": member.card for name, member in usable_members().items()})
+
+
+def packages_remark(specs: Iterable[RunSpec]) -> Iterator[str]:
+    """Name every other package whose code an audit of these runs imported, for the head of its page."""
+    found = dict(IMPORTED)
+    for location in _locations(specs):
+        found.setdefault((location.package, location.version), location.module)
+    for (package, version), module in sorted(found.items()):
+        try:
+            digest = source_digest(module, all_files=True)
+        except (RegistryError, OSError) as error:
+            digest = f"cannot be computed: {error}"
+        yield f"Code of another package was imported: {package} {version}, SHA-256 of its files {digest}."
+
+
+def _locations(specs: Iterable[RunSpec]) -> Iterator[Location]:
+    """Of the plug-ins of other packages that these runs name, and of every third-party diagnostic."""
+    named: set[tuple[Catalog, str]] = set()
+    for spec in specs:
+        named |= {
+            (methods.CATALOG, spec.method),
+            (architectures.CATALOG, spec.architecture),
+            (datasets.CATALOG, spec.dataset.partition(":")[0]),
+        }
+    named |= {(diagnostics.CATALOG, name) for name in diagnostics.CATALOG.third_party()}
+    for catalog, name in named:
+        with suppress(RegistryError):  # not installed: nothing of it was imported
+            location = catalog.location(name)
+            if not location.own:
+                yield location
