@@ -111,12 +111,12 @@ def join_names(names: Collection[object], most: int = MOST_NAMES) -> str:
 
 
 def _first(problems: Sequence[str]) -> Iterator[str]:
-    """Yield the first problems, as many as a person reads, and how many there are beside them."""
+    """Yield the first problems, as many as a person reads, and how many there are beside them at least."""
     length = 0
     for place, problem in enumerate(problems):
         line = shortened(problem, LONGEST_PROBLEM)
         length += len(line)
         if length > LONGEST_LIST:
-            yield f"and {len(problems) - place:,} more"
+            yield f"and at least {len(problems) - place:,} more"
             return
         yield line

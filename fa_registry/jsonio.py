@@ -25,10 +25,16 @@ from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_nam
 from fa_registry.untrusted import RECORD, UnreadableFile, named, open_regular, regular_bytes
 
 IN_PIECES = 2  # levels: the runs of a report
+MOST_TOML = 2**20  # bytes of a TOML file: Python reads two MB a second, and the largest of ours has 20 kB
 LISTED = 100  # problems of one value; a file of another kind has thousands
 DEEPEST = 50  # tables and lists within each other; ours are no deeper than 12
 DIGEST_LENGTH = 64  # characters of a SHA-256
 LONGEST_WHOLE = 20  # characters of a whole number of 64 bits
+# Of TOML: texts and comments, closed or not, and a name with more dots than tables may be nested, once those are left out.
+QUOTED = re.compile(
+    r'"""(?:\\.|.)*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\[^\n]|[^"\\\n])*+"?|\'[^\'\n]*+\'?|#[^\n]*+', re.DOTALL
+)
+DOTTED = re.compile(rf"(?:\.[ \t]*+[\w-]*+[ \t]*+){{{DEEPEST}}}")
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # a character as two escapes, of which one may be missing
 STRICT = ("str", "int", "float", "bool")  # pydantic's names of the types that it would make of one another
 EXPECTED = {  # what pydantic says is wrong with a value → what was expected
@@ -68,20 +74,24 @@ def decode(hint: Any, value: Any, where: str = "record") -> Any:
     """
     made, problems = attempt(hint, value)
     if problems:
-        more = [f"and {len(problems) - LISTED:,} more"] if len(problems) > LISTED else []
-        raise InvalidFields(where, [*problems[:LISTED], *more])
+        raise InvalidFields(where, problems)
     return made
 
 
 def attempt(hint: Any, value: Any) -> tuple[Any, list[str]]:
-    """The object that `decode` makes and nothing, or None and everything that is wrong, for whoever has more to say of it."""
+    """The object that `decode` makes and nothing, or None and everything that is wrong, for whoever has more to say of it.
+
+    Of thousands of problems, the first LISTED are described and the others are counted.
+    """
     validator = _validator(hint)
     from pydantic_core import ValidationError
 
     try:
         return validator.validate_python(value), []
     except ValidationError as error:
-        return None, list(_lines(hint, value, error.errors(include_url=False)))
+        errors = error.errors(include_url=False)
+    more = [f"and {len(errors) - LISTED:,} more"] if len(errors) > LISTED else []
+    return None, [*_lines(hint, value, errors[:LISTED]), *more]
 
 
 def adapter(hint: Any, **config: Any) -> Any:
@@ -205,14 +215,17 @@ def is_finite(value: Any) -> bool:
 
 def found(value: Any) -> str:
     """What stands in a file in the place of something else, in one short line: a list of a million entries too."""
-    return reprlib.repr(value)
+    return shortened(reprlib.repr(value))
 
 
 def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
     """The table of a TOML file, and the SHA-256 of its bytes. Raises InvalidFields about `subject` where there is none."""
     try:
-        data = regular_bytes(named(path))
-        table = tomllib.loads(data.decode("utf-8"))
+        data = regular_bytes(named(path), MOST_TOML)
+        text = data.decode("utf-8")
+        if DOTTED.search(QUOTED.sub("", text)):  # tomllib takes minutes for a name of 100,000 parts
+            raise ValueError("nested too deeply")
+        table = tomllib.loads(text)
         check_depth(table)
         problems = list(_beyond_toml("", table))
     except UnreadableFile as error:
