@@ -31,8 +31,16 @@ from fa_registry.reporting.pages.index import (
 )
 from fa_registry.reporting.pages.notes import AuditNoteContext, ExcludedNoteContext, NoteContext
 from fa_registry.reporting.sources import Sources, without_mismatches
-from fa_registry.reporting.text.environment import SUFFIX, Pages, environment, template_failure, variables
+from fa_registry.reporting.text.environment import (
+    SUFFIX,
+    Pages,
+    bounded_memory,
+    environment,
+    template_failure,
+    variables,
+)
 from fa_registry.reporting.values import FigureFile, Link
+from fa_registry.untrusted import UnreadableFile, named, regular_bytes
 
 TABLE = "audit_table.tex"  # for a paper to take in
 FORMS = "forms"  # the folder of the forms
@@ -41,6 +49,7 @@ COMPARISON = "compare.html"
 UNLINKED = "<!-- fa:compare -->"
 LINKED = '<li><a href="compare.html">compare.html</a>: methods or runs side by side</li>'
 NOT_OURS = ("note.md.j2", "audit_note.md.j2")  # written to the store for every reader of it: always the shipped ones
+LARGEST_TEMPLATE = 2**20  # bytes; the largest shipped one has 20 kB
 SHOWN = 10  # of the files of a folder without any template
 UNCALCULABLE = (ValueError, ArithmeticError, RuntimeError)
 PREFIX = ".rendering-"  # of the folder that pages are written in
@@ -269,12 +278,16 @@ def _problems(path: Path, folder: Path, taken_in: dict[str, set[str]]) -> Iterat
     name = path.relative_to(folder).as_posix()
     made = environment(name, folder)
     try:
-        source = path.read_text(encoding="utf-8")
-        tree = made.parse(source, name)
-        unknown = _unknown_filters(made, tree, name)
-        if not unknown:
-            made.compile(source, name)
-    except (TemplateError, UnicodeDecodeError, RecursionError, SyntaxError, ValueError) as error:
+        with bounded_memory():  # Jinja2 works out some of what is constant while it compiles
+            source = regular_bytes(named(path), LARGEST_TEMPLATE).decode("utf-8")
+            tree = made.parse(source, name)
+            unknown = _unknown_filters(made, tree, name)
+            if not unknown:
+                made.compile(source, name)
+    except UnreadableFile as error:
+        yield f"{name}: {error.reason}"
+        return
+    except (TemplateError, UnicodeDecodeError, RecursionError, SyntaxError, ValueError, MemoryError) as error:
         yield str(template_failure(name, error))
         return
     yield from unknown

@@ -112,7 +112,7 @@ def test_any_value_in_the_place_of_any_other_is_read_or_told(tmp_path, kind, val
         "[" + "a . " * 250_000 + "a]",
         "'a'.\"b\"." * 100_000 + "a = 1",
         'a = { b = """c""""", ' + "d." * 60 + "d = 1 }",
-        "a = { b = \'\'\'c\'\'\'\'\', " + "d." * 60 + "d = 1 }",
+        "a = { b = '''c''''', " + "d." * 60 + "d = 1 }",
     ],
     ids=["name", "head", "quoted", "after a text", "after a literal text"],
 )
@@ -126,7 +126,9 @@ def test_a_name_of_a_million_tables_is_refused_before_it_is_parsed(tmp_path, mon
         jsonio.read_toml(path, kind)
 
 
-@pytest.mark.parametrize("text", ['a = "' + "x." * 99 + '"', "# " + "x." * 99, "a." * 49 + "a = 1", 'a = """\n""' + "b." * 99 + '"""'])
+@pytest.mark.parametrize(
+    "text", ['a = "' + "x." * 99 + '"', "# " + "x." * 99, "a." * 49 + "a = 1", 'a = """\n""' + "b." * 99 + '"""']
+)
 def test_dots_in_texts_and_remarks_are_no_tables(tmp_path, text):
     (tmp_path / "a.toml").write_text(text)
     assert jsonio.read_toml(tmp_path / "a.toml", "a")[0].keys() <= {"a"}
@@ -142,7 +144,9 @@ def test_a_file_too_large_for_what_people_write_is_refused_unread(tmp_path, kind
         read(path)
 
 
-WIDE = "".join(f"{'x' * 5_000}{place} = 1\n" for place in range(100)) + "".join(f"y{place} = 1\n" for place in range(3_000))
+WIDE = "".join(f"{'x' * 5_000}{place} = 1\n" for place in range(100)) + "".join(
+    f"y{place} = 1\n" for place in range(3_000)
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
