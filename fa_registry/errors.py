@@ -25,9 +25,15 @@ class EvidenceWarning(UserWarning):
 
 
 class RegistryError(Exception):
-    """Root of the tree; `exit_code` is what the command line returns for it."""
+    """Root of the tree; `exit_code` is what the command line returns for it.
+
+    A message is cut after LONGEST_MESSAGE characters, whatever a file had in it.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: object = ""):
+        super().__init__(shortened(message, LONGEST_MESSAGE))
 
 
 class UsageError(RegistryError):
@@ -76,7 +82,8 @@ class Interrupted(RegistryError):
 LONGEST_NAME = 200  # characters of a name that an error repeats; a path fits, a file in the place of a name does not
 LONGEST_IN_LIST = 80  # characters of a name of many
 MOST_NAMES, MOST_KNOWN = 10, 100  # names that an error lists, of a file, and of what exists here
-LONGEST_PROBLEM, LONGEST_LIST = 1_000, 3_000  # characters of one problem that an error repeats, and of all of them
+# Characters of one problem that an error repeats, of all of them, and of a whole message.
+LONGEST_PROBLEM, LONGEST_LIST, LONGEST_MESSAGE = 1_000, 3_000, 3_900
 
 
 def unknown_name_text(family: str, name: object, known: Iterable[str]) -> str:

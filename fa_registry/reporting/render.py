@@ -13,7 +13,7 @@ from types import MappingProxyType
 from jinja2 import Environment, TemplateError, meta, nodes
 
 from fa_registry import cores, owners, resources
-from fa_registry.errors import InvalidFields, unknown_name_text
+from fa_registry.errors import InvalidFields, join_names, unknown_name_text
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import AuditReport
 from fa_registry.reporting.figures.style import VECTORS
@@ -50,7 +50,6 @@ UNLINKED = "<!-- fa:compare -->"
 LINKED = '<li><a href="compare.html">compare.html</a>: methods or runs side by side</li>'
 NOT_OURS = ("note.md.j2", "audit_note.md.j2")  # written to the store for every reader of it: always the shipped ones
 LARGEST_TEMPLATE = 2**20  # bytes; the largest shipped one has 20 kB
-SHOWN = 10  # of the files of a folder without any template
 UNCALCULABLE = (ValueError, ArithmeticError, RuntimeError)
 PREFIX = ".rendering-"  # of the folder that pages are written in
 # What each template receives: the fields are its variables, no more and no less; every field has its help and unit.
@@ -216,7 +215,7 @@ def template_problems(folder: Path) -> list[str]:
     if not folder.is_dir():
         return [f"templates: there is no folder {folder}"]
     paths = sorted(folder.rglob(f"*{SUFFIX}"))
-    inside = [path for path in paths if path.resolve().is_relative_to(folder.resolve())]
+    inside = [path for path in paths if named(path).is_relative_to(named(folder))]
     problems = [f"{path.name}: is a link that leads out of the folder" for path in paths if path not in inside]
     taken_in: dict[str, set[str]] = {}
     for path in inside:
@@ -251,7 +250,7 @@ def _no_templates(folder: Path, some: bool) -> Iterator[str]:
     if not (some or meant):
         yield (
             f"templates: no file in it ends on {SUFFIX}, so that no page would change; "
-            f"found {', '.join(others[:SHOWN]) or 'nothing'}; known: {', '.join(known)}"
+            f"found {join_names(others) or 'nothing'}; known: {', '.join(known)}"
         )
 
 
