@@ -18,6 +18,8 @@ import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, NewType
 
@@ -26,6 +28,7 @@ from fa_registry.untrusted import RECORD, UnreadableFile, named, open_regular, r
 
 IN_PIECES = 2  # levels: the runs of a report
 MOST_TOML = 2**20  # bytes of a TOML file: Python reads two MB a second, and the largest of ours has 20 kB
+MOST_ENTRIES = 100_000  # of a value of which something is wrong: what is wrong is looked for in so many
 LISTED = 100  # problems of one value; a file of another kind has thousands
 DEEPEST = 50  # tables and lists within each other; ours are no deeper than 12
 DIGEST_LENGTH = 64  # characters of a SHA-256
@@ -36,6 +39,7 @@ QUOTED = re.compile(
 )
 DOTTED = re.compile(rf"(?:\.[ \t]*+[\w-]*+[ \t]*+){{{DEEPEST}}}")
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # a character as two escapes, of which one may be missing
+LISTS = ("list", "tuple")  # pydantic's names of the types of which it can end at the first wrong entry
 STRICT = ("str", "int", "float", "bool")  # pydantic's names of the types that it would make of one another
 EXPECTED = {  # what pydantic says is wrong with a value → what was expected
     "string": "text",
@@ -86,12 +90,32 @@ def attempt(hint: Any, value: Any) -> tuple[Any, list[str]]:
     validator = _validator(hint)
     from pydantic_core import ValidationError
 
-    try:
+    with suppress(ValidationError):  # it ends at the first wrong entry of a list: the errors of a million take gigabytes
         return validator.validate_python(value), []
+    first = _first_entries(value, [MOST_ENTRIES])
+    try:
+        _validator(hint, thorough=True).validate_python(first)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-    more = [f"and {len(errors) - LISTED:,} more"] if len(errors) > LISTED else []
-    return None, [*_lines(hint, value, errors[:LISTED]), *more]
+        more = [f"and {len(errors) - LISTED:,} more"] if len(errors) > LISTED else []
+        return None, [*_lines(hint, first, errors[:LISTED]), *more]
+    return None, [f"record: expected other values behind the first {MOST_ENTRIES:,} entries"]
+
+
+def _first_entries(value: Any, left: list[int], depth: int = 0) -> Any:
+    """Return a copy that has the first entries of every list and table, so many of all lists together as are `left`."""
+    if depth > DEEPEST or not isinstance(value, (dict, list, tuple)):
+        return value
+    if isinstance(value, dict):
+        items = islice(value.items(), MOST_ENTRIES)
+        return {name: _first_entries(item, left, depth + 1) for name, item in items}
+    kept = []
+    for item in value:
+        if left[0] <= 0:
+            break
+        left[0] -= 1
+        kept.append(_first_entries(item, left, depth + 1))
+    return kept
 
 
 def adapter(hint: Any, **config: Any) -> Any:
@@ -110,27 +134,30 @@ def adapter(hint: Any, **config: Any) -> Any:
 
 
 @functools.cache  # building one takes as long as reading a hundred records
-def _validator(hint: Any) -> Any:
+def _validator(hint: Any, thorough: bool = False) -> Any:
+    """thorough: it names every wrong entry of a list, not the first one alone."""
     schema = adapter(hint).core_schema
     from pydantic_core import SchemaValidator
 
-    return SchemaValidator(_strictly(schema))
+    return SchemaValidator(_strictly(schema, thorough))
 
 
-def _strictly(schema: Any) -> Any:
+def _strictly(schema: Any, thorough: bool) -> Any:
     """The same schema, in which no value passes for one of another type.
 
     pydantic's own strictness would refuse a JSON list where a tuple is asked for too.
     """
     if isinstance(schema, (list, tuple)):
-        return type(schema)(map(_strictly, schema))
+        return type(schema)(_strictly(part, thorough) for part in schema)
     if not isinstance(schema, dict):
         return schema
     if schema.get("type") == "any":
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(_plain)
-    inner = {name: _strictly(part) for name, part in schema.items()}
+    inner = {name: _strictly(part, thorough) for name, part in schema.items()}
+    if schema.get("type") in LISTS and not thorough:
+        inner["fail_fast"] = True
     return inner | ({"strict": True} if schema.get("type") in STRICT else {})
 
 
