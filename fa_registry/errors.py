@@ -16,7 +16,8 @@ And the one warning, a UserWarning: EvidenceWarning, a result that rests on less
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 
 
 class EvidenceWarning(UserWarning):
@@ -24,9 +25,15 @@ class EvidenceWarning(UserWarning):
 
 
 class RegistryError(Exception):
-    """Root of the tree; `exit_code` is what the command line returns for it."""
+    """Root of the tree; `exit_code` is what the command line returns for it.
+
+    A message is cut after LONGEST_MESSAGE characters, whatever a file had in it.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: object = ""):
+        super().__init__(shortened(message, LONGEST_MESSAGE))
 
 
 class UsageError(RegistryError):
@@ -48,8 +55,8 @@ class InvalidFields(UsageError):
 
     def __init__(self, subject: str, problems: Sequence[str]):
         self.problems = tuple(problems)
-        count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
-        super().__init__("\n".join([f"{subject}: {count}", *(f"  - {problem}" for problem in problems)]))
+        count = f"{len(problems):,} problem{'s' if len(problems) != 1 else ''}"
+        super().__init__("\n".join([f"{subject}: {count}", *(f"  - {problem}" for problem in _first(problems))]))
 
 
 class StoreError(UsageError):
@@ -73,14 +80,18 @@ class Interrupted(RegistryError):
 
 
 LONGEST_NAME = 200  # characters of a name that an error repeats; a path fits, a file in the place of a name does not
+LONGEST_IN_LIST = 80  # characters of a name of many
+MOST_NAMES, MOST_KNOWN = 10, 100  # names that an error lists, of a file, and of what exists here
+# Characters of one problem that an error repeats, of all of them, and of a whole message.
+LONGEST_PROBLEM, LONGEST_LIST, LONGEST_MESSAGE = 1_000, 3_000, 3_900
 
 
 def unknown_name_text(family: str, name: object, known: Iterable[str]) -> str:
-    """One sentence for an unknown name: the nearest match if there is one, and the whole list."""
+    """One sentence for an unknown name: the nearest match if there is one, and the list of names that exist."""
     names = sorted(known)
     near = difflib.get_close_matches(shortened(name), names, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"unknown {family} {shortened(name)!r}{hint}; known: {', '.join(map(shortened, names)) or 'none'}"
+    hint = f" (did you mean {shortened(near[0])!r}?)" if near else ""
+    return f"unknown {family} {shortened(name)!r}{hint}; known: {join_names(names, MOST_KNOWN) or 'none'}"
 
 
 def unknown_field_text(where: str, kind: str, name: str, known: Iterable[str]) -> str:
@@ -88,7 +99,31 @@ def unknown_field_text(where: str, kind: str, name: str, known: Iterable[str]) -
     return f"{where}{shortened(name)}: {unknown_name_text(kind, name, known)}"
 
 
-def shortened(name: object) -> str:
-    """A name as an error can repeat it, whatever somebody wrote in its place."""
+def shortened(name: object, most: int = LONGEST_NAME) -> str:
+    """A name as an error can repeat it, in at most so many characters, whatever somebody wrote in its place."""
     text = str(name)
-    return text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}…"
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def join_names(names: Collection[object], most: int = MOST_NAMES) -> str:
+    """Join names for an error: `a, b, c`, and `…, and 99,990 more` if a file has more of them than a person reads.
+
+    Args:
+        names: of tensors, fields or files, as a third-party file has them.
+        most: how many of them are repeated.
+    """
+    shown = [shortened(name, LONGEST_IN_LIST) for name in islice(names, most)]
+    more = [f"and {len(names) - most:,} more"] if len(names) > most else []
+    return ", ".join([*shown, *more])
+
+
+def _first(problems: Sequence[str]) -> Iterator[str]:
+    """Yield the first problems, as many as a person reads, and how many there are beside them at least."""
+    length = 0
+    for place, problem in enumerate(problems):
+        line = shortened(problem, LONGEST_PROBLEM)
+        length += len(line)
+        if length > LONGEST_LIST:
+            yield f"and at least {len(problems) - place:,} more"
+            return
+        yield line

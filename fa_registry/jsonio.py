@@ -18,6 +18,8 @@ import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, NewType
 
@@ -25,11 +27,19 @@ from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_nam
 from fa_registry.untrusted import RECORD, UnreadableFile, named, open_regular, regular_bytes
 
 IN_PIECES = 2  # levels: the runs of a report
+MOST_TOML = 2**20  # bytes of a TOML file: Python reads two MB a second, and the largest of ours has 20 kB
+MOST_ENTRIES = 100_000  # of a value of which something is wrong: what is wrong is looked for in so many
 LISTED = 100  # problems of one value; a file of another kind has thousands
 DEEPEST = 50  # tables and lists within each other; ours are no deeper than 12
 DIGEST_LENGTH = 64  # characters of a SHA-256
 LONGEST_WHOLE = 20  # characters of a whole number of 64 bits
+# Of TOML: texts and comments, closed or not, and a name with more dots than tables may be nested, once those are left out.
+QUOTED = re.compile(
+    r'"""(?:\\.|.)*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\[^\n]|[^"\\\n])*+"?|\'[^\'\n]*+\'?|#[^\n]*+', re.DOTALL
+)
+DOTTED = re.compile(rf"(?:\.[ \t]*+[\w-]*+[ \t]*+){{{DEEPEST}}}")
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # a character as two escapes, of which one may be missing
+LISTS = ("list", "tuple")  # pydantic's names of the types of which it can end at the first wrong entry
 STRICT = ("str", "int", "float", "bool")  # pydantic's names of the types that it would make of one another
 EXPECTED = {  # what pydantic says is wrong with a value → what was expected
     "string": "text",
@@ -68,20 +78,44 @@ def decode(hint: Any, value: Any, where: str = "record") -> Any:
     """
     made, problems = attempt(hint, value)
     if problems:
-        more = [f"and {len(problems) - LISTED:,} more"] if len(problems) > LISTED else []
-        raise InvalidFields(where, [*problems[:LISTED], *more])
+        raise InvalidFields(where, problems)
     return made
 
 
 def attempt(hint: Any, value: Any) -> tuple[Any, list[str]]:
-    """The object that `decode` makes and nothing, or None and everything that is wrong, for whoever has more to say of it."""
+    """The object that `decode` makes and nothing, or None and everything that is wrong, for whoever has more to say of it.
+
+    Of thousands of problems, the first LISTED are described and the others are counted.
+    """
     validator = _validator(hint)
     from pydantic_core import ValidationError
 
-    try:
+    with suppress(ValidationError):  # it ends at the first wrong entry of a list: the errors of a million take gigabytes
         return validator.validate_python(value), []
+    first = _first_entries(value, [MOST_ENTRIES])
+    try:
+        _validator(hint, thorough=True).validate_python(first)
     except ValidationError as error:
-        return None, list(_lines(hint, value, error.errors(include_url=False)))
+        errors = error.errors(include_url=False)
+        more = [f"and {len(errors) - LISTED:,} more"] if len(errors) > LISTED else []
+        return None, [*_lines(hint, first, errors[:LISTED]), *more]
+    return None, [f"record: expected other values behind the first {MOST_ENTRIES:,} entries"]
+
+
+def _first_entries(value: Any, left: list[int], depth: int = 0) -> Any:
+    """Return a copy that has the first entries of every list and table, so many of all lists together as are `left`."""
+    if depth > DEEPEST or not isinstance(value, (dict, list, tuple)):
+        return value
+    if isinstance(value, dict):
+        items = islice(value.items(), MOST_ENTRIES)
+        return {name: _first_entries(item, left, depth + 1) for name, item in items}
+    kept = []
+    for item in value:
+        if left[0] <= 0:
+            break
+        left[0] -= 1
+        kept.append(_first_entries(item, left, depth + 1))
+    return kept
 
 
 def adapter(hint: Any, **config: Any) -> Any:
@@ -100,27 +134,30 @@ def adapter(hint: Any, **config: Any) -> Any:
 
 
 @functools.cache  # building one takes as long as reading a hundred records
-def _validator(hint: Any) -> Any:
+def _validator(hint: Any, thorough: bool = False) -> Any:
+    """thorough: it names every wrong entry of a list, not the first one alone."""
     schema = adapter(hint).core_schema
     from pydantic_core import SchemaValidator
 
-    return SchemaValidator(_strictly(schema))
+    return SchemaValidator(_strictly(schema, thorough))
 
 
-def _strictly(schema: Any) -> Any:
+def _strictly(schema: Any, thorough: bool) -> Any:
     """The same schema, in which no value passes for one of another type.
 
     pydantic's own strictness would refuse a JSON list where a tuple is asked for too.
     """
     if isinstance(schema, (list, tuple)):
-        return type(schema)(map(_strictly, schema))
+        return type(schema)(_strictly(part, thorough) for part in schema)
     if not isinstance(schema, dict):
         return schema
     if schema.get("type") == "any":
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(_plain)
-    inner = {name: _strictly(part) for name, part in schema.items()}
+    inner = {name: _strictly(part, thorough) for name, part in schema.items()}
+    if schema.get("type") in LISTS and not thorough:
+        inner["fail_fast"] = True
     return inner | ({"strict": True} if schema.get("type") in STRICT else {})
 
 
@@ -205,14 +242,17 @@ def is_finite(value: Any) -> bool:
 
 def found(value: Any) -> str:
     """What stands in a file in the place of something else, in one short line: a list of a million entries too."""
-    return reprlib.repr(value)
+    return shortened(reprlib.repr(value))
 
 
 def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
     """The table of a TOML file, and the SHA-256 of its bytes. Raises InvalidFields about `subject` where there is none."""
     try:
-        data = regular_bytes(named(path))
-        table = tomllib.loads(data.decode("utf-8"))
+        data = regular_bytes(named(path), MOST_TOML)
+        text = data.decode("utf-8")
+        if DOTTED.search(QUOTED.sub("", text)):  # tomllib takes minutes for a name of 100,000 parts
+            raise ValueError("nested too deeply")
+        table = tomllib.loads(text)
         check_depth(table)
         problems = list(_beyond_toml("", table))
     except UnreadableFile as error:

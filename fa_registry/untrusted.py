@@ -6,9 +6,13 @@ Nothing of a store is opened but through here.
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import stat
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,6 +21,7 @@ from fa_registry.errors import IntegrityError
 
 RECORD = 64 * 2**20  # bytes of one text file of a run or a study; the largest honest one measured had 7 MB
 TENSORS = 64 * 2**30  # bytes of one file of tensors
+ONE_READ = 2**25  # bytes that `zipfile` may read at once: its list of files is one read, 200,000 entries have 25 MB
 
 
 class UnreadableFile(IntegrityError):
@@ -49,6 +54,32 @@ def check_regular(path: Path, limit: int = TENSORS) -> Path:
     """The same path, for a library that opens it by its name, once it is known to be a regular file of at most `limit` bytes."""
     os.close(_opened(path, limit))
     return path
+
+
+class _ShortReads(io.BufferedReader):
+    """A file of which nobody reads more than ONE_READ bytes at once."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Read `size` bytes, or up to ONE_READ; raise BadZipFile if `size` is more than that."""
+        if size is not None and size > ONE_READ:
+            raise zipfile.BadZipFile(f"its list of files has more than {ONE_READ:,} bytes")
+        return super().read(ONE_READ if size is None or size < 0 else size)
+
+
+@contextmanager
+def open_zip(path: Path, limit: int = TENSORS) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive whose list of files is short enough to be held in memory.
+
+    Args:
+        path: of a regular file, not of a link.
+        limit: the most bytes that the archive itself may have.
+
+    Raises:
+        UnreadableFile: as `regular_bytes`.
+        zipfile.BadZipFile: the file is no zip archive, or its list of files has more than ONE_READ bytes.
+    """
+    with _ShortReads(io.FileIO(_opened(path, limit))) as stream, zipfile.ZipFile(stream) as archive:
+        yield archive
 
 
 def named(path: Path) -> Path:

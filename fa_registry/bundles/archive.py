@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fa_registry import jsonio, owners
-from fa_registry.errors import IntegrityError, InvalidFields
-from fa_registry.untrusted import RECORD, TENSORS, UnreadableFile, check_regular, named
+from fa_registry.errors import IntegrityError, InvalidFields, join_names, shortened
+from fa_registry.untrusted import RECORD, UnreadableFile, named, open_zip
 
 MANIFEST, SIGNATURE, CRATE = "manifest.json", "manifest.sig", "ro-crate-metadata.json"
 FORMAT, VERSION = "fa_registry bundle", 1
@@ -73,14 +73,13 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, bytes]:
     """
     path = named(path)
     try:
-        check_regular(path, TENSORS)
-        with zipfile.ZipFile(path) as archive:
+        with open_zip(path) as archive:
             manifest, signature = _opened(archive, path)
             wrong = [name for name in manifest.files if not _extracted(archive, name, manifest, folder)]
     except (zipfile.BadZipFile, UnreadableFile, EOFError, NotImplementedError, OverflowError, ValueError) as error:
-        raise IntegrityError(f"{path.name} is no bundle that can be read: {error}") from error
+        raise IntegrityError(f"{path.name} is no bundle that can be read: {shortened(error)}") from error
     if wrong:
-        raise IntegrityError(f"{path.name}: not as they were packed: {', '.join(wrong)}")
+        raise IntegrityError(f"{path.name}: not as they were packed: {join_names(wrong)}")
     _check_again(path, folder, manifest, signature)
     return manifest, signature
 
@@ -92,14 +91,14 @@ def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
     if len(entries) > MOST_FILES:
         raise IntegrityError(f"{path.name} holds {len(entries):,} files; no bundle holds more than {MOST_FILES:,}")
     problems = [
-        f"{name!r} is in it {count} times" for name, count in Counter(map(str.casefold, listed)).items() if count > 1
+        f"{shortened(name)!r} is in it {count} times" for name, count in Counter(map(str.casefold, listed)).items() if count > 1
     ]
-    problems += [f"{entry.filename!r} {why}" for entry in entries if (why := _unfit(entry))]
+    problems += [f"{shortened(entry.filename)!r} {why}" for entry in entries if (why := _unfit(entry))]
     if problems:
         raise IntegrityError(f"{path.name}: {'; '.join(problems[:5])}")
     if MANIFEST not in listed:
         raise IntegrityError(f"{path.name} holds no {MANIFEST}: it is no bundle of fa_registry")
-    told = _bounded(archive, MANIFEST, RECORD)
+    told = _bounded(archive, path, MANIFEST)
     seal = SEAL.fullmatch(archive.comment)
     if seal is None or seal[1].decode() != hashlib.sha256(told).hexdigest():
         raise IntegrityError(f"{path.name}: {MANIFEST} is not as it was packed")
@@ -108,24 +107,24 @@ def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
     lost = sorted(set(manifest.files) - set(listed))
     if extra or lost or manifest.sizes.keys() != manifest.files.keys():
         raise IntegrityError(
-            f"{path.name}: its manifest does not name {', '.join(extra[:5]) or 'nothing'}, and names what is not there: "
-            f"{', '.join(lost[:5]) or 'nothing'}"
+            f"{path.name}: its manifest does not name {join_names(extra) or 'nothing'}, and names what is not there: "
+            f"{join_names(lost) or 'nothing'}"
         )
-    return manifest, _bounded(archive, SIGNATURE, RECORD) if SIGNATURE in listed else b""
+    return manifest, _bounded(archive, path, SIGNATURE) if SIGNATURE in listed else b""
 
 
 def _manifest(told: bytes, path: Path) -> Manifest:
     raw = jsonio.loads(told.decode())
     if isinstance(raw, Mapping) and raw.get("format") == FORMAT and raw.get("version") != VERSION:
         raise IntegrityError(
-            f"{path.name} is a bundle of version {raw.get('version')!r}, and this release reads version {VERSION}"
+            f"{path.name} is a bundle of version {jsonio.found(raw.get('version'))}, and this release reads version {VERSION}"
         )
     try:
         manifest = jsonio.decode(Manifest, raw, MANIFEST)
     except InvalidFields as error:
         raise IntegrityError(f"{path.name}: {error}") from error
     if manifest.format != FORMAT:
-        raise IntegrityError(f"{path.name} is no bundle of fa_registry: its format is {manifest.format!r}")
+        raise IntegrityError(f"{path.name} is no bundle of fa_registry: its format is {jsonio.found(manifest.format)}")
     return manifest
 
 
@@ -162,14 +161,14 @@ def _extracted(archive: zipfile.ZipFile, name: str, manifest: Manifest, folder: 
     return left == 0 and digest.hexdigest() == manifest.files[name]
 
 
-def _bounded(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
+def _bounded(archive: zipfile.ZipFile, path: Path, name: str, limit: int = RECORD) -> bytes:
     try:
         with archive.open(name) as stream:
             data = stream.read(limit + 1)
     except (zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
-        raise IntegrityError(f"{Path(archive.filename).name}: {name} is not as it was packed: {error}") from error
+        raise IntegrityError(f"{path.name}: {name} is not as it was packed: {error}") from error
     if len(data) > limit:
-        raise IntegrityError(f"{Path(archive.filename).name}: {name} has more than {limit:,} bytes")
+        raise IntegrityError(f"{path.name}: {name} has more than {limit:,} bytes")
     return data
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import os
 import re
 import tokenize
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -258,4 +259,4 @@ def _location(finding: LintFinding) -> dict[str, Any]:
 
 
 def _uri(path: str) -> str:
-    return ("file://" if PurePosixPath(path).is_absolute() else "") + quote(path)
+    return ("file://" if PurePosixPath(path).is_absolute() else "") + quote(os.fsencode(path))

@@ -16,12 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fa_registry.errors import UsageError
+from fa_registry.errors import LONGEST_PROBLEM, UsageError, join_names, shortened
+from fa_registry.jsonio import found
 from fa_registry.lint.base import LintFinding, Place, RuleCard
 from fa_registry.lint.syntax import Syntax, parse
+from fa_registry.untrusted import UnreadableFile, named, regular_bytes
 
 SUFFIXES = (".py", ".ipynb")
 SKIPPED = ("__pycache__", "node_modules")
+LARGEST = 2**21  # bytes of Python in one file: the syntax tree of these can take 1 GB
+PATIENCE = 2**24  # characters that are parsed of one notebook: a cell once more for each of its magics
 
 
 UNREADABLE = RuleCard(
@@ -64,16 +68,16 @@ def python_files(paths: Sequence[str]) -> list[Path]:
     Below a folder, hidden folders, virtual environments, __pycache__ and node_modules are left out; a path that is
     named itself never is. Raises UsageError for paths that do not exist, or when no Python file is found.
     """
-    missing = [path for path in paths if not Path(path).exists()]
+    missing = [path for path in paths if not os.path.exists(path)]  # Path.exists raises for a name that is too long
     if missing:
-        raise UsageError(f"no such file or folder: {', '.join(missing)}")
+        raise UsageError(f"no such file or folder: {join_names(missing)}")
     files: dict[Path, Path] = {}
     for path in map(Path, paths):
-        for file in [path] if path.is_file() else _under(path):
+        for file in _under(path) if path.is_dir() else [path]:
             if file.suffix in SUFFIXES:
-                files.setdefault(file.resolve(), file)
+                files.setdefault(named(file), file)
     if not files:
-        raise UsageError(f"no .py or .ipynb file in {', '.join(paths)}")
+        raise UsageError(f"no .py or .ipynb file in {join_names(paths)}")
     return list(files.values())
 
 
@@ -81,32 +85,55 @@ def read(path: Path) -> Source:
     """The text of a file with its syntax tree, or the reason why there is none."""
     name = path.as_posix()
     try:
-        content = path.read_bytes()
+        content = regular_bytes(named(path))
         if path.suffix == ".ipynb":
             return _notebook(name, content)
+        _check_length(content)
         return Source(name, Syntax(_decoded(content)))
-    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError, UnreadableFile, RecursionError, MemoryError) as error:
         return Source(name, None, (unreadable(name, _reason(error), _line(error)),))
 
 
 def _notebook(name: str, content: bytes) -> Source:
-    text = ""
+    parts: list[str] = []
     cells, broken = [], []
+    lines, budget = 0, ParseBudget()
     for number, written in code_cells(content):
         try:
-            python = as_python(written)
+            part = as_python(cell_text(written), budget).rstrip("\n") + "\n"
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             broken.append(unreadable(name, _reason(error), _line(error), number))
             continue
-        cells.append((number, text.count("\n")))
-        text += python.rstrip("\n") + "\n"
+        cells.append((number, lines))
+        parts.append(part)
+        lines += part.count("\n")
+    text = "".join(parts)
+    _check_length(text)
     return Source(name, Syntax(text), tuple(broken), tuple(cells))
+
+
+class ParseBudget:
+    """How many characters of one notebook may still be parsed."""
+
+    def __init__(self, characters: int = PATIENCE):
+        self.left = characters
+
+    def spend(self, characters: int) -> None:
+        """Raise ValueError if so many are not left."""
+        self.left -= characters
+        if self.left < 0:
+            raise ValueError(f"more than {PATIENCE:,} characters would have to be parsed to tell magics from Python")
+
+
+def _check_length(content: str | bytes) -> None:
+    if len(content) > LARGEST:
+        raise ValueError(f"has {len(content):,} bytes of Python, and no more than {LARGEST:,} are checked")
 
 
 def _under(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder, onerror=_cannot_list):
         folders[:] = sorted(folder for folder in folders if not _skipped(Path(place, folder)))
-        yield from (Path(place, file) for file in sorted(files) if Path(place, file).is_file())
+        yield from (Path(place, file) for file in sorted(files) if os.path.exists(Path(place, file)))
 
 
 def _skipped(folder: Path) -> bool:
@@ -131,7 +158,9 @@ def _reason(error: BaseException) -> str:
         return f"does not parse as Python {sys.version_info.major}.{sys.version_info.minor}: {error.msg}"
     if isinstance(error, (RecursionError, MemoryError)):
         return "nested too deeply to parse"
-    return f"cannot be read: {error}"
+    if isinstance(error, UnreadableFile):
+        return error.reason if error.reason.startswith("cannot be read") else f"cannot be read: it {error.reason}"
+    return f"cannot be read: {shortened(error, LONGEST_PROBLEM)}"
 
 
 # Cell magics whose body is Python; the body of any other (%%bash, %%html, %%writefile …) is not.
@@ -140,8 +169,8 @@ LINE_MAGIC = re.compile(r"\s*([%!?]|.*\?\s*$)")  # %magic, !command, ?help, help
 ASSIGNED_MAGIC = re.compile(r"(\s*[^=#'\"]+=\s*)[%!]")  # files = !ls, rows = %sql SELECT …
 
 
-def code_cells(content: bytes) -> Iterator[tuple[int, str]]:
-    """Number and text of the code cells of a Python notebook, none for another language; ValueError if this is no notebook.
+def code_cells(content: bytes) -> Iterator[tuple[int, Any]]:
+    """Number and source of the code cells of a Python notebook, none for another language; ValueError if this is no notebook.
 
     1 is the notebook's first cell, of whatever kind.
     """
@@ -152,15 +181,25 @@ def code_cells(content: bytes) -> Iterator[tuple[int, str]]:
     for number, cell in enumerate(cells, 1):
         if not isinstance(cell, Mapping) or cell.get("cell_type") != "code":
             continue
-        written = cell.get("source", cell.get("input", ""))  # `input` until nbformat 3
-        yield number, "".join(written) if isinstance(written, list) else str(written)
+        yield number, cell.get("source", cell.get("input", ""))  # `input` until nbformat 3
 
 
-def as_python(text: str) -> str:
+def cell_text(source: Any) -> str:
+    """Return a cell's source, one text or a list of its lines; raise ValueError if it is neither."""
+    lines = [source] if isinstance(source, str) else source
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        raise ValueError(f"expected a cell's source as text or as a list of lines, found {found(source)}")
+    return "".join(lines)
+
+
+def as_python(text: str, budget: ParseBudget | None = None) -> str:
     """A cell as Python with the same lines; raises SyntaxError if it is none even without its magics.
+
+    budget: of the notebook [of this cell alone]; ValueError if it does not last.
 
     Only a line that Python refuses is taken for IPython's: `% total` may as well continue an expression.
     """
+    budget = budget or ParseBudget()
     lines = text.replace("\r\n", "\n").split("\n")
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
     if lines[first].startswith("%%"):
@@ -168,6 +207,7 @@ def as_python(text: str) -> str:
             return "\n" * (len(lines) - 1)
         lines[first] = ""
     while True:
+        budget.spend(len(text) + 1)
         try:
             parse("\n".join(lines))
             return "\n".join(lines)
@@ -196,10 +236,14 @@ def _cells(notebook: Any) -> list[Any]:
     if not isinstance(notebook, Mapping):
         raise ValueError("not a notebook: no JSON object")
     if "worksheets" in notebook:  # until nbformat 3
-        return [cell for sheet in notebook["worksheets"] for cell in sheet.get("cells", [])]
-    if not isinstance(notebook.get("cells"), list):
+        sheets = notebook["worksheets"]
+        known = isinstance(sheets, list) and all(isinstance(sheet, Mapping) for sheet in sheets)
+        lists = [sheet.get("cells", []) for sheet in sheets] if known else [None]
+    else:
+        lists = [notebook.get("cells")]
+    if not all(isinstance(cells, list) for cells in lists):
         raise ValueError("not a notebook: no list of cells")
-    return notebook["cells"]
+    return [cell for cells in lists for cell in cells]
 
 
 def _language(notebook: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fa_registry import jsonio
+from fa_registry.errors import join_names
 
 Is = Callable[[Any], bool]
 
@@ -94,8 +95,8 @@ def check(name: str, fields: Mapping[str, Is], held: Any) -> None:
         raise ValueError(f"{name}: expected a table, found {jsonio.found(held)}")
     wrong = [field for field, is_so in fields.items() if field in held and not is_so(held[field])]
     if wrong:
-        told = (f"{field} = {jsonio.found(held[field])}{_expected(fields[field])}" for field in wrong)
-        raise ValueError(f"{name}: {', '.join(told)} cannot be")
+        problems = [f"{field} = {jsonio.found(held[field])}{_expected(fields[field])}" for field in wrong]
+        raise ValueError(f"{name}: {join_names(problems)} cannot be")
 
 
 def _expected(is_so: Is) -> str:

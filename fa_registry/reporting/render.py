@@ -13,7 +13,7 @@ from types import MappingProxyType
 from jinja2 import Environment, TemplateError, meta, nodes
 
 from fa_registry import cores, owners, resources
-from fa_registry.errors import InvalidFields, unknown_name_text
+from fa_registry.errors import InvalidFields, join_names, unknown_name_text
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import AuditReport
 from fa_registry.reporting.figures.style import VECTORS
@@ -31,8 +31,16 @@ from fa_registry.reporting.pages.index import (
 )
 from fa_registry.reporting.pages.notes import AuditNoteContext, ExcludedNoteContext, NoteContext
 from fa_registry.reporting.sources import Sources, without_mismatches
-from fa_registry.reporting.text.environment import SUFFIX, Pages, environment, template_failure, variables
+from fa_registry.reporting.text.environment import (
+    SUFFIX,
+    Pages,
+    bounded_memory,
+    environment,
+    template_failure,
+    variables,
+)
 from fa_registry.reporting.values import FigureFile, Link
+from fa_registry.untrusted import UnreadableFile, named, regular_bytes
 
 TABLE = "audit_table.tex"  # for a paper to take in
 FORMS = "forms"  # the folder of the forms
@@ -41,7 +49,7 @@ COMPARISON = "compare.html"
 UNLINKED = "<!-- fa:compare -->"
 LINKED = '<li><a href="compare.html">compare.html</a>: methods or runs side by side</li>'
 NOT_OURS = ("note.md.j2", "audit_note.md.j2")  # written to the store for every reader of it: always the shipped ones
-SHOWN = 10  # of the files of a folder without any template
+LARGEST_TEMPLATE = 2**20  # bytes; the largest shipped one has 20 kB
 UNCALCULABLE = (ValueError, ArithmeticError, RuntimeError)
 PREFIX = ".rendering-"  # of the folder that pages are written in
 # What each template receives: the fields are its variables, no more and no less; every field has its help and unit.
@@ -207,7 +215,7 @@ def template_problems(folder: Path) -> list[str]:
     if not folder.is_dir():
         return [f"templates: there is no folder {folder}"]
     paths = sorted(folder.rglob(f"*{SUFFIX}"))
-    inside = [path for path in paths if path.resolve().is_relative_to(folder.resolve())]
+    inside = [path for path in paths if named(path).is_relative_to(named(folder))]
     problems = [f"{path.name}: is a link that leads out of the folder" for path in paths if path not in inside]
     taken_in: dict[str, set[str]] = {}
     for path in inside:
@@ -242,7 +250,7 @@ def _no_templates(folder: Path, some: bool) -> Iterator[str]:
     if not (some or meant):
         yield (
             f"templates: no file in it ends on {SUFFIX}, so that no page would change; "
-            f"found {', '.join(others[:SHOWN]) or 'nothing'}; known: {', '.join(known)}"
+            f"found {join_names(others) or 'nothing'}; known: {', '.join(known)}"
         )
 
 
@@ -269,12 +277,16 @@ def _problems(path: Path, folder: Path, taken_in: dict[str, set[str]]) -> Iterat
     name = path.relative_to(folder).as_posix()
     made = environment(name, folder)
     try:
-        source = path.read_text(encoding="utf-8")
-        tree = made.parse(source, name)
-        unknown = _unknown_filters(made, tree, name)
-        if not unknown:
-            made.compile(source, name)
-    except (TemplateError, UnicodeDecodeError, RecursionError, SyntaxError, ValueError) as error:
+        with bounded_memory():  # Jinja2 works out some of what is constant while it compiles
+            source = regular_bytes(named(path), LARGEST_TEMPLATE).decode("utf-8")
+            tree = made.parse(source, name)
+            unknown = _unknown_filters(made, tree, name)
+            if not unknown:
+                made.compile(source, name)
+    except UnreadableFile as error:
+        yield f"{name}: {error.reason}"
+        return
+    except (TemplateError, UnicodeDecodeError, RecursionError, SyntaxError, ValueError, MemoryError) as error:
         yield str(template_failure(name, error))
         return
     yield from unknown

@@ -20,7 +20,7 @@ from fa_registry.untrusted import RECORD, UnreadableFile, regular_bytes
 MOST_EPOCHS = 25  # of what a report shows of every site by epoch: all would make audit.json of a long run mostly these
 ABSENT = Reading(None, "not measured in this epoch")
 MOST_ROWS = 5_000_000  # a run of 10,000 epochs at 30 sites
-LAST_EPOCH = 1_000_000
+LAST_EPOCH = 100_000  # as training.specs has it: what is made of a series has an entry for every epoch up to the last
 SCALAR_SITE = -1  # the site column of a quantity that has none
 SCHEMA = pa.schema(
     [

@@ -15,7 +15,7 @@ from safetensors.torch import load, load_file, save_file
 from torch import Tensor, nn
 
 from fa_registry import owners
-from fa_registry.errors import IntegrityError
+from fa_registry.errors import LONGEST_PROBLEM, IntegrityError, shortened
 from fa_registry.jsonio import file_digest
 from fa_registry.untrusted import open_regular
 
@@ -73,7 +73,7 @@ def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Te
     try:
         return load(held) if small else load_file(path)
     except READING_FAILS as error:
-        raise IntegrityError(f"{path.name} is not a readable safetensors file: {error}") from error
+        raise IntegrityError(f"{path.name} is not a readable safetensors file: {shortened(error)}") from error
 
 
 def load_into(module: nn.Module, path: Path, expected_digest: str | None = None) -> None:
@@ -82,7 +82,7 @@ def load_into(module: nn.Module, path: Path, expected_digest: str | None = None)
     try:
         module.load_state_dict(tensors)
     except RuntimeError as error:
-        raise IntegrityError(f"{path.name} does not fit: {error}") from error
+        raise IntegrityError(f"{path.name} does not fit: {shortened(error, LONGEST_PROBLEM)}") from error
 
 
 def content_digest(tensors: Mapping[str, Tensor]) -> str:

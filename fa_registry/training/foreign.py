@@ -7,62 +7,134 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import warnings
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from fa_registry.errors import InvalidFields
+from fa_registry import owners
+from fa_registry.errors import InvalidFields, join_names, shortened
 from fa_registry.training.checkpoint import READING_FAILS
 from fa_registry.training.measuring import NOT_GIVEN
 from fa_registry.training.task import Task
-from fa_registry.untrusted import UnreadableFile, check_regular, named
+from fa_registry.untrusted import UnreadableFile, check_regular, named, open_zip
 
 SAFETENSORS = ".safetensors"
 SUFFIXES = (SAFETENSORS, ".pt", ".pth")
 NESTS = ("state_dict", "model_state_dict", "model")  # where training scripts put the weights inside a checkpoint
 WRAPPERS = ("module.", "_orig_mod.")  # what DataParallel and torch.compile put before every name
+MOST_BYTES = 2**30  # of one file, packed and unpacked
+CHUNK, OVERLAP = 2**20, 100  # bytes of a pickle that are searched at once, and again with the next
+MOST_ENTRIES = 200_000  # of the zip archive that a .pt is: one for each tensor
+# Names in a pickle that torch accepts although each can make a file of a few kB take gigabytes of memory.
+# No file of dense tensors, numbers and texts has them.
+ENLARGING = re.compile(
+    rb"(?:_codecs\n(encode)|\n(bytearray)|torch\._utils\n(_rebuild_(?:device|sparse|nested|qtensor)\w{,40}))"
+)
+ZIP = b"PK\x03\x04"  # the first bytes of the archives that torch.save has written since 2020
 
 
-def read_foreign(path: Path) -> Any:
-    """What the file holds, on the CPU: names to tensors, or whatever plain values a .pt has. ValueError says why not."""
+def read_foreign(path: Path, limit: int = MOST_BYTES) -> Any:
+    """Read tensors from a third-party file onto the CPU.
+
+    Args:
+        path: of a .safetensors, .pt or .pth file.
+        limit: the most bytes that the file may have, packed and unpacked.
+
+    Returns:
+        A mapping of names to tensors, or whatever plain values a .pt contains.
+
+    Raises:
+        ValueError: the file cannot be read as such, or is larger than `limit`.
+    """
     if path.suffix not in SUFFIXES:
         raise ValueError(f"{path.name}: expected a file ending in {', '.join(SUFFIXES)}")
     if not os.path.exists(path):
         raise ValueError(f"{path}: no such file")
     try:
-        check_regular(named(path))
+        check_regular(named(path), limit)
     except UnreadableFile as error:
         raise ValueError(f"{path.name}: {error.reason}") from error
     if path.suffix != SAFETENSORS:
-        return _read_torch(path)
+        return _read_torch(path, limit)
     try:
         return load_file(path)
     except READING_FAILS as error:
-        raise ValueError(f"{path.name}: not a readable safetensors file: {error}") from error
+        raise ValueError(f"{path.name}: not a readable safetensors file: {shortened(error)}") from error
 
 
-def _read_torch(path: Path) -> Any:
+def _read_torch(path: Path, limit: int) -> Any:
     """weights_only: torch then refuses every file that would have to run code of its own choosing to be read."""
     try:
-        with warnings.catch_warnings(action="ignore", category=UserWarning):  # of torch, on files it then refuses
-            return torch.load(path, map_location="cpu", weights_only=True)
+        # torch and zipfile warn of files that they then refuse
+        with warnings.catch_warnings(action="ignore", category=UserWarning), owners.folder("fa_registry-pt-") as place:
+            checked = _checked(named(path), place / "checked.pt", limit)
+            return torch.load(checked, map_location="cpu", weights_only=True)
+    except _Refused as error:
+        raise ValueError(f"{path.name}: {error}") from error
     except OSError as error:
         raise ValueError(f"{path.name}: cannot be read: {error}") from error
     except Exception as error:  # torch raises whatever a broken byte leads to: KeyError, EOFError, RuntimeError, …
         if "weights" not in str(error).lower():
             raise ValueError(f"{path.name}: not a file that torch.save wrote ({type(error).__name__})") from error
-        named = re.search(r"GLOBAL (\S+)", str(error))
-        raise ValueError(
-            f"{path.name}: needs more than plain tensors to be read"
-            + (f" (it names {named[1]})" if named else "")
-            + "; a pickle may run any program while it is read, so it is not: save the tensors alone, "
-            "torch.save(model.state_dict(), …) or safetensors"
-        ) from error
+        found = re.search(r"GLOBAL (\S+)", str(error))
+        raise ValueError(f"{path.name}: {_more_than_tensors(found[1] if found else '')}") from error
+
+
+class _Refused(Exception):
+    """A .pt file that is not given to torch; the text says why."""
+
+
+def _more_than_tensors(name: str) -> str:
+    return (
+        "needs more than plain tensors to be read"
+        + (f" (it names {shortened(name)})" if name else "")
+        + "; a pickle may run any program while it is read, so it is not: save the tensors alone, "
+        "torch.save(model.state_dict(), …) or safetensors"
+    )
+
+
+def _checked(path: Path, copy: Path, limit: int) -> Path:
+    """Return a file that torch reads without taking more memory than the file or `limit` has bytes.
+
+    A zip archive is written again to `copy` once its entries are known to fit: torch has a reader of its own, which may
+    find other entries in the same bytes. The legacy format knows no compression and is read as it is.
+    """
+    with path.open("rb") as stream:
+        if stream.read(len(ZIP)) != ZIP:
+            stream.seek(0)
+            _check_names(stream)
+            return path
+    with open_zip(path, limit) as archive, zipfile.ZipFile(copy, "w") as written:
+        entries = archive.infolist()
+        total = sum(entry.file_size for entry in entries)
+        if total > limit or len(entries) > MOST_ENTRIES:
+            raise _Refused(
+                f"expected at most {limit:,} bytes in {MOST_ENTRIES:,} tensors, found a file of "
+                f"{path.stat().st_size:,} bytes that unpacks to {total:,} in {len(entries):,} entries"
+            )
+        for entry in entries:
+            if entry.filename.endswith(".pkl"):
+                with archive.open(entry) as read:
+                    _check_names(read)
+            with archive.open(entry) as read, written.open(entry.filename, "w", force_zip64=True) as out:
+                shutil.copyfileobj(read, out)
+    return copy
+
+
+def _check_names(stream: IO[bytes]) -> None:
+    """Raise _Refused if a pickle names a function that makes large values of small ones."""
+    last = b""
+    while chunk := stream.read(CHUNK):
+        if found := ENLARGING.search(last + chunk):
+            raise _Refused(_more_than_tensors(next(filter(None, found.groups())).decode()))
+        last = chunk[-OVERLAP:]
 
 
 def named_tensors(held: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
@@ -92,7 +164,7 @@ def fitted(expected: Mapping[str, Tensor], given: Mapping[str, Any]) -> tuple[di
     missing = [name for name in expected if name not in given]
     unexpected = [name for name in given if name not in expected]
     problems = [
-        f"{word}: {', '.join(names)}" for word, names in (("missing", missing), ("unexpected", unexpected)) if names
+        f"{word}: {join_names(names)}" for word, names in (("missing", missing), ("unexpected", unexpected)) if names
     ]
     tensors = {}
     for name in expected:
@@ -177,7 +249,7 @@ def feedback_tensors(held: Any, names: list[str]) -> dict[str, Any]:
     numbered = all(OURS.fullmatch(name) for name in names)
     if isinstance(inside, (list, tuple)):
         if not numbered:
-            raise ValueError(f"expected tensors by name ({', '.join(names)}), found a list")
+            raise ValueError(f"expected tensors by name ({join_names(names)}), found a list")
         return _in_order(list(inside), names)
     tensors = named_tensors(inside, ())
     if not numbered or set(tensors) & set(names):
@@ -200,5 +272,5 @@ def _by_number(tensors: Mapping[str, Any]) -> list[Any] | None:
     order = sorted(tensors, key=lambda name: int(parts[name][2]))
     numbers = [int(parts[name][2]) for name in order]
     if numbers[0] not in (0, 1) or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
-        raise ValueError(f"expected names numbered from 0 or 1 without a gap, found {', '.join(order)}")
+        raise ValueError(f"expected names numbered from 0 or 1 without a gap, found {join_names(order)}")
     return [tensors[name] for name in order]

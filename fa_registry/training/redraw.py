@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fa_registry.errors import join_names
 from fa_registry.jsonio import found
 from fa_registry.methods.base import LearnsByLoss, UpdatesFeedback
 from fa_registry.records import Check
@@ -177,7 +178,7 @@ def _compared(subject: str, held: Mapping[str, Tensor], drawn: Mapping[str, Tens
 def _misfit(held: Mapping[str, Tensor], drawn: Mapping[str, Tensor]) -> str:
     """What keeps two sets of tensors from being compared: names or shapes."""
     if set(held) != set(drawn):
-        return f"expected the tensors {', '.join(sorted(drawn))}, found {', '.join(sorted(held)) or 'none'}"
+        return f"expected the tensors {join_names(sorted(drawn))}, found {join_names(sorted(held)) or 'none'}"
     for name, tensor in drawn.items():
         if held[name].shape != tensor.shape or held[name].dtype != tensor.dtype:
             shapes = f"{tuple(tensor.shape)} of {tensor.dtype}, found {tuple(held[name].shape)} of {held[name].dtype}"

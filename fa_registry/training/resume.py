@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load, save
 
 from fa_registry import jsonio, owners
-from fa_registry.errors import IntegrityError, InvalidFields, shortened
+from fa_registry.errors import IntegrityError, InvalidFields, join_names, shortened
 from fa_registry.records import Measurements
 from fa_registry.training.checkpoint import READING_FAILS
 from fa_registry.training.loop import EpochRow
@@ -146,7 +146,7 @@ def _check_fits(trainer: Trainer, head: Mapping[str, Any], tensors: Tensors) -> 
         moments = _under(tensors, f"optimizer.{index}.")
         expected |= {f"optimizer.{index}.{name}": moments[name] if name == "step" else parameter for name in moments}
         if set(moments) not in (set(), MOMENTS):
-            raise IntegrityError(f"the state to go on from holds the moments {', '.join(moments)} of weight {index}")
+            raise IntegrityError(f"the state to go on from holds the moments {join_names(moments)} of weight {index}")
     if wrong := {name for name in expected.keys() | tensors.keys() if _kind(expected, name) != _kind(tensors, name)}:
         raise IntegrityError(f"the state to go on from does not fit this run: {shortened(sorted(wrong))}")
 

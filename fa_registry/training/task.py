@@ -148,14 +148,19 @@ def build_network(spec: RunSpec, card: DatasetCard) -> Network:
 
 def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
     """What this machine has no room for, in words: nothing of the kind is tried."""
-    architecture = architectures.CATALOG.get(spec.architecture)
-    options = architecture.resolve(spec.architecture_options)
+    options = architectures.CATALOG.get(spec.architecture).resolve(spec.architecture_options)
     blocks = int(options.get("num_blocks", 0))
     if blocks > MOST_BLOCKS:
         return [f"architecture_options: num_blocks: expected at most {MOST_BLOCKS:,}, found {blocks:,}"]
-    count = architecture.parameters(options, card.image_shape, card.classes)
+    count = weight_count(spec, card)
     would = f"architecture_options: {spec.architecture} would have {count:,} weights, and to train them"
     return _beyond(torch.device("cpu"), count * BYTES_A_WEIGHT, would)
+
+
+def weight_count(spec: RunSpec, card: DatasetCard) -> int:
+    """Return how many weights the spec's network would have, without building it."""
+    architecture = architectures.CATALOG.get(spec.architecture)
+    return architecture.parameters(architecture.resolve(spec.architecture_options), card.image_shape, card.classes)
 
 
 def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> list[str]:

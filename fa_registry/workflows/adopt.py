@@ -17,11 +17,11 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.writer import Origin, RunWriter
 from fa_registry.training.devices import device_of, on_device, pinned_threads
-from fa_registry.training.foreign import SAFETENSORS, put_into, read_foreign
+from fa_registry.training.foreign import MOST_BYTES, SAFETENSORS, put_into, read_foreign
 from fa_registry.training.loop import EpochRow, Outcome, has_diverged
 from fa_registry.training.measuring import measure, with_final
 from fa_registry.training.specs import parse_spec, run_name
-from fa_registry.training.task import Task, prepare, too_large
+from fa_registry.training.task import BYTES, Task, prepare, too_large, weight_count
 from fa_registry.visible import unfit
 from fa_registry.workflows.conformance import code_changes
 from fa_registry.workflows.requests import Place
@@ -29,6 +29,8 @@ from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.training import finished_run, headline
 
 FROZEN_ACCURACY = "frozen_accuracy"
+# Of a checkpoint: 16 times the network's float32 weights, as float64, averages and an optimiser's moments may need, and the rest.
+MOST_COPIES, SLACK = 16, 2**28
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,11 @@ def run_adopt(
     spec = _read("", lambda: parse_spec(fields), problems)
     problems += [*_never_adopted(spec), *too_large(spec, datasets.get(spec.dataset).card)] if spec else []
     problems += [f"name: {unfit(name)}"] if name and unfit(name) else []
-    given = _read("weights: ", lambda: read_foreign(Path(weights)), problems)
-    state = _read("feedback: ", lambda: _read_feedback(Path(feedback), method, seed) if feedback else None, problems)
+    limit = _most_bytes(spec) if spec and not problems else MOST_BYTES
+    given = _read("weights: ", lambda: read_foreign(Path(weights), limit), problems)
+    state = _read(
+        "feedback: ", lambda: _read_feedback(Path(feedback), method, seed, limit) if feedback else None, problems
+    )
     frozen = _read("frozen_accuracy: ", lambda: _fraction(frozen_accuracy), problems)
     if problems:
         raise InvalidFields("adopt", problems)
@@ -126,9 +131,14 @@ def _never_adopted(spec: RunSpec) -> list[str]:
     return problems
 
 
-def _read_feedback(path: Path, method: str, seed: str) -> Any:
+def _most_bytes(spec: RunSpec) -> int:
+    """Return how many bytes a checkpoint of the spec's network may have, with what training scripts save beside it."""
+    return SLACK + MOST_COPIES * BYTES * weight_count(spec, datasets.get(spec.dataset).card)
+
+
+def _read_feedback(path: Path, method: str, seed: str, limit: int) -> Any:
     """What the feedback file holds; IntegrityError when it is one of a registry and not the file its card tells of."""
-    held = read_foreign(path)
+    held = read_foreign(path, limit)
     card = path.with_name(Path(schema.FEEDBACK_CARD).name)
     if path.suffix != SAFETENSORS or not card.is_file():
         return held

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
 from fa_registry.errors import UsageError
-from fa_registry.lint.linting import silences
-from fa_registry.lint.python_files import as_python, code_cells, python_files, read
+from fa_registry.lint.linting import lint_paths, silences
+from fa_registry.lint.python_files import as_python, cell_text, code_cells, python_files, read
+from tests.helpers.limited import ROOT
 from tests.lint.samples import notebook
 
 
@@ -74,10 +78,10 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path, content, problem, line):
 
 
 def test_a_file_that_may_not_be_read_says_so(tmp_path, monkeypatch):
-    def refuse(path):
+    def refuse(path, flags):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("pathlib.Path.read_bytes", refuse)  # the tests may run as root, who is refused nothing
+    monkeypatch.setattr("fa_registry.untrusted.os.open", refuse)  # the tests may run as root, who is refused nothing
     assert "Permission denied" in read(tmp_path / "x.py").unreadable[0].what
 
 
@@ -132,15 +136,116 @@ def test_what_is_no_python_either_way_is_a_syntax_error(cell):
         as_python(cell)
 
 
+def cell(**fields):
+    return {"cells": [{"cell_type": "code", **fields}, {"cell_type": "code", "source": "x = 1"}]}
+
+
+@pytest.mark.parametrize(
+    ("held", "problem", "number"),
+    [
+        (cell(source={"a": "b"}), "found {'a': 'b'}", 1),
+        (cell(source=["a = 1", {"b": 1}]), "found ['a = 1', {'b': 1}]", 1),
+        (cell(source=None), "found None", 1),
+        (cell(source=3), "found 3", 1),
+        (cell(source="x" * 3_000_000), "no more than 2,097,152 are checked", 0),
+        (cell(source="\ud800"), "surrogates not allowed", 1),
+        ({"cells": {"a": 1}}, "not a notebook: no list of cells", 0),
+        ({"cells": "abc"}, "not a notebook: no list of cells", 0),
+        ({"worksheets": 3}, "not a notebook: no list of cells", 0),
+        ({"worksheets": ["a"]}, "not a notebook: no list of cells", 0),
+        ({"worksheets": [{"cells": "abc"}]}, "not a notebook: no list of cells", 0),
+        ({"worksheets": [{"cells": None}, {}]}, "not a notebook: no list of cells", 0),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_notebook_whose_parts_are_of_other_types_says_so(tmp_path, held, problem, number):
+    (tmp_path / "x.ipynb").write_text(json.dumps(held))
+    (one,) = read(tmp_path / "x.ipynb").unreadable
+    assert one.what.startswith("cannot be read: ") and problem in one.what and one.place.cell == number
+
+
+@pytest.mark.parametrize(
+    "held", [cell(), {"cells": [3, None, [], "x"]}, {"cells": [{"cell_type": []}], "metadata": 3}, {"worksheets": [{}]}]
+)
+def test_a_cell_of_no_known_kind_is_left_out(tmp_path, held):
+    (tmp_path / "x.ipynb").write_text(json.dumps(held))
+    source = read(tmp_path / "x.ipynb")
+    assert source.unreadable == () and source.syntax is not None
+
+
+def test_a_cell_of_a_hundred_thousand_magics_is_given_up(tmp_path):
+    """Each magic is found by parsing the cell once more."""
+    (tmp_path / "x.ipynb").write_bytes(notebook("%a\n" * 100_000, "x = 1"))
+    source = read(tmp_path / "x.ipynb")
+    assert [one.what for one in source.unreadable] == [
+        "cannot be read: more than 16,777,216 characters would have to be parsed to tell magics from Python"
+    ] * 2
+
+
+@pytest.fixture
+def unfriendly(tmp_path, monkeypatch):
+    """A folder of what is called as a Python file is and is none."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.py").write_text("x = 1")
+    (tmp_path / "folder.py").mkdir()
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    (tmp_path / "zero.py").symlink_to("/dev/zero")
+    (tmp_path / "up.py").symlink_to(tmp_path)
+    with open(os.fsencode(tmp_path) + b"/\xff.py", "w") as stream:
+        stream.write("import torch\nx.norm(-1)")
+    with (tmp_path / "huge.py").open("wb") as stream:
+        stream.truncate(2**21 + 1)
+    return tmp_path
+
+
+UNFRIENDLY = {
+    "pipe.py": "cannot be read: it is no regular file",
+    "zero.py": "cannot be read: it is no regular file",
+    "huge.py": "cannot be read: has 2,097,153 bytes of Python, and no more than 2,097,152 are checked",
+}
+
+
+def test_what_is_called_like_a_file_and_is_none_cannot_be_read(unfriendly):
+    report = lint_paths(["."])
+    found = {finding.place.path: (finding.code, finding.what) for finding in report.findings}
+    assert found.pop("\udcff.py")[0] == "FA001"
+    assert found == {name: ("FA900", what) for name, what in UNFRIENDLY.items()} and report.exit_code == 1
+
+
+@pytest.mark.parametrize("name", UNFRIENDLY)
+def test_such_a_file_that_is_named_cannot_be_read_either(unfriendly, name):
+    (finding,) = lint_paths([name]).findings
+    assert (finding.code, finding.what) == ("FA900", UNFRIENDLY[name])
+
+
+@pytest.mark.parametrize("name", ["loop.py", "x" * 300 + ".py", "a/" * 3_000 + "x.py", "a\0.py"])
+def test_a_name_that_no_file_can_have_is_of_no_file(unfriendly, name):
+    with pytest.raises(UsageError, match="^no such file or folder: ") as caught:
+        python_files([name])
+    assert len(str(caught.value)) < 120
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--sarif"]])
+def test_a_folder_of_such_files_is_told_of_without_a_traceback(unfriendly, form):
+    ended = subprocess.run(
+        [sys.executable, "-m", "fa_registry", "lint", ".", *form],
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert ended.returncode == 1 and b"Traceback" not in ended.stderr + ended.stdout
+    assert b"is no regular file" in ended.stdout and b"FA001" in ended.stdout
+
+
 def test_cells_keep_their_place_among_all_cells():
-    assert list(code_cells(notebook("a\nb", "c"))) == [(2, "a\nb"), (3, "c")]
+    assert [(number, cell_text(source)) for number, source in code_cells(notebook("a\nb", "c"))] == [(2, "a\nb"), (3, "c")]
 
 
 def test_source_may_be_one_text_and_the_format_an_old_one():
     new = {"cells": [{"cell_type": "code", "source": "x\ny"}]}
     old = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["x\n", "y"]}]}]}
     for written in (new, old):
-        assert [text for _, text in code_cells(json.dumps(written).encode())] == ["x\ny"]
+        assert [cell_text(source) for _, source in code_cells(json.dumps(written).encode())] == ["x\ny"]
 
 
 def test_a_notebook_in_another_language_has_no_python_cells():

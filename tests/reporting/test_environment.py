@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import fields
 from types import SimpleNamespace
 
@@ -15,12 +17,13 @@ from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.pages.index import audit_table_context, index_context
 from fa_registry.reporting.pages.notes import audit_note_context, excluded_note_context, note_context
-from fa_registry.reporting.render import TEMPLATES
+from fa_registry.reporting.render import TEMPLATES, template_problems
 from fa_registry.reporting.sources import Sources
 from fa_registry.reporting.text import environment as environment_sandbox
 from fa_registry.reporting.text.environment import Pages, UserEnvironment, environment, variables
 from fa_registry.reporting.text.environment import environment as environment_contexts
 from fa_registry.reporting.values import Listed, Number
+from tests.helpers.limited import CEILING, run_limited
 
 
 @pytest.fixture
@@ -294,3 +297,82 @@ def test_every_page_has_its_own_clock(tmp_path, monkeypatch):
     (tmp_path / "page.html.j2").write_text("{% for a in range(3) %}{% endfor %}x")
     pages = Pages(tmp_path)
     assert [pages.render("page.html.j2", {}) for _ in range(3)] == ["x"] * 3
+
+
+DOUBLED = "{% set n = namespace(a='aaaaaaaa') %}{% for _ in range(99) %}{% set n.a = n.a ~ n.a %}{% endfor %}"
+LISTED = "{% set n = namespace(a=[]) %}{% for x in range(99999) %}{% set n.a = n.a + [x] * 999999 %}{% endfor %}"
+WIDER = "of at most 67,108,864 characters or entries, found a"
+BITS = r"of at most 4,096 bits, found a"
+MEMORY = r"MemoryError: expected a page that takes at most 268,435,456 bytes of memory"
+HUNGRY = {
+    "{{ 'a' * 10**10 }}": rf"{WIDER} \* that makes more",
+    "{{ 10**10 * 'a' }}": rf"{WIDER} \* that makes more",
+    "{% set x = [0] * 10**9 %}": rf"{WIDER} \* that makes more",
+    "{% set x = 'a' * 2**26 %}{{ x + 'b' }}": rf"{WIDER} \+ that makes more",
+    "{{ 9 ** 99999 }}": rf"{BITS} \*\* that makes more",
+    "{{ 2**2000 * 2**2000 * 2**2000 }}": rf"{BITS} \* that makes more",
+    "{{ '%010000000000d' % 1 }}": "text % values is not available",
+    "{{ '{:>10000000000}'.format(1) }}": "may not touch 'format' of str",
+    "{{ 'a' | indent(width=10**9) }}": "No filter named 'indent'",
+    "{{ 'a' | center(10**10) }}": "No filter named 'center'",
+    "{{ 'a'.ljust(10**10) }}": "may not touch 'ljust' of str",
+    "{{ 'a'.join(['b'] * 10**7) }}": "may not touch 'join' of str",
+    "{{ 'a' | replace('a', 'a' * 10**4)" + " | replace('a', 'a' * 10**4)" * 3 + " }}": MEMORY,
+    DOUBLED: MEMORY,
+    LISTED: MEMORY,
+    "{% for x in range(99999) %}{% for y in range(9) %}{{ 'a' * 10**6 }}{% endfor %}{% endfor %}": MEMORY,
+    "{{ range(99999) | map('string') | join('a' * 10**5) }}": MEMORY,
+    "{% for x in range(99999) %}{{ loop.cycle('a' * 10**6, 'b' * 10**6) }}{% endfor %}": MEMORY,
+    "{% macro m(x) %}{{ x ~ m(x ~ x) }}{% endmacro %}{{ m('aaaaaaaa') }}": MEMORY,
+    "{% set x %}{% for x in range(99999) %}{{ 'a' * 10**5 }}{% endfor %}{% endset %}": MEMORY,
+    "{{ 'a' * 2**26 }}b": "expected a page of at most 67,108,864 characters, found 67,108,865",
+    "{{ '<' * 2**26 }}": MEMORY,
+}
+
+
+def test_a_template_takes_no_more_memory_than_a_page_may(tmp_path):
+    """Each in turn in one process: the bound of the first is gone when the second begins."""
+    setup = f"""
+import gc
+from pathlib import Path
+from fa_registry.errors import UsageError
+from fa_registry.reporting.text import environment
+environment.MEMORY = 2**28
+pages, texts = Path({str(tmp_path)!r}), {list(HUNGRY)!r}
+"""
+    code = """
+for place, text in enumerate(texts):
+    (pages / f"page{place}.html.j2").write_text(text)
+    try:
+        print(len(environment.Pages(pages).render(f"page{place}.html.j2", {})))
+    except UsageError as error:
+        print(error)
+    gc.collect()  # what a page that failed has made is held by its traceback
+print(resource.getrlimit(resource.RLIMIT_AS))
+"""
+    ended = run_limited(setup, code)
+    *printed, limit = ended.printed.splitlines()
+    assert limit == f"({CEILING}, {CEILING})" and len(printed) == len(HUNGRY)
+    for line, (text, words) in zip(printed, HUNGRY.items(), strict=True):
+        assert re.search(rf"^template page\d+\.html\.j2(, line 1)?: .*{words}", line), f"{text[:200]}: {line[:300]}"
+    assert ended.grown < 2**29
+
+
+@pytest.mark.parametrize("kind", ["pipe", "large", "folded"])
+def test_a_file_that_is_no_template_is_told_of_before_it_is_read(tmp_path, monkeypatch, kind):
+    path = tmp_path / "form.html.j2"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "large":
+        path.write_text("x" * (2**20 + 1))
+    else:
+        monkeypatch.setattr(environment_sandbox, "MEMORY", 2**28)
+        path.write_text(
+            "{{ 'aaaaaaaa'" + " | replace('a', 'aaaaaaaaaaaaaaaa')" * 9 + " }}"
+        )  # worked out while it is compiled
+    words = {
+        "pipe": "form.html.j2: is no regular file",
+        "large": "form.html.j2: has 1,048,577 bytes, and no such file has more than 1,048,576",
+        "folded": "template form.html.j2: MemoryError: expected a page that takes at most 268,435,456 bytes of memory",
+    }
+    assert template_problems(tmp_path) == [words[kind]]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from torch import nn
 from fa_registry.errors import InvalidFields
 from fa_registry.training.foreign import feedback_tensors, fitted, named_tensors, put_into, read_foreign
 from fa_registry.training.measuring import NOT_GIVEN
+from tests.helpers.limited import run_limited
 from tests.helpers.small import tiny_task, weights_equal
 
 STATE = {"embed.weight": torch.arange(6.0).reshape(2, 3), "embed.bias": torch.ones(2)}
@@ -278,3 +281,145 @@ def test_a_pipe_is_refused_and_a_link_is_followed(tmp_path, name):
     save_file(STATE, tmp_path / "real.safetensors")
     (tmp_path / "link.safetensors").symlink_to(tmp_path / "real.safetensors")
     assert same(read_foreign(tmp_path / "link.safetensors"))
+
+
+READ = "from pathlib import Path\nfrom fa_registry.training.foreign import read_foreign, named_tensors"
+CODE = """
+try:
+    held = read_foreign(Path({path!r}), {limit})
+    print(*(f"{{name}} {{tuple(value.shape)}}" for name, value in named_tensors(held).items()))
+except ValueError as error:
+    print(error)
+"""
+MiB = 2**20
+
+
+def cost(path: Path, limit: int = 100 * MiB):
+    return run_limited(READ, CODE.format(path=str(path), limit=limit))
+
+
+def packed_again(path: Path, method: int, prefix: bytes = b"") -> None:
+    """Write the archive at `path` again with its entries compressed by `method`."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(out, "w", method) as written:
+        for entry in archive.infolist():
+            written.writestr(entry.filename, archive.read(entry))
+    path.write_bytes(prefix + out.getvalue())
+
+
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused_before_it_is_unpacked(tmp_path):
+    path = tmp_path / "bomb.pt"
+    torch.save({"a": torch.zeros(128 * MiB // 4)}, path)
+    packed_again(path, zipfile.ZIP_DEFLATED)
+    packed = path.stat().st_size
+    assert packed < MiB
+    ended = cost(path)
+    assert ended.printed.startswith(
+        f"bomb.pt: expected at most {100 * MiB:,} bytes in 200,000 tensors, found a file of {packed:,} bytes "
+        "that unpacks to 134,21"
+    )
+    assert ended.grown < 50 * MiB
+
+
+def test_a_compressed_file_that_fits_is_read(tmp_path):
+    torch.save(STATE, tmp_path / "a.pt")
+    packed_again(tmp_path / "a.pt", zipfile.ZIP_DEFLATED)
+    assert same(named_tensors(read_foreign(tmp_path / "a.pt")))
+
+
+@pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])
+def test_a_file_larger_than_the_limit_is_refused(tmp_path, name):
+    with (tmp_path / name).open("wb") as stream:
+        stream.truncate(2 * MiB)  # a file of holes: it takes no disk
+    with pytest.raises(ValueError, match="has 2,097,152 bytes, and no such file has more than 1,048,576"):
+        read_foreign(tmp_path / name, MiB)
+
+
+def test_more_entries_than_tensors_of_any_network_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("fa_registry.training.foreign.MOST_ENTRIES", 5)
+    torch.save(STATE, tmp_path / "a.pt")
+    with pytest.raises(ValueError, match="bytes in 5 tensors, found a file of .* in 8 entries"):
+        read_foreign(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_an_expanded_tensor_costs_what_its_file_has(tmp_path, legacy):
+    """One number that stands for 10^9: no copy is made of what the network has no place for."""
+    path = tmp_path / "expanded.pt"
+    torch.save({"a": torch.zeros(1).expand(10**9)}, path, _use_new_zipfile_serialization=not legacy)
+    ended = cost(path)
+    assert ended.printed == "a (1000000000,)" and ended.grown < 50 * MiB
+    _, problems = fitted({"a": torch.zeros(2)}, read_foreign(path))
+    assert problems == ["a: expected shape (2,), found (1000000000,)"]
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_storage_that_is_declared_larger_than_its_data_is_refused(tmp_path, legacy):
+    path = tmp_path / "short.pt"
+    torch.save({"a": torch.zeros(1000)}, path, _use_new_zipfile_serialization=not legacy)
+    declared = b"M\xe8\x03"  # 1,000 as a pickle writes it; J writes four bytes
+    huge = b"J\x00\xca\x9a\x3b"  # 10^9
+    if legacy:
+        path.write_bytes(path.read_bytes().replace(declared, huge, 1))
+    else:
+        out = io.BytesIO()
+        with zipfile.ZipFile(path) as archive, zipfile.ZipFile(out, "w") as written:
+            for entry in archive.infolist():
+                written.writestr(entry.filename, archive.read(entry).replace(declared, huge, 1))
+        path.write_bytes(out.getvalue())
+    with pytest.raises(ValueError, match=r"^short\.pt: not a file that torch\.save wrote \(RuntimeError\)$"):
+        read_foreign(path)
+
+
+class Enlarged:
+    """Unpickled, a value that torch makes of a few bytes."""
+
+    def __init__(self, make, *arguments):
+        self.make, self.arguments = make, arguments
+
+    def __reduce__(self):
+        return self.make, self.arguments
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize(
+    ("held", "name"),
+    [
+        (Enlarged(bytearray, 10**8), "bytearray"),
+        ([b"x" * 10**6] * 3, "encode"),
+        (
+            Enlarged(
+                torch._utils._rebuild_device_tensor_from_cpu_tensor,
+                torch.zeros(1).expand(10**7),
+                torch.float64,
+                "cpu",
+                False,
+            ),
+            "_rebuild_device_tensor_from_cpu_tensor",
+        ),
+        (torch.eye(2).to_sparse(), "_rebuild_sparse_tensor"),
+    ],
+    ids=["bytearray", "bytes", "converted", "sparse"],
+)
+def test_a_value_that_grows_while_it_is_read_is_refused(tmp_path, held, name, legacy):
+    torch.save({"a": held}, tmp_path / "a.pt", _use_new_zipfile_serialization=not legacy)
+    with pytest.raises(ValueError, match=rf"a\.pt: needs more than plain tensors to be read \(it names {name}\); a"):
+        read_foreign(tmp_path / "a.pt")
+
+
+def test_bytes_before_an_archive_do_not_hide_another_one(tmp_path):
+    """torch has a zip reader of its own; only what was checked is given to it."""
+    torch.save(STATE, tmp_path / "a.pt")
+    packed_again(tmp_path / "a.pt", zipfile.ZIP_STORED, prefix=b"PK\x03\x04" + bytes(60))
+    assert same(named_tensors(read_foreign(tmp_path / "a.pt")))
+
+
+def test_an_error_about_a_hundred_thousand_tensors_is_short():
+    empty = torch.zeros(0)
+    given = {f"layer.{place}": empty for place in range(100_000)}
+    _, problems = fitted({"a": torch.zeros(2)}, {**given, "x" * 10**6: empty})
+    assert problems[0] == "missing: a"
+    assert problems[1] == f"unexpected: {', '.join(list(given)[:10])}, and 99,991 more"
+    with pytest.raises(ValueError, match=r"without a gap, found B\.2, .*, and 99,990 more$") as caught:
+        feedback_tensors({f"B.{place}": empty for place in range(2, 100_002)}, NAMES)
+    assert len(str(caught.value)) < 200

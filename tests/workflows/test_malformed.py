@@ -22,6 +22,7 @@ from fa_registry.workflows.reports import load_report
 from tests.reporting import scenes
 from tests.studies.tiny import TINY
 
+LONGEST = 4_000  # characters of any message about a file
 HEXADECIMAL = "0x" + "f" * 5000  # a whole number that Python reads and refuses to write
 WAIVERS = """[[waiver]]
 rule = "D1"
@@ -100,8 +101,73 @@ def test_any_value_in_the_place_of_any_other_is_read_or_told(tmp_path, kind, val
         except UsageError as error:
             told += 1
             assert str(path) in str(error) or kind in str(error)
-            assert len(str(error)) < 6000, str(error)[:500]
+            assert len(str(error)) < LONGEST, str(error)[:500]
     assert told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a." * 500_000 + "a = 1",
+        "[" + "a . " * 250_000 + "a]",
+        "'a'.\"b\"." * 100_000 + "a = 1",
+        'a = { b = """c""""", ' + "d." * 60 + "d = 1 }",
+        "a = { b = '''c''''', " + "d." * 60 + "d = 1 }",
+    ],
+    ids=["name", "head", "quoted", "after a text", "after a literal text"],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_name_of_a_million_tables_is_refused_before_it_is_parsed(tmp_path, monkeypatch, kind, text):
+    """Python's parser takes time that grows with the square of the number of parts: minutes for these."""
+    monkeypatch.setattr("tomllib.loads", lambda text: pytest.fail("tomllib was asked"))
+    path = tmp_path / f"{kind}.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"\n  - file: not TOML: nested too deeply$"):
+        jsonio.read_toml(path, kind)
+
+
+@pytest.mark.parametrize(
+    "text", ['a = "' + "x." * 99 + '"', "# " + "x." * 99, "a." * 49 + "a = 1", 'a = """\n""' + "b." * 99 + '"""']
+)
+def test_dots_in_texts_and_remarks_are_no_tables(tmp_path, text):
+    (tmp_path / "a.toml").write_text(text)
+    assert jsonio.read_toml(tmp_path / "a.toml", "a")[0].keys() <= {"a"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_too_large_for_what_people_write_is_refused_unread(tmp_path, kind):
+    text, read = KINDS[kind]
+    path = tmp_path / kind / f"{kind}.toml"
+    path.parent.mkdir()
+    path.write_text(text + "\n" + "#" * 2**20, encoding="utf-8")
+    with pytest.raises(UsageError, match="bytes, and no such file has more than 1,048,576"):
+        read(path)
+
+
+WIDE = "".join(f"{'x' * 5_000}{place} = 1\n" for place in range(100)) + "".join(
+    f"y{place} = 1\n" for place in range(3_000)
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_wide_file_is_told_of_in_a_short_message(tmp_path, kind):
+    """Thousands of unknown fields in every table of the file, and a list of thousands in the place of every value."""
+    text, read = KINDS[kind]
+    lines = text.splitlines()
+    heads = [place + 1 for place, line in enumerate(lines) if line.startswith("[")][:6]
+    spoilt = ["\n".join([*lines[:place], WIDE, *lines[place:]]) for place in (0, *heads)]
+    spoilt += list(replaced(text, str(["x" * 5_000, *range(9_999)])))[:20]
+    path = tmp_path / kind / ("study.toml" if kind == "study" else f"{kind}.toml")
+    path.parent.mkdir()
+    told = 0
+    for one in spoilt:
+        path.write_text(one, encoding="utf-8")
+        try:
+            read(path)
+        except UsageError as error:
+            told += 1
+            assert len(str(error)) < LONGEST, str(error)[:500]
+    assert told > len(heads)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -140,7 +206,7 @@ def test_any_value_in_the_place_of_any_other_of_an_audit_is_read_or_told(tmp_pat
             load_report(path)
         except UsageError as error:
             told += 1
-            assert str(path) in str(error) and len(str(error)) < 6000
+            assert str(path) in str(error) and len(str(error)) < LONGEST
         owner[key] = kept
     assert told
 

@@ -8,8 +8,10 @@ nothing is escaped twice.
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -32,11 +34,14 @@ from jinja2.utils import Cycler, Namespace, missing, object_type_repr
 from markupsafe import Markup
 
 from fa_registry import resources
-from fa_registry.errors import UsageError, unknown_name_text
+from fa_registry.errors import LONGEST_PROBLEM, UsageError, shortened, unknown_name_text
 from fa_registry.reporting.text import filters, latex
 from fa_registry.visible import visible
 
 SECONDS = 60.0  # a page may take; an index of 66 runs takes under one
+MEMORY = 2**30  # bytes that a page of a user's templates may take beside those of the process
+LARGEST = 2**26  # characters of a page, and characters or entries of what one operator makes
+BITS = 2**12  # of a whole number
 # Of Jinja2's own filters those that neither switch escaping off nor write numbers in a way of their own.
 JINJA_FILTERS = (
     *("abs", "capitalize", "count", "dictsort", "e", "escape", "first", "groupby", "int", "items", "join", "last"),
@@ -93,7 +98,7 @@ class Missing(StrictUndefined):
 class UserEnvironment(ImmutableSandboxedEnvironment):
     """Jinja2's sandbox with a list of what is allowed, and with a clock. ours: this package's filters by name."""
 
-    intercepted_binops = frozenset({"%"})
+    intercepted_binops = frozenset({"%", "*", "**", "+"})
 
     def __init__(self, finalize: Callable[[Any], Any], ours: Mapping[str, Callable], **options: Any):
         super().__init__(finalize=finalize, undefined=Missing, **options)
@@ -119,8 +124,11 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
         return
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        if isinstance(left, str):
+        if operator == "%" and isinstance(left, str):
             raise SecurityError("text % values is not available; the filters num, sci, pct and pp write numbers")
+        size, most, unit = _result_size(operator, left, right)
+        if size > most:
+            raise SecurityError(f"expected a value of at most {most:,} {unit}, found a {operator} that makes more")
         return super().call_binop(context, operator, left, right)
 
     def _generate(
@@ -133,6 +141,47 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
             look = nodes.Call(nodes.EnvironmentAttribute("tick"), [], [], None, None)
             node.body.insert(0, nodes.ExprStmt(look, lineno=node.lineno).set_lineno(node.lineno))
         return super()._generate(source, name, filename, defer_init)
+
+
+def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
+    """Return a bound on the size of `left operator right`, the most it may be, and its unit; 0 if it cannot be large."""
+    numbers = isinstance(left, int) and isinstance(right, int)
+    if numbers and operator == "**":
+        return left.bit_length() * max(right, 0), BITS, "bits"
+    if numbers and operator == "*":
+        return left.bit_length() + right.bit_length(), BITS, "bits"
+    lengths = [len(value) if isinstance(value, Sized) else None for value in (left, right)]
+    if operator == "+" and None not in lengths:
+        return sum(lengths), LARGEST, "characters or entries"
+    times = [value for value in (left, right) if isinstance(value, int)]
+    long = [length for length in lengths if length is not None]
+    return (long[0] * max(times[0], 0) if operator == "*" and times and long else 0), LARGEST, "characters or entries"
+
+
+ONE_PAGE = threading.Lock()  # the limit of a process is put back by the page that set it
+
+
+@contextmanager
+def bounded_memory() -> Iterator[None]:
+    """Let the process take MEMORY more bytes inside, after which Python raises MemoryError.
+
+    There is no bound where the system has no way to set one or to say what the process has now (Windows, macOS).
+    """
+    try:
+        import resource
+
+        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        yield
+        return
+    with ONE_PAGE:
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        known = [limit for limit in (soft, hard, held + MEMORY) if limit != resource.RLIM_INFINITY]
+        resource.setrlimit(resource.RLIMIT_AS, (min(known), hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def touchable(obj: Any) -> tuple[str, ...]:
@@ -193,9 +242,14 @@ class Pages:
         """The text of one page. A template that fails is a UsageError that names it; raises nothing of Jinja2's own."""
         try:
             made = self._environment(name)
-            if isinstance(made, UserEnvironment):
-                made.started = time.monotonic()  # the clock of a user's templates starts with each page
-            return made.get_template(name).render(context)
+            if not isinstance(made, UserEnvironment):
+                return made.get_template(name).render(context)
+            made.started = time.monotonic()  # the clock of a user's templates starts with each page
+            with bounded_memory():
+                text = made.get_template(name).render(context)
+            if len(text) > LARGEST:
+                raise SecurityError(f"expected a page of at most {LARGEST:,} characters, found {len(text):,}")
+            return text
         except TemplateError as error:
             raise template_failure(name, error) from error
         except Exception as error:
@@ -258,9 +312,11 @@ def template_failure(page: str, error: Exception) -> UsageError:
 def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return NESTED
+    if isinstance(error, MemoryError):
+        return f"expected a page that takes at most {MEMORY:,} bytes of memory"
     if isinstance(error, TemplateNotFound):
         return f"there is no {error.name}; a template takes others from its own folder and from the shipped ones"
-    return str(error)
+    return shortened(error, LONGEST_PROBLEM)
 
 
 def _place(page: str, error: Exception) -> str:
