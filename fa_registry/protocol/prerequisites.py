@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fa_registry.protocol.tolerances import is_cannot_tell
 from fa_registry.records import Finding, Reading, RunRecord
 
 METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # what stands in the place of a rule's code
@@ -49,6 +50,10 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
         if check.subject == MEASURING and check.outcome == "not possible":
             required = "every figure is measured again from the sealed weights"
             yield _finding(record, MEASURING, "warn", "NOT MEASURED AGAIN", required, check.detail)
+    # an author can write another configuration into a run's files: what cannot be concluded is a warning, never a pass
+    if untold := [f"{check.subject}: {check.detail}" for check in checks if is_cannot_tell(check)]:
+        required = "what this configuration recomputes is what the run recorded, within the tolerances"
+        yield _finding(record, MEASURING, "warn", "CANNOT TELL HERE", required, "; ".join(untold))
 
 
 def unproven(record: RunRecord) -> str:

@@ -22,6 +22,7 @@ from fa_registry.terminal_loss import NO_CLASSES, is_regression
 from fa_registry.training.asking import check_finite
 from fa_registry.training.bench import bench_conventions, bench_of, credit_inputs, credits_under
 from fa_registry.training.checkpoint import load_into
+from fa_registry.training.configuration import configuration
 from fa_registry.training.devices import products
 from fa_registry.training.task import Task, eval_digest
 
@@ -111,6 +112,7 @@ def machine(task: Task) -> dict[str, Scalar]:
         "device": task.device.type,
         "processor": f"{provenance.hardware()['cpu']}, {torch.backends.cpu.get_cpu_capability()}",
         "torch": torch.__version__,
+        **configuration(),
     }
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from fa_registry import jsonio
 from fa_registry.protocol.integrity import compare, merged, with_checks
+from fa_registry.protocol.tolerances import CANNOT_TELL
 from fa_registry.records import Check, Integrity, Reading
 from tests.builders import measurements
 
@@ -48,11 +49,35 @@ def test_the_integrity_of_an_older_report_has_no_differences_and_decodes():
 
 
 @pytest.mark.parametrize("changed", [{"threads": 2}, {"torch": "2.14.0"}, {"device": "cuda"}, {"processor": "Xeon"}])
-def test_elsewhere_a_tolerance_applies_and_is_named(changed):
+def test_another_configuration_has_a_tolerance_and_beyond_it_cannot_tell(changed):
     elsewhere = {**HERE, **changed}
     close = compare(taken(accuracy=0.9), taken(elsewhere, accuracy=0.9000000000000001))
-    assert close.state == "verified" and "1e-06" in close.details[0]
-    assert compare(taken(accuracy=0.9), taken(elsewhere, accuracy=0.9001)).state == "mismatch"
+    assert close.state == "verified" and "tolerances" in close.details[0]
+    far = compare(taken(accuracy=0.9), taken(elsewhere, accuracy=0.91))
+    assert far.state == "unverifiable" and far.details[0].startswith(f"{CANNOT_TELL}: trained with ")
+    assert "accuracy: logged 0.9, recomputed 0.91" in far.details[0] and far.differences == ()
+    assert [(check.subject, check.outcome) for check in far.checks] == [("figures", "not possible")]
+    assert compare(taken(accuracy=0.9), taken(elsewhere, accuracy=0.7)).state == "mismatch"
+
+
+@pytest.mark.parametrize("name", ["instruction_set", "math_library", "fingerprint"])
+def test_a_recorded_setting_that_differs_is_another_configuration(name):
+    """A fingerprint tells it where no setting does; bits are demanded of a run that recorded none of them."""
+    there, here = ({**HERE, name: value} for value in ("one", "other"))
+    assert compare(taken(there, accuracy=0.9), taken(here, accuracy=0.91)).state == "unverifiable"
+    assert compare(taken(there, accuracy=0.9), taken(there, accuracy=0.9000001)).state == "mismatch"
+    assert compare(taken(HERE, accuracy=0.9), taken(here, accuracy=0.9000001)).state == "mismatch"
+
+
+def test_both_configurations_are_named():
+    here = {**HERE, "processor": "EPYC, AVX512", "threads": 2}
+    (detail,) = compare(taken(accuracy=0.9), taken(here, accuracy=0.91)).details
+    assert "trained with threads 1; EPYC, AVX2, measured with threads 2; EPYC, AVX512" in detail
+
+
+def test_a_value_here_and_none_there_cannot_tell():
+    elsewhere = {**HERE, "threads": 2}
+    assert compare(taken(g_norm=None), taken(elsewhere, g_norm=1.0)).state == "unverifiable"
 
 
 def test_a_figure_that_cannot_be_recomputed_is_unverifiable_not_a_match():
@@ -112,4 +137,6 @@ def test_a_check_that_differs_makes_a_mismatch_and_is_told_first():
     )
     assert (after.state, after.details) == ("mismatch", ("feedback: B_01 is no draw of seed 42",))
     assert with_checks(before, (Check("feedback", "not possible", "not given"),)).state == "verified"
+    untold = with_checks(before, (Check("feedback", "not possible", f"{CANNOT_TELL}: trained with x, measured with y"),))
+    assert untold.state == "unverifiable" and untold.details[0].startswith(f"feedback: {CANNOT_TELL}")
     assert [check.subject for check in after.checks] == ["figures", "feedback"]

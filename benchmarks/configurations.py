@@ -1,0 +1,257 @@
+"""python -m benchmarks.configurations [--json] [--record]: how far other configurations move what an audit recomputes.
+
+Two studies are trained under the default configuration. Then each configuration of CONFIGURATIONS, emulated by environment
+variables in a process of its own, audits them, draws every method's initial tensors and trains its first steps.
+--record keeps the largest deviation of every metric in docs/measured/configurations.json, the source of
+fa_registry/protocol/tolerances.py. Some four minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.recording import FOLDER, ROOT, add_options, tell
+from fa_registry import jsonio, methods
+from fa_registry.protocol.integrity import pairs
+from fa_registry.records import AuditReport, Measurements, RunAudit
+
+MEASURED = FOLDER / "configurations.json"
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """environment: variables that a process starts with. threads: what the audit pins, whatever the run had."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    threads: int = 1
+
+
+CONFIGURATIONS = {
+    "default": Configuration(),
+    "AVX2 kernels": Configuration({"ATEN_CPU_CAPABILITY": "avx2"}),
+    "kernels without AVX": Configuration({"ATEN_CPU_CAPABILITY": "default"}),
+    "oneDNN AVX2": Configuration({"ONEDNN_MAX_CPU_ISA": "AVX2"}),
+    "oneDNN SSE4.1": Configuration({"ONEDNN_MAX_CPU_ISA": "SSE41"}),
+    "MKL compatible": Configuration({"MKL_CBWR": "COMPATIBLE"}),
+    "two threads": Configuration(threads=2),
+    "all AVX2": Configuration(
+        {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
+    ),
+    "all without AVX": Configuration(
+        {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"}
+    ),
+}
+GRID = """
+[[grid]]
+methods = [{methods}]
+penalties = [{penalty}]
+architectures = ["resmlp"]
+datasets = ["digits"]
+seeds = [{seeds}]
+architecture_options = {{ {options} }}
+"""
+HEAD = """
+name = "{name}"
+title = "Configurations"
+edition = "2026-11"
+cost = "a minute"
+
+[recipe]
+epochs = {epochs}
+
+[controls]
+frozen = true
+"""
+SMALL, LARGE = "d_hidden = 16, num_blocks = 2", ""
+# study → epochs, and a grid a row: methods, penalty, seeds, options of the network
+STUDIES: dict[str, tuple[int, tuple[tuple[str, float, str, str], ...]]] = {
+    "short": (5, (('"bp", "fa", "dfa"', 0.0, "1", SMALL), ('"dfa"', 0.01, "1", SMALL), ('"bp"', 0.0, "42", LARGE))),
+    "long": (30, (('"bp"', 0.0, "42, 123", LARGE), ('"fa", "dfa"', 0.0, "42", LARGE), ('"dfa"', 0.01, "42", LARGE))),
+    "fitted": (100, (('"bp"', 0.0, "42", LARGE),)),
+}
+
+
+def measure() -> dict[str, Any]:
+    """Return the recorded data: a row a configuration, the largest deviation of each metric, of draws and of first steps."""
+    with tempfile.TemporaryDirectory(prefix="fa_registry-configurations-") as name:
+        folder = Path(name)
+        for study, (epochs, grids) in STUDIES.items():
+            (folder / f"{study}.toml").write_text(_study_text(study, epochs, grids), encoding="utf-8")
+            _run(["-m", "fa_registry", "study", f"{study}.toml", "--device", "cpu", "--jobs", "1"], folder)
+        rows, deviations, tensors = {}, {}, {}
+        for label, configuration in CONFIGURATIONS.items():
+            out = folder / label.replace(" ", "-")
+            _run(
+                ["-m", "benchmarks.configurations", "--worker", str(out), str(configuration.threads)],
+                folder,
+                configuration,
+            )
+            reports = [_report(out / study) for study in STUDIES]
+            rows[label] = _row(reports, configuration)
+            default = [_report(folder / "default" / study) for study in STUDIES]
+            _add_deviations(deviations, default, reports, label)
+            _add_tensors(tensors, folder / "default", out, label)
+    return {"configurations": rows, "metrics": dict(sorted(deviations.items())), "tensors": tensors}
+
+
+def _study_text(name: str, epochs: int, grids: Sequence[tuple[str, float, str, str]]) -> str:
+    rows = [
+        GRID.format(methods=of, penalty=penalty, seeds=seeds, options=options) for of, penalty, seeds, options in grids
+    ]
+    return HEAD.format(name=name, epochs=epochs) + "".join(rows)
+
+
+def _run(arguments: Sequence[str], folder: Path, configuration: Configuration = Configuration()) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **configuration.environment}
+    done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(
+            f"{' '.join(arguments)} ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
+        )
+
+
+def work(out: Path, threads: int) -> None:
+    """In a configuration's process: audit every study into `out`, and save each method's initial tensors and first steps."""
+    from fa_registry.cli import main as command
+    from fa_registry.training.devices import pinned_threads
+    from fa_registry.workflows import evidence
+
+    evidence.pinned_threads = lambda count: pinned_threads(threads)
+    for study in STUDIES:
+        command(
+            ["audit", "--study", f"{study}.toml", "--exit-zero", "--jobs", "1", "--out", str(out / study)],
+            standalone_mode=False,
+        )
+    with pinned_threads(threads):
+        for name in methods.CATALOG.names():
+            _save_start(name, out)
+
+
+def _save_start(method: str, out: Path) -> None:
+    """Save what a run of the method draws and its state after the first steps, on the smallest network that supports it."""
+    import torch
+
+    from fa_registry.training.checkpoint import save_tensors
+    from fa_registry.training.specs import parse_spec
+    from fa_registry.training.task import prepare
+    from fa_registry.training.trainer import Trainer
+
+    architecture = "resmlp" if methods.CATALOG.get(method).card.supports("resmlp") else "mlp"
+    options = {"d_hidden": 16, "num_blocks": 2}
+    chosen = {"method": method, "architecture": architecture, "dataset": "digits", "seed": 1, "epochs": 1}
+    trainer = Trainer(prepare(parse_spec({**chosen, "architecture_options": options}), torch.device("cpu")))
+    save_tensors(out / f"{method}.drawn.safetensors", trainer.state())
+    trainer.run_epoch()
+    save_tensors(out / f"{method}.early.safetensors", trainer.early.tensors)
+
+
+def _report(folder: Path) -> AuditReport:
+    return jsonio.decode(AuditReport, json.loads((folder / "audit.json").read_text(encoding="utf-8")))
+
+
+def _row(reports: Sequence[AuditReport], configuration: Configuration) -> dict[str, Any]:
+    runs = [run for report in reports for run in report.runs]
+    states = [run.record.integrity.state for run in runs]
+    excluded = [f"{gap.name}: {gap.reason}" for report in reports for gap in report.excluded]
+    return {
+        "environment": dict(configuration.environment),
+        "threads": configuration.threads,
+        "fingerprint": runs[0].record.measurements.conventions["fingerprint"],
+        "runs": len(runs),
+        "states": {state: states.count(state) for state in sorted(set(states))},
+        "cannot_tell": [
+            f"{run.record.name}: {'; '.join(run.record.integrity.details)}" for run in runs if _is_open(run)
+        ],
+        "not_judged": excluded,
+        "verdicts": {run.record.name: run.verdict.label for run in runs},
+    }
+
+
+def _is_open(run: RunAudit) -> bool:
+    return run.record.integrity.state == "unverifiable"
+
+
+def _add_deviations(
+    found: dict[str, Any], default: Sequence[AuditReport], here: Sequence[AuditReport], label: str
+) -> None:
+    """Add the deviations of every metric from the default configuration's, where they are the largest so far."""
+    before = {run.record.run_id: run.record for report in default for run in report.runs}
+    for run in (run for report in here for run in report.runs):
+        record = run.record
+        for name, site, absolute, relative in _moved(before[record.run_id].measurements, record.measurements):
+            at = f"{record.name}{'' if site is None else f', site {site}'}, {label}"
+            kept = found.setdefault(name.split("/")[0], {"absolute": 0.0, "relative": 0.0})
+            if absolute > kept["absolute"]:
+                kept |= {"absolute": absolute, "absolute_at": at}
+            if relative > kept["relative"]:
+                kept |= {"relative": relative, "relative_at": at}
+
+
+def _moved(before: Measurements, after: Measurements) -> Iterator[tuple[str, int | None, float, float]]:
+    """Yield (metric, site, absolute deviation, deviation relative to the larger of the two) of all that have two values."""
+    for name, site, first, second in pairs(before, after):
+        if first.value is None or second.value is None:
+            if first.value is not second.value:
+                raise RuntimeError(f"{name}[{site}]: {first} and {second}: a value in one configuration alone")
+            continue
+        absolute = abs(first.value - second.value)
+        yield name, site, absolute, absolute / (max(abs(first.value), abs(second.value)) or 1.0)
+
+
+def _add_tensors(found: dict[str, Any], default: Path, here: Path, label: str) -> None:
+    """Add how far draws and first steps of each method lie from the default's, where they are the furthest so far."""
+    from fa_registry.training.checkpoint import load_tensors
+    from fa_registry.training.redraw import apart, deviation
+
+    for method in methods.CATALOG.names():
+        start, early = (load_tensors(default / f"{method}.{kind}.safetensors") for kind in ("drawn", "early"))
+        drawn, reached = (load_tensors(here / f"{method}.{kind}.safetensors") for kind in ("drawn", "early"))
+        values = {"draws": max(apart(start[name], tensor) for name, tensor in drawn.items())}
+        for part in ("network", "feedback"):
+            names = [name for name in reached if name.startswith(f"{part}.")]
+            error, moves = deviation(names, early, reached, start)
+            values[f"first steps of {part}" if moves else f"resting {part}"] = error
+        for kind, value in values.items():
+            kept = found.setdefault(kind, {"furthest": 0.0})
+            if value > kept["furthest"]:
+                kept |= {"furthest": value, "at": f"{method}, {label}"}
+
+
+def configuration_lines(found: Mapping[str, Any]) -> list[str]:
+    """The table people read."""
+    rows = found["configurations"]
+    lines = [f"{'configuration':<22}{'fingerprint':<18}{'runs':>5}{'verified':>9}{'cannot tell':>12}{'not judged':>11}"]
+    for label, row in rows.items():
+        counts = (row["runs"], row["states"].get("verified", 0), len(row["cannot_tell"]), len(row["not_judged"]))
+        lines.append(f"{label:<22}{row['fingerprint']:<18}{counts[0]:>5}{counts[1]:>9}{counts[2]:>12}{counts[3]:>11}")
+    lines += ["", "largest deviations"]
+    for name, kept in found["metrics"].items():
+        lines.append(f"  {name:<28}absolute {kept['absolute']:8.2g}  relative {kept['relative']:8.2g}")
+    lines += [
+        f"  {kind:<28}{kept['furthest']:.2g} ({kept.get('at', 'none')})" for kind, kept in found["tensors"].items()
+    ]
+    return lines
+
+
+def main(arguments: Sequence[str]) -> None:
+    if arguments[:1] == ["--worker"]:
+        work(Path(arguments[1]), int(arguments[2]))
+        return
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.configurations", description=__doc__.split("\n\n")[0])
+    add_options(parser, MEASURED)
+    options = parser.parse_args(arguments)
+    found = measure()
+    tell(found, configuration_lines(found), options, MEASURED)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
