@@ -22,9 +22,10 @@ from typing import Any
 from benchmarks.recording import FOLDER, ROOT, add_options, tell
 from fa_registry import jsonio, methods
 from fa_registry.protocol.integrity import pairs
-from fa_registry.records import AuditReport, Measurements, RunAudit
+from fa_registry.records import Measurements, RunAudit
 
 MEASURED = FOLDER / "configurations.json"
+AUDITS = "audits.json"
 
 
 @dataclass(frozen=True)
@@ -66,17 +67,25 @@ edition = "2026-11"
 cost = "a minute"
 
 [recipe]
-epochs = {epochs}
+{recipe}
 
 [controls]
 frozen = true
 """
-SMALL, LARGE = "d_hidden = 16, num_blocks = 2", ""
-# study → epochs, and a grid a row: methods, penalty, seeds, options of the network
-STUDIES: dict[str, tuple[int, tuple[tuple[str, float, str, str], ...]]] = {
-    "short": (5, (('"bp", "fa", "dfa"', 0.0, "1", SMALL), ('"dfa"', 0.01, "1", SMALL), ('"bp"', 0.0, "42", LARGE))),
-    "long": (30, (('"bp"', 0.0, "42, 123", LARGE), ('"fa", "dfa"', 0.0, "42", LARGE), ('"dfa"', 0.01, "42", LARGE))),
-    "fitted": (100, (('"bp"', 0.0, "42", LARGE),)),
+SMALL, MIDDLE, LARGE = "d_hidden = 16, num_blocks = 2", "d_hidden = 64, num_blocks = 2", ""
+# study → the recipe's lines, and a grid a row: methods, penalty, seeds, options of the network
+STUDIES: dict[str, tuple[str, tuple[tuple[str, float, str, str], ...]]] = {
+    "short": (
+        "epochs = 5",
+        (('"bp", "fa", "dfa"', 0.0, "1", SMALL), ('"dfa"', 0.01, "1", SMALL), ('"bp"', 0.0, "42", LARGE)),
+    ),
+    "long": (
+        "epochs = 30",
+        (('"bp"', 0.0, "42, 123", LARGE), ('"fa", "dfa"', 0.0, "42", LARGE), ('"dfa"', 0.01, "42", LARGE)),
+    ),
+    "fitted": ("epochs = 100", (('"bp"', 0.0, "42", LARGE),)),
+    # gradients near float32's resolution, where configurations differ the most
+    "resolved": ("epochs = 400\nlearning_rate = 0.003\nweight_decay = 0.0", (('"bp"', 0.0, "42", MIDDLE),)),
 }
 
 
@@ -84,30 +93,32 @@ def measure() -> dict[str, Any]:
     """Return the recorded data: a row a configuration, the largest deviation of each metric, of draws and of first steps."""
     with tempfile.TemporaryDirectory(prefix="fa_registry-configurations-") as name:
         folder = Path(name)
-        for study, (epochs, grids) in STUDIES.items():
-            (folder / f"{study}.toml").write_text(_study_text(study, epochs, grids), encoding="utf-8")
+        for study, (recipe, grids) in STUDIES.items():
+            (folder / f"{study}.toml").write_text(_study_text(study, recipe, grids), encoding="utf-8")
             _run(["-m", "fa_registry", "study", f"{study}.toml", "--device", "cpu", "--jobs", "1"], folder)
-        rows, deviations, tensors = {}, {}, {}
-        for label, configuration in CONFIGURATIONS.items():
-            out = folder / label.replace(" ", "-")
-            _run(
-                ["-m", "benchmarks.configurations", "--worker", str(out), str(configuration.threads)],
-                folder,
-                configuration,
-            )
-            reports = [_report(out / study) for study in STUDIES]
-            rows[label] = _row(reports, configuration)
-            default = [_report(folder / "default" / study) for study in STUDIES]
-            _add_deviations(deviations, default, reports, label)
-            _add_tensors(tensors, folder / "default", out, label)
+        return compared(folder)
+
+
+def compared(folder: Path) -> dict[str, Any]:
+    """Audit the trained store of `folder` under every configuration; see `measure`."""
+    rows, deviations, tensors = {}, {}, {}
+    for label, configuration in CONFIGURATIONS.items():
+        out = folder / label.replace(" ", "-")
+        _run(
+            ["-m", "benchmarks.configurations", "--worker", str(out), str(configuration.threads)], folder, configuration
+        )
+        default, audits = _audits(folder / "default"), _audits(out)
+        rows[label] = _row(audits, configuration)
+        _add_deviations(deviations, default, audits, label)
+        _add_tensors(tensors, folder / "default", out, label)
     return {"configurations": rows, "metrics": dict(sorted(deviations.items())), "tensors": tensors}
 
 
-def _study_text(name: str, epochs: int, grids: Sequence[tuple[str, float, str, str]]) -> str:
+def _study_text(name: str, recipe: str, grids: Sequence[tuple[str, float, str, str]]) -> str:
     rows = [
         GRID.format(methods=of, penalty=penalty, seeds=seeds, options=options) for of, penalty, seeds, options in grids
     ]
-    return HEAD.format(name=name, epochs=epochs) + "".join(rows)
+    return HEAD.format(name=name, recipe=recipe) + "".join(rows)
 
 
 def _run(arguments: Sequence[str], folder: Path, configuration: Configuration = Configuration()) -> None:
@@ -121,16 +132,21 @@ def _run(arguments: Sequence[str], folder: Path, configuration: Configuration = 
 
 def work(out: Path, threads: int) -> None:
     """In a configuration's process: audit every study into `out`, and save each method's initial tensors and first steps."""
-    from fa_registry.cli import main as command
+    from fa_registry.protocol.engine import judge_all
+    from fa_registry.protocol.rules import load_edition
     from fa_registry.training.devices import pinned_threads
     from fa_registry.workflows import evidence
+    from fa_registry.workflows.requests import Chosen, Measuring
+    from fa_registry.workflows.selection import select
+    from fa_registry.workflows.stores import open_tracker
 
     evidence.pinned_threads = lambda count: pinned_threads(threads)
-    for study in STUDIES:
-        command(
-            ["audit", "--study", f"{study}.toml", "--exit-zero", "--jobs", "1", "--out", str(out / study)],
-            standalone_mode=False,
-        )
+    tracker = open_tracker("", create=False)
+    runs = [run for study in STUDIES for run in select(tracker, Chosen(study=f"{study}.toml")).runs]
+    records = [found.record for found in evidence.gather_all(tracker, runs, Measuring(jobs=1)) if found.record]
+    out.mkdir()
+    audits = [jsonio.encode(audit) for audit in judge_all(records, load_edition("2026-11"))]
+    (out / AUDITS).write_text(json.dumps(audits), encoding="utf-8")
     with pinned_threads(threads):
         for name in methods.CATALOG.names():
             _save_start(name, out)
@@ -154,39 +170,36 @@ def _save_start(method: str, out: Path) -> None:
     save_tensors(out / f"{method}.early.safetensors", trainer.early.tensors)
 
 
-def _report(folder: Path) -> AuditReport:
-    return jsonio.decode(AuditReport, json.loads((folder / "audit.json").read_text(encoding="utf-8")))
+def _audits(folder: Path) -> list[RunAudit]:
+    held = json.loads((folder / AUDITS).read_text(encoding="utf-8"))
+    return [jsonio.decode(RunAudit, audit) for audit in held]
 
 
-def _row(reports: Sequence[AuditReport], configuration: Configuration) -> dict[str, Any]:
-    runs = [run for report in reports for run in report.runs]
-    states = [run.record.integrity.state for run in runs]
-    excluded = [f"{gap.name}: {gap.reason}" for report in reports for gap in report.excluded]
+def _row(audits: Sequence[RunAudit], configuration: Configuration) -> dict[str, Any]:
+    states = [audit.record.integrity.state for audit in audits]
     return {
         "environment": dict(configuration.environment),
         "threads": configuration.threads,
-        "fingerprint": runs[0].record.measurements.conventions["fingerprint"],
-        "runs": len(runs),
+        "fingerprint": audits[0].record.measurements.conventions["fingerprint"],
+        "runs": len(audits),
         "states": {state: states.count(state) for state in sorted(set(states))},
-        "cannot_tell": [
-            f"{run.record.name}: {'; '.join(run.record.integrity.details)}" for run in runs if _is_open(run)
+        "findings": [
+            f"{audit.record.name}: {'; '.join(audit.record.integrity.details)}"
+            for audit in audits
+            if audit.record.integrity.state != "verified"
         ],
-        "not_judged": excluded,
-        "verdicts": {run.record.name: run.verdict.label for run in runs},
+        "verdicts": {f"{audit.record.name}{_size(audit)}": audit.verdict.label for audit in audits},
     }
 
 
-def _is_open(run: RunAudit) -> bool:
-    return run.record.integrity.state == "unverifiable"
+def _size(audit: RunAudit) -> str:
+    return f", penalty {audit.record.spec.penalty:g}" if audit.record.spec.penalty else ""
 
 
-def _add_deviations(
-    found: dict[str, Any], default: Sequence[AuditReport], here: Sequence[AuditReport], label: str
-) -> None:
+def _add_deviations(found: dict[str, Any], default: Sequence[RunAudit], here: Sequence[RunAudit], label: str) -> None:
     """Add the deviations of every metric from the default configuration's, where they are the largest so far."""
-    before = {run.record.run_id: run.record for report in default for run in report.runs}
-    for run in (run for report in here for run in report.runs):
-        record = run.record
+    before = {audit.record.run_id: audit.record for audit in default}
+    for record in (audit.record for audit in here):
         for name, site, absolute, relative in _moved(before[record.run_id].measurements, record.measurements):
             at = f"{record.name}{'' if site is None else f', site {site}'}, {label}"
             kept = found.setdefault(name.split("/")[0], {"absolute": 0.0, "relative": 0.0})
@@ -208,17 +221,20 @@ def _moved(before: Measurements, after: Measurements) -> Iterator[tuple[str, int
 
 
 def _add_tensors(found: dict[str, Any], default: Path, here: Path, label: str) -> None:
-    """Add how far draws and first steps of each method lie from the default's, where they are the furthest so far."""
+    """Add how far draws and first steps of each method lie from the default's, where they are the furthest so far.
+
+    As an audit replays: the way begins at the tensors that this configuration draws.
+    """
     from fa_registry.training.checkpoint import load_tensors
     from fa_registry.training.redraw import apart, deviation
 
     for method in methods.CATALOG.names():
-        start, early = (load_tensors(default / f"{method}.{kind}.safetensors") for kind in ("drawn", "early"))
+        recorded, early = (load_tensors(default / f"{method}.{kind}.safetensors") for kind in ("drawn", "early"))
         drawn, reached = (load_tensors(here / f"{method}.{kind}.safetensors") for kind in ("drawn", "early"))
-        values = {"draws": max(apart(start[name], tensor) for name, tensor in drawn.items())}
+        values = {"draws": max(apart(recorded[name], tensor) for name, tensor in drawn.items())}
         for part in ("network", "feedback"):
             names = [name for name in reached if name.startswith(f"{part}.")]
-            error, moves = deviation(names, early, reached, start)
+            error, moves = deviation(names, early, reached, drawn)
             values[f"first steps of {part}" if moves else f"resting {part}"] = error
         for kind, value in values.items():
             kept = found.setdefault(kind, {"furthest": 0.0})
@@ -227,12 +243,12 @@ def _add_tensors(found: dict[str, Any], default: Path, here: Path, label: str) -
 
 
 def configuration_lines(found: Mapping[str, Any]) -> list[str]:
-    """The table people read."""
-    rows = found["configurations"]
-    lines = [f"{'configuration':<22}{'fingerprint':<18}{'runs':>5}{'verified':>9}{'cannot tell':>12}{'not judged':>11}"]
-    for label, row in rows.items():
-        counts = (row["runs"], row["states"].get("verified", 0), len(row["cannot_tell"]), len(row["not_judged"]))
-        lines.append(f"{label:<22}{row['fingerprint']:<18}{counts[0]:>5}{counts[1]:>9}{counts[2]:>12}{counts[3]:>11}")
+    """Return the table that is printed."""
+    columns = ("verified", "unverifiable", "mismatch")
+    lines = [f"{'configuration':<22}{'fingerprint':<18}{'runs':>5}" + "".join(f"{state:>14}" for state in columns)]
+    for label, row in found["configurations"].items():
+        counts = "".join(f"{row['states'].get(state, 0):>14}" for state in columns)
+        lines.append(f"{label:<22}{row['fingerprint']:<18}{row['runs']:>5}{counts}")
     lines += ["", "largest deviations"]
     for name, kept in found["metrics"].items():
         lines.append(f"  {name:<28}absolute {kept['absolute']:8.2g}  relative {kept['relative']:8.2g}")

@@ -32,7 +32,7 @@ OFF = "off"
 AUTO_WORK = 2e10
 # On another configuration, by docs/measured/configurations.json: what a draw may be off, relative to the tensor's largest entry,
 # and from where on no configuration explains it.
-DRAWN, OTHER_DRAWN = 1e-6, 1e-3
+DRAWN, OTHER_DRAWN = 5e-6, 1e-2
 # Of the way that the first steps go, where not every bit can be the same. AdamW's first steps go by the sign of a gradient, and
 # where a gradient is all but zero rounding decides it: of 21 runs whose weights were perturbed by 1e-7 the furthest (fa on
 # vit_mini, whose attention hardly learns at first) ends 0.024 of the way apart; another method ends 1 apart.
