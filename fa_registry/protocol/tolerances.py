@@ -11,6 +11,7 @@ from fa_registry.records import Check, Scalar
 SAME_MACHINE = ("threads", "device", "torch", "processor")
 CONFIGURATION = ("instruction_set", "math_library", "fingerprint")  # an older run recorded none of them
 CANNOT_TELL = "cannot tell here"  # begins the detail of a check that another configuration keeps from a conclusion
+ASKED = ("figures", "initial weights", "feedback", "first steps")  # subjects of the checks that may end so and warn
 LONGEST = 100  # characters of a recorded setting that a message repeats
 
 
@@ -101,5 +102,5 @@ def cannot_tell(elsewhere: str, found: str) -> str:
 
 
 def is_cannot_tell(check: Check) -> bool:
-    """Whether the check ended so."""
-    return check.outcome == "not possible" and check.detail.startswith(CANNOT_TELL)
+    """Whether the check is one of those that every run is asked, and another configuration kept it from a conclusion."""
+    return check.subject in ASKED and check.outcome == "not possible" and check.detail.startswith(CANNOT_TELL)

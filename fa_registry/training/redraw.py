@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -251,7 +251,8 @@ class _Replay:
         self._start = _copies(self._trainer.state())
         self._sealed, self._steps, self._taken = sealed, steps, 0
         self._objections: dict[int, str] = {}
-        self._arrived: list[tuple[str, str, bool]] = []  # (where, what differs there, a configuration may explain it)
+        self._arrived: list[tuple[str, str]] = []  # (where, what differs there)
+        self._explained: set[str] = set()  # of what differs: what another configuration may explain
         self.per_epoch = -(-len(task.splits.train_labels) // task.spec.recipe.batch_size)
 
     def run(self) -> None:
@@ -294,11 +295,11 @@ class _Replay:
             self._arrive(f"after epoch {epoch}", state, reached)
 
     def _arrive(self, where: str, held: Mapping[str, Tensor], reached: Mapping[str, Tensor]) -> None:
-        misfit = _misfit(held, reached)
-        self._arrived.append((where, misfit, False) if misfit else (where, *self._off_the_way(held, reached)))
+        problem = _misfit(held, reached) or self._off_the_way(held, reached)
+        self._arrived.append((where, problem))
 
-    def _off_the_way(self, held: Mapping[str, Tensor], reached: Mapping[str, Tensor]) -> tuple[str, bool]:
-        """Return what differs beyond the tolerance, and whether another configuration may explain it.
+    def _off_the_way(self, held: Mapping[str, Tensor], reached: Mapping[str, Tensor]) -> str:
+        """Return how two states differ, bit by bit or beyond the tolerance of another configuration; empty where they agree.
 
         A part that moves is judged by the share of its way, one that rests (fixed feedback) by its own size.
         """
@@ -306,28 +307,28 @@ class _Replay:
         problems, explained = [], True
         for part in ("network.", "feedback."):
             names = [name for name in wrong if name.startswith(part)]
-            if not names:
-                continue
             error, moves = deviation(names, held, reached, self._start)
             limit, gross = (SAME_WAY, OTHER_WAY) if moves else (DRAWN, OTHER_DRAWN)
-            if self._sealed.exact or not error <= limit:
-                unit = "of the way it went" if moves else "of its own size"
+            if names and (self._sealed.exact or not error <= limit):
+                unit = "of the way it went" if moves else "of its largest entry"
                 problems.append(f"{part.rstrip('.')} ends {error:.2g} {unit} away from them")
                 explained = explained and error <= gross
         if not problems:
-            return "", True
-        return f"{len(wrong)} of {len(reached)} tensors are not the sealed ones: {' and '.join(problems)}", explained
+            return ""
+        problem = f"{len(wrong)} of {len(reached)} tensors are not the sealed ones: {' and '.join(problems)}"
+        self._explained |= {problem} if explained else set()
+        return problem
 
     def checks(self, total: int) -> Iterator[Check]:
         """total: the steps of the run's whole training."""
         share = f"the first {self._steps} of {total} training steps, {self._steps / total:.2g} of them, taken again"
         how = "bit by bit" if self._sealed.exact else f"to {SAME_WAY:g} of the way"
-        wrong = [f"{where} {problem}" for where, problem, _ in self._arrived if problem]
+        wrong = [f"{where} {problem}" for where, problem in self._arrived if problem]
         if wrong:
-            explained = all(is_explained for _, _, is_explained in self._arrived)
+            explained = {problem for _, problem in self._arrived if problem} <= self._explained
             yield _concluded("first steps", f"{share}: {'; '.join(wrong)}", self._sealed, explained)
         elif self._arrived:
-            places = " and ".join(where for where, _, _ in self._arrived)
+            places = " and ".join(where for where, _ in self._arrived)
             yield Check("first steps", "agrees", f"{share}: {places} the sealed state comes again, {how}")
         else:
             step = self._sealed.early_step
@@ -341,19 +342,25 @@ class _Replay:
 def deviation(
     names: Sequence[str], held: Mapping[str, Tensor], reached: Mapping[str, Tensor], start: Mapping[str, Tensor]
 ) -> tuple[float, bool]:
-    """Return how far two states lie apart, read as one vector of these tensors, and whether `reached` has left `start`.
+    """Return how far two states lie apart in these tensors, and whether any of them has left `start`.
 
-    The deviation is ‖held − reached‖/‖reached − start‖, or where nothing has moved ‖held − reached‖/‖reached‖; inf where it is
-    no number.
+    The deviation is the share of the way; where nothing has moved, see `apart`.
     """
-    off = _norm(held[name].double() - reached[name].cpu().double() for name in names)
-    way = _norm((reached[name] - start[name]).double() for name in names)
-    error = off / (way or _norm(reached[name].double() for name in names) or 1.0)
-    return (error if error == error else float("inf")), way > 0
+    if any(not _same(reached[name], start[name]) for name in names):
+        return _share_of_the_way(names, held, reached, start), True
+    return max((apart(held[name], reached[name].cpu()) for name in names), default=0.0), False
 
 
-def _norm(tensors: Iterable[Tensor]) -> float:
-    return sum(tensor.square().sum().item() for tensor in tensors) ** 0.5
+def _share_of_the_way(
+    names: Sequence[str], held: Mapping[str, Tensor], reached: Mapping[str, Tensor], start: Mapping[str, Tensor]
+) -> float:
+    """‖held − reached‖ / ‖reached − start‖ over these tensors, read as one vector."""
+    if not names:
+        return 0.0
+    off = sum((held[name].double() - reached[name].cpu().double()).square().sum().item() for name in names)
+    way = sum((reached[name] - start[name]).double().square().sum().item() for name in names)
+    error = (off / way) ** 0.5 if way else float("inf")
+    return error if error == error else float("inf")
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

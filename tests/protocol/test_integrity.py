@@ -98,7 +98,7 @@ def test_losses_stay_as_logged():
 def test_elsewhere_a_tiny_gradient_is_still_compared_by_its_own_size():
     """An absolute tolerance of 1e-6 would call 4e-9 and 9e-7 equal, on either side of D2's floor."""
     elsewhere = {**HERE, "threads": 2}
-    assert compare(taken(g_norm=128 * 4e-9), taken(elsewhere, g_norm=128 * 9e-7)).state == "mismatch"
+    assert compare(taken(g_norm=128 * 4e-9), taken(elsewhere, g_norm=128 * 9e-7)).state == "unverifiable"
 
 
 def test_a_figure_whose_diagnostic_did_not_run_again_is_unverifiable_and_is_not_kept():
@@ -113,13 +113,15 @@ def test_a_figure_whose_diagnostic_did_not_run_again_is_unverifiable_and_is_not_
     ("name", "apart", "state"),
     [
         ("gamma", 9e-7, "verified"),
-        ("gamma", 2e-5, "mismatch"),
+        ("gamma", 2e-5, "unverifiable"),
+        ("gamma", 3e-3, "mismatch"),
         ("gamma_null_p", 0.04, "verified"),
-        ("gamma_null_p", 0.06, "mismatch"),
+        ("gamma_null_p", 0.06, "unverifiable"),
         ("gamma_null_mean", 9e-5, "verified"),
         ("rho_bp", 9e-5, "verified"),
-        ("rho_bp", 2e-4, "mismatch"),
-        ("h_norm", 9e-7, "mismatch"),
+        ("rho_bp", 2e-4, "unverifiable"),
+        ("h_norm", 9e-7, "unverifiable"),
+        ("h_norm", 1e-3, "mismatch"),
     ],
 )
 def test_elsewhere_what_passes_through_zero_may_lie_apart_by_so_much(name, apart, state):
@@ -137,6 +139,8 @@ def test_a_check_that_differs_makes_a_mismatch_and_is_told_first():
     )
     assert (after.state, after.details) == ("mismatch", ("feedback: B_01 is no draw of seed 42",))
     assert with_checks(before, (Check("feedback", "not possible", "not given"),)).state == "verified"
-    untold = with_checks(before, (Check("feedback", "not possible", f"{CANNOT_TELL}: trained with x, measured with y"),))
+    untold = with_checks(
+        before, (Check("feedback", "not possible", f"{CANNOT_TELL}: trained with x, measured with y"),)
+    )
     assert untold.state == "unverifiable" and untold.details[0].startswith(f"feedback: {CANNOT_TELL}")
     assert [check.subject for check in after.checks] == ["figures", "feedback"]

@@ -16,9 +16,12 @@ from fa_registry.training.measuring import machine
 from tests.helpers.small import tiny_task
 
 ROOT = Path(__file__).resolve().parents[2]
-SHOW = "import json, torch; from fa_registry.training.configuration import configuration; torch.set_num_threads(1); " + (
-    "print(json.dumps(configuration()))"
-)
+SHOW = """
+import json, torch
+from fa_registry.training.configuration import configuration
+torch.set_num_threads(1)
+print(json.dumps(configuration()))
+"""
 
 
 def in_a_process(**environment: str) -> dict[str, str]:
