@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from fa_registry.protocol.tolerances import cannot_tell, described_difference, is_cannot_tell, tolerance_of
+from fa_registry.protocol.tolerances import tolerance_of
 from fa_registry.records import Check, FigureDifference, Integrity, Measurements, Reading
+from fa_registry.records.configurations import cannot_tell, described_difference, is_cannot_tell
 
 ONLY_IN_TRAINING = ("loss_train", "accuracy_train", "penalty", "frozen_accuracy")  # no checkpoint can give them again
 FIGURES = "figures"  # subject of the check that compare makes

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fa_registry.protocol.tolerances import is_cannot_tell
 from fa_registry.records import Finding, Reading, RunRecord
+from fa_registry.records.configurations import is_cannot_tell
 
 METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # what stands in the place of a rule's code
 CONFORMANCE = "conformance"  # the quantity of METHOD

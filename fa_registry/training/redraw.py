@@ -17,8 +17,8 @@ from torch import Tensor
 
 from fa_registry.jsonio import found
 from fa_registry.methods.base import LearnsByLoss, UpdatesFeedback
-from fa_registry.protocol.tolerances import cannot_tell
 from fa_registry.records import Check
+from fa_registry.records.configurations import cannot_tell
 from fa_registry.seeding import generator
 from fa_registry.training.checkpoint import content_digest, load_tensors
 from fa_registry.training.credit_check import Trial, copied, gradients, objection, trained_gradients

@@ -18,8 +18,8 @@ from fa_registry.cores import usable_cores
 from fa_registry.errors import IntegrityError, Interrupted, RegistryError
 from fa_registry.protocol.integrity import compare, merged, with_checks
 from fa_registry.protocol.prerequisites import MEASURING
-from fa_registry.protocol.tolerances import described_difference
 from fa_registry.records import Check, Exclusion, Integrity, Reading, RunRecord
+from fa_registry.records.configurations import described_difference
 from fa_registry.shelf import Shelf
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import JobEvent, Stop, Tell

@@ -8,8 +8,8 @@ import pytest
 
 from fa_registry import jsonio
 from fa_registry.protocol.integrity import compare, merged, with_checks
-from fa_registry.protocol.tolerances import CANNOT_TELL
 from fa_registry.records import Check, Integrity, Reading
+from fa_registry.records.configurations import CANNOT_TELL
 from tests.builders import measurements
 
 HERE = {"threads": 1, "device": "cpu", "torch": "2.13.0", "processor": "EPYC, AVX2"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fa_registry.protocol.tolerances import CANNOT_TELL
+from fa_registry.records.configurations import CANNOT_TELL
 from fa_registry.tracking import schema
 from tests.red_team.conftest import integrity_of, judged
 from tests.red_team.test_editions import loose

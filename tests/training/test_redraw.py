@@ -9,7 +9,7 @@ import torch
 
 from fa_registry import methods
 from fa_registry.errors import IntegrityError
-from fa_registry.protocol.tolerances import is_cannot_tell
+from fa_registry.records.configurations import is_cannot_tell
 from fa_registry.training import credit_check
 from fa_registry.training import redraw as redrawing
 from fa_registry.training.checkpoint import save_tensors
