@@ -22,6 +22,7 @@ from typing import Any
 from benchmarks.recording import FOLDER, ROOT, add_options, tell
 from fa_registry import jsonio, methods
 from fa_registry.protocol.integrity import pairs
+from fa_registry.protocol.tolerances import tolerance_of
 from fa_registry.records import Measurements, RunAudit
 
 MEASURED = FOLDER / "configurations.json"
@@ -200,24 +201,30 @@ def _add_deviations(found: dict[str, Any], default: Sequence[RunAudit], here: Se
     """Add the deviations of every metric from the default configuration's, where they are the largest so far."""
     before = {audit.record.run_id: audit.record for audit in default}
     for record in (audit.record for audit in here):
-        for name, site, absolute, relative in _moved(before[record.run_id].measurements, record.measurements):
+        for name, site, first, second in _values(before[record.run_id].measurements, record.measurements):
             at = f"{record.name}{'' if site is None else f', site {site}'}, {label}"
-            kept = found.setdefault(name.split("/")[0], {"absolute": 0.0, "relative": 0.0})
-            if absolute > kept["absolute"]:
-                kept |= {"absolute": absolute, "absolute_at": at}
-            if relative > kept["relative"]:
-                kept |= {"relative": relative, "relative_at": at}
+            deviations = _deviations(name, first, second)
+            kept = found.setdefault(name.split("/")[0], {**dict.fromkeys(deviations, 0.0), "worst": [first, second]})
+            for kind, deviation in deviations.items():
+                if deviation > kept[kind]:
+                    kept |= {kind: deviation, f"{kind}_at": at}
+                    kept |= {"worst": [first, second]} if kind == "of_tolerance" else {}
 
 
-def _moved(before: Measurements, after: Measurements) -> Iterator[tuple[str, int | None, float, float]]:
-    """Yield (metric, site, absolute deviation, deviation relative to the larger of the two) of all that have two values."""
+def _deviations(name: str, first: float, second: float) -> dict[str, float]:
+    """Return the absolute deviation, that relative to the larger value, and the share of the metric's tolerance."""
+    absolute, size = abs(first - second), max(abs(first), abs(second))
+    allowed = tolerance_of(name).allowed(first, second)
+    return {"absolute": absolute, "relative": absolute / (size or 1.0), "of_tolerance": absolute / (allowed or 1.0)}
+
+
+def _values(before: Measurements, after: Measurements) -> Iterator[tuple[str, int | None, float, float]]:
+    """Yield (metric, site, value, value) of every reading that is a number; RuntimeError if it is one in one of them alone."""
     for name, site, first, second in pairs(before, after):
-        if first.value is None or second.value is None:
-            if first.value is not second.value:
-                raise RuntimeError(f"{name}[{site}]: {first} and {second}: a value in one configuration alone")
-            continue
-        absolute = abs(first.value - second.value)
-        yield name, site, absolute, absolute / (max(abs(first.value), abs(second.value)) or 1.0)
+        if (first.value is None) != (second.value is None):
+            raise RuntimeError(f"{name}[{site}]: {first} and {second}: a value in one configuration alone")
+        if first.value is not None:
+            yield name, site, first.value, second.value
 
 
 def _add_tensors(found: dict[str, Any], default: Path, here: Path, label: str) -> None:
@@ -251,7 +258,9 @@ def configuration_lines(found: Mapping[str, Any]) -> list[str]:
         lines.append(f"{label:<22}{row['fingerprint']:<18}{row['runs']:>5}{counts}")
     lines += ["", "largest deviations"]
     for name, kept in found["metrics"].items():
-        lines.append(f"  {name:<28}absolute {kept['absolute']:8.2g}  relative {kept['relative']:8.2g}")
+        lines.append(
+            f"  {name:<28}absolute {kept['absolute']:8.2g}  relative {kept['relative']:8.2g}  of its tolerance {kept['of_tolerance']:6.2g}"
+        )
     lines += [
         f"  {kind:<28}{kept['furthest']:.2g} ({kept.get('at', 'none')})" for kind, kept in found["tensors"].items()
     ]

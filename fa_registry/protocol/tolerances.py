@@ -16,9 +16,13 @@ class Tolerance:
     relative: float = 1e-6
     absolute: float = 0.0
 
+    def allowed(self, before: float, after: float) -> float:
+        """Return the largest deviation that is allowed between values of this size."""
+        return max(self.relative * max(abs(before), abs(after)), self.absolute)
+
     def allows(self, before: float, after: float) -> bool:
         """Whether the deviation is within the tolerance."""
-        return abs(before - after) <= max(self.relative * max(abs(before), abs(after)), self.absolute)
+        return abs(before - after) <= self.allowed(before, after)
 
     def is_gross(self, before: float, after: float) -> bool:
         """Whether no configuration explains the deviation, so that the run's files are changed."""
@@ -37,9 +41,9 @@ TOLERANCES: dict[str, Tolerance] = {
     "gamma_null": Tolerance(absolute=1e-4),
     "gamma_block_input": Tolerance(absolute=2e-3),
     "gamma": Tolerance(absolute=2e-6),
-    "fidelity": Tolerance(absolute=1e-6),
+    "fidelity": Tolerance(absolute=5e-4),
     "costate_cosine": Tolerance(absolute=1e-6),
-    "rho": Tolerance(absolute=1e-4),
+    "rho": Tolerance(absolute=3e-4),
     "stability": Tolerance(absolute=1e-4),
     "nudge": Tolerance(absolute=1e-6),
     "feature_drift": Tolerance(absolute=5e-6),
@@ -48,6 +52,8 @@ TOLERANCES: dict[str, Tolerance] = {
     "g_L": Tolerance(relative=5e-3, absolute=2e-6),
     "gain": Tolerance(relative=1e-2),
     "norm_ratio": Tolerance(relative=1e-5),
+    "growth": Tolerance(relative=5e-6),
+    "h_": Tolerance(relative=2e-6),
 }
 DEFAULT = Tolerance()
 
