@@ -258,9 +258,8 @@ def configuration_lines(found: Mapping[str, Any]) -> list[str]:
         lines.append(f"{label:<22}{row['fingerprint']:<18}{row['runs']:>5}{counts}")
     lines += ["", "largest deviations"]
     for name, kept in found["metrics"].items():
-        lines.append(
-            f"  {name:<28}absolute {kept['absolute']:8.2g}  relative {kept['relative']:8.2g}  of its tolerance {kept['of_tolerance']:6.2g}"
-        )
+        values = "  ".join(f"{kind} {kept[kind]:8.2g}" for kind in ("absolute", "relative", "of_tolerance"))
+        lines.append(f"  {name:<28}{values}")
     lines += [
         f"  {kind:<28}{kept['furthest']:.2g} ({kept.get('at', 'none')})" for kind, kept in found["tensors"].items()
     ]
