@@ -3,46 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
 
+from fa_registry.protocol.tolerances import tolerance_of
 from fa_registry.records import Check, FigureDifference, Integrity, Measurements, Reading
+from fa_registry.records.configurations import cannot_tell, described_difference, is_cannot_tell
 
-TOLERANCE = 1e-6  # where one of SAME_MACHINE differs; otherwise figures must be bit-equal
-SAME_MACHINE = ("threads", "device", "torch", "processor")
-# Elsewhere, by the beginning of the name: how far quantities of order 1 may lie apart, for they pass through zero. A norm may
-# be 1e-9 and is compared by its own size alone; trials (ρ, nudges, nulls) amplify the last bits of what they start from.
-ABSOLUTE = {
-    "gamma_null_p": 0.05,  # one place in a ranking among 20, the fewest that are drawn
-    "gamma_null": 1e-4,
-    "gamma": TOLERANCE,
-    "fidelity": TOLERANCE,
-    "costate_cosine": TOLERANCE,
-    "rho": 1e-4,
-    "stability": 1e-4,
-    "nudge": TOLERANCE,
-}
 ONLY_IN_TRAINING = ("loss_train", "accuracy_train", "penalty", "frozen_accuracy")  # no checkpoint can give them again
 FIGURES = "figures"  # subject of the check that compare makes
 SHOWN = 5  # differences listed by number; the rest is counted
 
 
 def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
-    """verified (all recomputed figures agree), mismatch (with both numbers), or unverifiable (some cannot be recomputed)."""
-    differing = [name for name in SAME_MACHINE if logged.conventions.get(name) != recomputed.conventions.get(name)]
-    exact = not differing
+    """Compare logged metrics with recomputed ones, bit by bit if both come from one configuration.
+
+    On another configuration each metric has its tolerance, and a deviation beyond it that is not gross proves nothing.
+
+    Returns:
+        verified: every recomputed metric agrees. mismatch: some differ; the details have both values. unverifiable: some cannot
+        be recomputed, or differ by more than the tolerance on another configuration.
+    """
+    elsewhere = described_difference(logged.conventions, recomputed.conventions)
     differences, absent = [], []
-    for name, site, before, after in _pairs(logged, recomputed):
+    for name, site, before, after in pairs(logged, recomputed):
         if before.value is not None and after.value is None:
             absent.append(f"{_place(name, site)}: logged {before.value!r}, cannot be recomputed: {after.reason}")
-        elif not _equal(name, before, after, exact):
+        elif not _equal(name, before, after, exact=not elsewhere):
             differences.append(FigureDifference(name, site, before, after))
-    how = "bit-equal" if exact else f"to {TOLERANCE:g} ({', '.join(differing)} not the run's)"
-    if differences:
+    if differences and (not elsewhere or any(map(_is_gross, differences))):
         mismatch = _integrity("mismatch", difference_words(differences))
         return dataclasses.replace(mismatch, differences=tuple(differences))
+    if differences:
+        found = "; ".join(difference_words(differences))
+        return _integrity("unverifiable", [cannot_tell(elsewhere, found), *_shortened(absent)])
     if absent:
         return _integrity("unverifiable", _shortened(absent))
+    how = f"within the tolerances of another configuration: {elsewhere}" if elsewhere else "bit-equal"
     return _integrity("verified", [f"every recomputed figure agrees, {how}"])
 
 
@@ -67,11 +63,16 @@ def _integrity(state: str, details: list[str]) -> Integrity:
 
 
 def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
-    """The integrity after further checks: one that differs makes it a mismatch, which is told before what was found earlier."""
+    """Return the integrity after further checks, whose findings come first in its details.
+
+    A check that differs makes a mismatch. One that another configuration keeps from a conclusion makes it unverifiable at best.
+    """
     differing = tuple(f"{check.subject}: {check.detail}" for check in checks if check.outcome == "differs")
+    untold = tuple(f"{check.subject}: {check.detail}" for check in checks if is_cannot_tell(check))
     earlier = integrity.details if not differing or integrity.state == "mismatch" else ()
-    state = "mismatch" if differing else integrity.state
-    return Integrity(state, (*differing, *earlier), (*integrity.checks, *checks), integrity.differences)
+    state = "unverifiable" if untold and integrity.state == "verified" else integrity.state
+    state = "mismatch" if differing else state
+    return Integrity(state, (*differing, *untold, *earlier), (*integrity.checks, *checks), integrity.differences)
 
 
 def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
@@ -80,7 +81,7 @@ def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
     return dataclasses.replace(recomputed, scalars={**kept, **recomputed.scalars})
 
 
-def _pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, int | None, Reading, Reading]]:
+def pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, int | None, Reading, Reading]]:
     """(quantity, site, logged, recomputed) of every figure that can be measured again."""
     absent = Reading(None, "not recomputed")
     for name, row in logged.sites.items():
@@ -97,8 +98,13 @@ def _equal(name: str, before: Reading, after: Reading, exact: bool) -> bool:
         return before.value is after.value
     if exact:
         return before.value == after.value
-    absolute = next((limit for start, limit in ABSOLUTE.items() if name.startswith(start)), 0.0)
-    return math.isclose(before.value, after.value, rel_tol=TOLERANCE, abs_tol=absolute)
+    return tolerance_of(name).allows(before.value, after.value)
+
+
+def _is_gross(difference: FigureDifference) -> bool:
+    """Whether both values are there and no configuration explains how far they lie apart."""
+    before, after = difference.logged.value, difference.recomputed.value
+    return None not in (before, after) and tolerance_of(difference.quantity).is_gross(before, after)
 
 
 def _text(reading: Reading) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from fa_registry.records import Check, Finding, Reading, RunRecord
+from fa_registry.records.configurations import is_cannot_tell
 from fa_registry.records.sealed_fields import OWN_LOOP
 
 METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # what stands in the place of a rule's code
@@ -61,6 +62,10 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
         required = "the audit can redraw the initial weights and replay the first steps of the run"
         words = "the run was trained elsewhere and adopted: no audit can know which code trained it"
         yield _finding(record, ADOPTED, "warn", "STATED", required, words)
+    # an author can write another configuration into a run's files: what cannot be concluded is a warning, never a pass
+    if untold := [f"{check.subject}: {check.detail}" for check in checks if is_cannot_tell(check)]:
+        required = "what this configuration recomputes is what the run recorded, within the tolerances"
+        yield _finding(record, MEASURING, "warn", "CANNOT TELL HERE", required, "; ".join(untold))
 
 
 def several_controls(record: RunRecord, reason: str) -> Finding:

@@ -36,6 +36,7 @@ from fa_registry.training.bench import (
     credits_under,
 )
 from fa_registry.training.checkpoint import load_into
+from fa_registry.training.configuration import configuration
 from fa_registry.training.devices import products
 from fa_registry.training.task import Task, build_network, eval_digest
 
@@ -168,6 +169,7 @@ def machine(task: Task) -> dict[str, Scalar]:
         "device": task.device.type,
         "processor": f"{provenance.hardware()['cpu']}, {torch.backends.cpu.get_cpu_capability()}",
         "torch": torch.__version__,
+        **configuration(),
     }
 
 

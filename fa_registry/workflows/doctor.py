@@ -18,6 +18,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.claim import Signs
 from fa_registry.tracking.places import placed, put_right
 from fa_registry.tracking.store import check_writable, resolve_uri, sqlite_path
+from fa_registry.training.configuration import configuration
 from fa_registry.training.devices import bf16_gain
 from fa_registry.workflows import data
 from fa_registry.workflows.elsewhere import at_work_elsewhere, host_of, watched
@@ -38,6 +39,7 @@ def examine(store: str = "", repair: bool = False, pages: str = "reports") -> li
         **{f"version of {name}": partial(str, version) for name, version in provenance.versions().items()},
         "device": _device,
         "bf16 on the CPU": _bf16,
+        "configuration": _configuration,
         "store": partial(_finished_runs, store),
         "artifacts": partial(_files, store, repair),
         "MLflow's pages": partial(_page, store),
@@ -104,6 +106,13 @@ def _files(store: str, repair: bool) -> dict[str, Any]:
         state = "NOT OK"
         words.append(f"{len(files.lacking)} of {files.count} runs have no files, as {run_id}: there is no {where}")
     return {"ok": not files.lacking, "state": state, "found": "; ".join(words)}
+
+
+def _configuration() -> str:
+    """Describe what decides the last bits of every result here: audits demand bits of runs with the same configuration."""
+    settings = configuration()
+    threads = torch.get_num_threads()
+    return f"{settings['instruction_set']}; {settings['math_library']}; fingerprint {settings['fingerprint']} at {threads} threads"
 
 
 def _device() -> str:

@@ -18,9 +18,10 @@ from fa_registry.catalog import IMPORTED
 from fa_registry.cores import usable_cores
 from fa_registry.diagnostics.base import Diagnostic
 from fa_registry.errors import IntegrityError, Interrupted, RegistryError
-from fa_registry.protocol.integrity import SAME_MACHINE, compare, merged, with_checks
+from fa_registry.protocol.integrity import compare, merged, with_checks
 from fa_registry.protocol.prerequisites import MEASURING
 from fa_registry.records import Check, Exclusion, Integrity, Measurements, Reading, RunRecord
+from fa_registry.records.configurations import described_difference
 from fa_registry.shelf import Shelf
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import JobEvent, Stop, Tell
@@ -407,8 +408,8 @@ def _sealed(tracker: Tracker, record: RunRecord, task: Task, feedback: Path | No
         early = tracker.artifact(record.run_id, schema.step_checkpoint(step))
         if early is None:
             raise IntegrityError(f"{schema.step_checkpoint(step)} is missing")
-    here, there = machine(task), record.measurements.conventions
-    exact = task.device.type == "cpu" and all(here[name] == there.get(name) for name in SAME_MACHINE)
+    elsewhere = described_difference(record.measurements.conventions, machine(task))
+    exact = task.device.type == "cpu" and not elsewhere
     ran = int(record.provenance.get("epochs_run", 0))
     ends = {epoch: schema.epoch_checkpoint(epoch) for epoch in range(1, ran)} | {ran: schema.FINAL}
     later = {
@@ -416,7 +417,7 @@ def _sealed(tracker: Tracker, record: RunRecord, task: Task, feedback: Path | No
         for epoch, name in ends.items()
         if name in record.digests and (path := tracker.artifact(record.run_id, name))
     }
-    return Sealed(initial, content, feedback, early, step, digests, later, ran, exact)
+    return Sealed(initial, content, feedback, early, step, digests, later, ran, exact, elsewhere)
 
 
 def _without_credits(record: RunRecord) -> RunRecord:

@@ -40,7 +40,14 @@ def count(moved: dict[str, torch.Tensor], sites: int = 12, initial=START):
     ],
 )
 def test_a_block_counts_once_if_anything_in_it_moved(moved, expected):
-    assert count({name: torch.tensor([1.0, 1.0 + 2**-23]) for name in moved}).value == expected
+    assert count({name: torch.tensor([1.0, 1.0 + 2**-16]) for name in moved}).value == expected
+
+
+def test_the_rounding_of_a_draw_is_no_movement():
+    """The initial weights that an audit draws on another processor differ in their last bits: a frozen run had 4 trained blocks."""
+    assert count({"blocks.1.w": torch.tensor([1.0, 1.0 + 2**-23])}).value == 0
+    zeros = {**START, "blocks.1.b": torch.zeros(2)}
+    assert count({"blocks.1.b": torch.tensor([0.0, 1e-30])}, initial=zeros).value == 1
 
 
 def test_reasons_and_no_blocks():

@@ -9,6 +9,7 @@ import pytest
 from fa_registry import jsonio
 from fa_registry.protocol.integrity import compare, merged, with_checks
 from fa_registry.records import Check, Integrity, Reading
+from fa_registry.records.configurations import CANNOT_TELL
 from tests.builders import measurements
 
 HERE = {"threads": 1, "device": "cpu", "torch": "2.13.0", "processor": "EPYC, AVX2"}
@@ -48,11 +49,35 @@ def test_the_integrity_of_an_older_report_has_no_differences_and_decodes():
 
 
 @pytest.mark.parametrize("changed", [{"threads": 2}, {"torch": "2.14.0"}, {"device": "cuda"}, {"processor": "Xeon"}])
-def test_elsewhere_a_tolerance_applies_and_is_named(changed):
+def test_another_configuration_has_a_tolerance_and_beyond_it_cannot_tell(changed):
     elsewhere = {**HERE, **changed}
     close = compare(taken(accuracy=0.9), taken(elsewhere, accuracy=0.9000000000000001))
-    assert close.state == "verified" and "1e-06" in close.details[0]
-    assert compare(taken(accuracy=0.9), taken(elsewhere, accuracy=0.9001)).state == "mismatch"
+    assert close.state == "verified" and "tolerances" in close.details[0]
+    far = compare(taken(accuracy=0.9), taken(elsewhere, accuracy=0.91))
+    assert far.state == "unverifiable" and far.details[0].startswith(f"{CANNOT_TELL}: trained with ")
+    assert "accuracy: logged 0.9, recomputed 0.91" in far.details[0] and far.differences == ()
+    assert [(check.subject, check.outcome) for check in far.checks] == [("figures", "not possible")]
+    assert compare(taken(accuracy=0.9), taken(elsewhere, accuracy=0.7)).state == "mismatch"
+
+
+@pytest.mark.parametrize("name", ["instruction_set", "math_library", "fingerprint"])
+def test_a_recorded_setting_that_differs_is_another_configuration(name):
+    """A fingerprint tells it where no setting does; bits are demanded of a run that recorded none of them."""
+    there, here = ({**HERE, name: value} for value in ("one", "other"))
+    assert compare(taken(there, accuracy=0.9), taken(here, accuracy=0.91)).state == "unverifiable"
+    assert compare(taken(there, accuracy=0.9), taken(there, accuracy=0.9000001)).state == "mismatch"
+    assert compare(taken(HERE, accuracy=0.9), taken(here, accuracy=0.9000001)).state == "mismatch"
+
+
+def test_both_configurations_are_named():
+    here = {**HERE, "processor": "EPYC, AVX512", "threads": 2}
+    (detail,) = compare(taken(accuracy=0.9), taken(here, accuracy=0.91)).details
+    assert "trained with threads 1; EPYC, AVX2, measured with threads 2; EPYC, AVX512" in detail
+
+
+def test_a_value_here_and_none_there_cannot_tell():
+    elsewhere = {**HERE, "threads": 2}
+    assert compare(taken(g_norm=None), taken(elsewhere, g_norm=1.0)).state == "unverifiable"
 
 
 def test_a_figure_that_cannot_be_recomputed_is_unverifiable_not_a_match():
@@ -73,7 +98,7 @@ def test_losses_stay_as_logged():
 def test_elsewhere_a_tiny_gradient_is_still_compared_by_its_own_size():
     """An absolute tolerance of 1e-6 would call 4e-9 and 9e-7 equal, on either side of D2's floor."""
     elsewhere = {**HERE, "threads": 2}
-    assert compare(taken(g_norm=128 * 4e-9), taken(elsewhere, g_norm=128 * 9e-7)).state == "mismatch"
+    assert compare(taken(g_norm=128 * 4e-9), taken(elsewhere, g_norm=128 * 9e-7)).state == "unverifiable"
 
 
 def test_a_figure_whose_diagnostic_did_not_run_again_is_unverifiable_and_is_not_kept():
@@ -88,13 +113,15 @@ def test_a_figure_whose_diagnostic_did_not_run_again_is_unverifiable_and_is_not_
     ("name", "apart", "state"),
     [
         ("gamma", 9e-7, "verified"),
-        ("gamma", 2e-5, "mismatch"),
+        ("gamma", 2e-5, "unverifiable"),
+        ("gamma", 3e-3, "mismatch"),
         ("gamma_null_p", 0.04, "verified"),
-        ("gamma_null_p", 0.06, "mismatch"),
+        ("gamma_null_p", 0.06, "unverifiable"),
         ("gamma_null_mean", 9e-5, "verified"),
         ("rho_bp", 9e-5, "verified"),
-        ("rho_bp", 2e-4, "mismatch"),
-        ("h_norm", 9e-7, "mismatch"),
+        ("rho_bp", 4e-4, "unverifiable"),
+        ("h_norm", 9e-7, "unverifiable"),
+        ("h_norm", 1e-3, "mismatch"),
     ],
 )
 def test_elsewhere_what_passes_through_zero_may_lie_apart_by_so_much(name, apart, state):
@@ -112,4 +139,8 @@ def test_a_check_that_differs_makes_a_mismatch_and_is_told_first():
     )
     assert (after.state, after.details) == ("mismatch", ("feedback: B_01 is no draw of seed 42",))
     assert with_checks(before, (Check("feedback", "not possible", "not given"),)).state == "verified"
+    untold = with_checks(
+        before, (Check("feedback", "not possible", f"{CANNOT_TELL}: trained with x, measured with y"),)
+    )
+    assert untold.state == "unverifiable" and untold.details[0].startswith(f"feedback: {CANNOT_TELL}")
     assert [check.subject for check in after.checks] == ["figures", "feedback"]

@@ -181,6 +181,14 @@ def test_doctor_offers_bf16_where_the_processor_multiplies_it_faster(registry, m
     assert row["ok"] and re.search(words, row["found"])
 
 
+def test_doctor_shows_the_configuration_of_which_audits_demand_bits(registry, monkeypatch):
+    monkeypatch.setenv("MKL_CBWR", "AVX2")
+    (row,) = (row for row in doctor.examine() if row["check"] == "configuration")
+    expected = f"{torch.backends.cpu.get_cpu_capability()}, MKL_CBWR=AVX2; "
+    assert row["ok"] and row["found"].startswith(expected)
+    assert re.search(r"fingerprint [0-9a-f]{16} at \d+ threads$", row["found"])
+
+
 def test_the_gain_of_bf16_is_measured_with_the_threads_left_as_they_were():
     before = torch.get_num_threads()
     assert 0.0 < bf16_gain() < 1000.0 and torch.get_num_threads() == before

@@ -1,0 +1,63 @@
+"""How far a metric may move when another configuration recomputes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SAFETY = 10.0  # times the largest deviation of docs/measured/configurations.json
+GROSS_SHARE = 0.1  # of a metric's own size: no configuration deviates so far
+GROSS, MOST_GROSS = 1000.0, 0.1  # times the absolute tolerance, at most this: of what may be near zero
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """The largest deviation that another configuration explains: |a − b| ≤ max(relative · max(|a|, |b|), absolute)."""
+
+    relative: float = 1e-6
+    absolute: float = 0.0
+
+    def allowed(self, before: float, after: float) -> float:
+        """Return the largest deviation that is allowed between values of this size."""
+        return max(self.relative * max(abs(before), abs(after)), self.absolute)
+
+    def allows(self, before: float, after: float) -> bool:
+        """Whether the deviation is within the tolerance."""
+        return abs(before - after) <= self.allowed(before, after)
+
+    def is_gross(self, before: float, after: float) -> bool:
+        """Whether no configuration explains the deviation, so that the run's files are changed."""
+        near_zero = min(GROSS * self.absolute, MOST_GROSS)
+        return abs(before - after) > max(GROSS_SHARE * max(abs(before), abs(after)), near_zero)
+
+
+# By the beginning of the metric's name, the first that fits. Source: docs/measured/configurations.json, times SAFETY, and nowhere
+# less than what was allowed before it was measured. Cosines and distances pass through zero and are compared absolutely. A norm
+# may be 1e-9: it is compared by its own size, and absolutely only by what float32 leaves of a gradient that is fitted away.
+COUNT = Tolerance()
+TOLERANCES: dict[str, Tolerance] = {
+    "gamma_samples": COUNT,
+    "rho_defined": COUNT,
+    "gamma_null_p": Tolerance(absolute=0.05),  # one place in a ranking among 20, the fewest that are drawn
+    "gamma_null": Tolerance(absolute=1e-4),
+    "gamma_block_input": Tolerance(absolute=2e-3),
+    "gamma": Tolerance(absolute=2e-6),
+    "fidelity": Tolerance(absolute=5e-4),
+    "costate_cosine": Tolerance(absolute=1e-6),
+    "rho": Tolerance(absolute=3e-4),
+    "stability": Tolerance(absolute=1e-4),
+    "nudge": Tolerance(absolute=1e-6),
+    "feature_drift": Tolerance(absolute=5e-6),
+    "g_norm_mean_ce": Tolerance(relative=5e-3, absolute=2e-8),
+    "g_norm": Tolerance(relative=5e-3, absolute=2e-6),
+    "g_L": Tolerance(relative=5e-3, absolute=2e-6),
+    "gain": Tolerance(relative=1e-2),
+    "norm_ratio": Tolerance(relative=1e-5),
+    "growth": Tolerance(relative=5e-6),
+    "h_": Tolerance(relative=2e-6),
+}
+DEFAULT = Tolerance()
+
+
+def tolerance_of(name: str) -> Tolerance:
+    """The tolerance of a metric by the beginning of its name."""
+    return next((tolerance for start, tolerance in TOLERANCES.items() if name.startswith(start)), DEFAULT)

@@ -1,0 +1,103 @@
+"""The configuration of a process: whatever decides the last bits of a float32 result besides the program itself.
+
+Instruction sets and math-library settings are recorded by name. A fingerprint of computed bits is recorded beside them, so that
+a configuration that rounds otherwise is recognised although no recorded setting names the difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from fa_registry.architectures._layers import AVAILABLE, matmul, product
+from fa_registry.records import Scalar
+
+# Environment variables that choose kernels or rounding in torch, oneDNN, MKL, OpenBLAS and numpy.
+VARIABLES = (
+    "ATEN_CPU_CAPABILITY",
+    "DNNL_CPU_ISA_HINTS",
+    "DNNL_DEFAULT_FPMATH_MODE",
+    "DNNL_MAX_CPU_ISA",
+    "MKL_CBWR",
+    "MKL_DEBUG_CPU_TYPE",
+    "MKL_DYNAMIC",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "NPY_DISABLE_CPU_FEATURES",
+    "ONEDNN_CPU_ISA_HINTS",
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "ONEDNN_MAX_CPU_ISA",
+    "OPENBLAS_CORETYPE",
+)
+LONGEST = 40  # characters of a variable's value that are recorded
+SHAPES = ((128, 64, 64), (128, 256, 256), (33, 64, 10))  # rows, inner, columns of the fingerprint's products
+
+
+def configuration() -> dict[str, Scalar]:
+    """Return what decides this process's rounding, by the names of the run's conventions.
+
+    Returns:
+        instruction_set: the set that torch's kernels use, and every variable that limits a library;
+        math_library: which libraries torch multiplies with, and the switches that change bits;
+        fingerprint: first digits of a SHA-256 over computed bits, at the current number of threads.
+    """
+    limits = [f"{name}={os.environ[name][:LONGEST]}" for name in VARIABLES if os.environ.get(name)]
+    return {
+        "instruction_set": ", ".join([torch.backends.cpu.get_cpu_capability(), *limits]),
+        "math_library": ", ".join(_libraries()),
+        "fingerprint": _fingerprint(torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()),
+    }
+
+
+def _libraries() -> Iterator[str]:
+    """Yield the libraries that torch multiplies with, and each switch of them that is not at its default."""
+    yield "MKL" if torch.backends.mkl.is_available() else "no MKL"
+    enabled = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+    yield "oneDNN" if enabled else "no oneDNN"
+    if torch.get_float32_matmul_precision() != "highest":
+        yield f"float32 products {torch.get_float32_matmul_precision()}"
+    if torch.are_deterministic_algorithms_enabled():
+        yield "deterministic algorithms"
+    if _flushes_denormals():
+        yield "denormals flushed"
+
+
+def _flushes_denormals() -> bool:
+    """Return whether numbers below 1.2e-38 become 0; torch has a setter for it and no getter."""
+    return (torch.full((16,), 1e-38) * 0.5).eq(0).any().item()
+
+
+@cache  # some milliseconds
+def _fingerprint(threads: int, deterministic: bool) -> str:
+    """Return the first 16 digits of the SHA-256 of the computed bits.
+
+    Args:
+        threads: the number that torch uses now, which orders sums; a key of the cache.
+        deterministic: whether torch asks for deterministic kernels; a key of the cache.
+    """
+    digest = hashlib.sha256()
+    with torch.no_grad():
+        for result in _results():
+            digest.update(result.contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _results() -> Iterator[Tensor]:
+    """Yield draws, and results of the kernels that training and measuring use on them."""
+    draw = torch.Generator().manual_seed(0)
+    for rows, inner, columns in SHAPES:
+        left, right = torch.randn(rows, inner, generator=draw), torch.randn(columns, inner, generator=draw)
+        yield from (left, right, matmul(left, right), left.double() @ right.double().T)
+        if AVAILABLE:
+            yield product(left, right)
+        for function in (torch.tanh, torch.exp, torch.erf, torch.nn.functional.gelu):
+            yield function(left)
+        yield from (left.softmax(1), left.log_softmax(1), left.sum(0), left.sum(), left.norm(dim=1))
+        yield torch.nn.functional.layer_norm(left, (inner,))
+    image, kernel = torch.randn(4, 8, 8, 8, generator=draw), torch.randn(8, 8, 3, 3, generator=draw)
+    yield torch.nn.functional.conv2d(image, kernel, padding=1)
+    yield torch.full((16,), 1e-38) * 0.5

@@ -1,0 +1,101 @@
+"""The tolerances of other configurations, and the record that they come from."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.configurations import CONFIGURATIONS, MEASURED
+from fa_registry.diagnostics.ladder import ROUNDING
+from fa_registry.protocol.tolerances import SAFETY, Tolerance, tolerance_of
+from fa_registry.records import Check
+from fa_registry.records.configurations import (
+    CANNOT_TELL,
+    LONGEST,
+    cannot_tell,
+    described_difference,
+    differing_settings,
+    is_cannot_tell,
+)
+from fa_registry.training.redraw import DRAWN, SAME_WAY
+
+RECORD = json.loads(MEASURED.read_text(encoding="utf-8"))
+HERE = {"threads": 1, "device": "cpu", "torch": "2.13.0", "processor": "EPYC, AVX512", "instruction_set": "AVX512"}
+
+
+@pytest.mark.parametrize("name", RECORD["metrics"])
+def test_every_tolerance_is_several_times_what_was_measured(name):
+    """The record names the reading that came nearest to its tolerance, with both of its values."""
+    measured = RECORD["metrics"][name]
+    first, second = measured["worst"]
+    assert SAFETY * abs(first - second) <= tolerance_of(name).allowed(first, second)
+    assert SAFETY * measured["of_tolerance"] <= 1.0
+
+
+def test_draws_and_first_steps_are_held_to_what_was_measured():
+    furthest = {kind: row["furthest"] for kind, row in RECORD["tensors"].items()}
+    assert SAFETY * max(furthest["draws"], furthest["resting feedback"]) <= DRAWN == ROUNDING
+    assert SAFETY * max(furthest["first steps of network"], furthest["first steps of feedback"]) <= SAME_WAY
+
+
+def test_the_record_is_of_every_configuration_and_accuses_no_honest_run():
+    assert list(RECORD["configurations"]) == list(CONFIGURATIONS) and len(CONFIGURATIONS) > 6
+    default = RECORD["configurations"]["default"]
+    for label, row in RECORD["configurations"].items():
+        assert row["states"] == {"verified": row["runs"]} and row["runs"] == default["runs"], label
+        assert row["verdicts"] == default["verdicts"], label
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "before", "after", "allowed", "gross"),
+    [
+        (Tolerance(), 2.0, 2.000001, True, False),
+        (Tolerance(), 2.0, 2.00001, False, False),
+        (Tolerance(), 2.0, 2.3, False, True),
+        (Tolerance(), 0.0, 1e-12, False, True),
+        (Tolerance(absolute=1e-6), 0.0, 9e-7, True, False),
+        (Tolerance(absolute=1e-6), 0.0, 9e-4, False, False),
+        (Tolerance(absolute=1e-6), 0.0, 2e-3, False, True),
+        (Tolerance(absolute=1e-2), 0.0, 0.2, False, True),
+        (Tolerance(), -1.0, 1.0, False, True),
+    ],
+)
+def test_a_deviation_is_allowed_cannot_be_told_or_is_gross(tolerance, before, after, allowed, gross):
+    for pair in ((before, after), (after, before)):
+        assert (tolerance.allows(*pair), tolerance.is_gross(*pair)) == (allowed, gross)
+
+
+def test_the_first_beginning_that_fits_decides():
+    assert tolerance_of("gamma_null_p") != tolerance_of("gamma_null_mean") != tolerance_of("gamma")
+    assert tolerance_of("g_norm_mean_ce") != tolerance_of("g_norm")
+    assert tolerance_of("accuracy") == Tolerance()
+
+
+def test_an_older_run_is_held_to_the_settings_that_it_recorded():
+    older = {name: value for name, value in HERE.items() if name != "instruction_set"}
+    assert differing_settings(older, HERE) == [] and described_difference(older, HERE) == ""
+    assert differing_settings(HERE, older) == ["instruction_set"]
+
+
+def test_settings_of_a_stored_run_are_shortened_and_on_one_line():
+    words = described_difference({**HERE, "processor": "a\n\x1b[2J" * 1000}, HERE)
+    assert "\n" not in words and "\x1b" not in words and len(words) < 8 * LONGEST
+
+
+def test_a_fingerprint_is_named_where_nothing_else_differs():
+    there = {**HERE, "fingerprint": "aa"}
+    assert described_difference(there, {**HERE, "fingerprint": "bb"}) == (
+        "trained with fingerprint aa, measured with fingerprint bb"
+    )
+    both = described_difference({**there, "instruction_set": "AVX2"}, {**HERE, "fingerprint": "bb"})
+    assert both == "trained with AVX2, measured with AVX512"
+
+
+def test_only_a_check_that_begins_so_cannot_be_told():
+    detail = cannot_tell("trained with x, measured with y", "gain differs")
+    assert detail == f"{CANNOT_TELL}: trained with x, measured with y; gain differs"
+    assert is_cannot_tell(Check("figures", "not possible", detail))
+    assert not is_cannot_tell(Check("figures", "differs", detail))
+    assert not is_cannot_tell(Check("figures", "not possible", "the files are lost"))
+    assert not is_cannot_tell(Check("whole replay", "not possible", detail))  # no verdict waits for it
