@@ -18,6 +18,7 @@ from fa_registry.cli.options import (
     FACTORIES,
     JSON,
     MEASURING_JOBS,
+    NONCE,
     OUT,
     PLACED,
     REPLACING,
@@ -54,6 +55,7 @@ MOST_GROUPS = 200  # rows of a terminal; more are read on the page
 @WAIVERS
 @TRUST
 @REPLAY
+@NONCE
 @FACTORIES
 @MEASURING_JOBS
 @PLACED
@@ -84,6 +86,7 @@ def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **argumen
 @RUN
 @REPLACING
 @REPLAY
+@NONCE
 @FACTORIES
 @MEASURING_JOBS
 @click.option(

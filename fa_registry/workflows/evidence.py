@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from fa_registry.cores import usable_cores
 from fa_registry.errors import IntegrityError, Interrupted, RegistryError
 from fa_registry.protocol.integrity import SAME_MACHINE, compare, merged, with_checks
 from fa_registry.protocol.prerequisites import MEASURING
-from fa_registry.records import Check, Exclusion, Integrity, Reading, RunRecord
+from fa_registry.protocol.replayed import WHOLE
+from fa_registry.records import Check, Exclusion, Integrity, Reading, Replay, ReplayedRun, RunRecord
 from fa_registry.shelf import Shelf
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import JobEvent, Stop, Tell
@@ -39,11 +41,13 @@ from fa_registry.workflows.clusters import asked_resources, check_reach
 from fa_registry.workflows.conformance import code_check
 from fa_registry.workflows.own_loops import of_own_loop
 from fa_registry.workflows.progress import Progress
+from fa_registry.workflows.replays import asked_nonce, chosen_runs, recorded_epochs
 from fa_registry.workflows.requests import Measuring
 from fa_registry.workflows.same_weights import compared, final_weights
 from fa_registry.workflows.selection import INTEGRITY_FAILURE, exclusion
 from fa_registry.workflows.stores import open_tracker
 
+LOG = logging.getLogger(__name__)
 ROLES = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
 RUNS_A_PROCESS = 8  # starting a process takes 5 s of a core, measuring a run of the digits study again 1 s
 
@@ -80,6 +84,7 @@ def gather_all(
     number of processes: each run is measured at its own thread count. Raises Interrupted on request.
     """
     opened = opened or partial(open_tracker, tracker.uri, create=False)
+    measuring = with_chosen(tracker, runs, measuring)
     gathered = _each(tracker, runs, partial(_gather_there, opened, measuring, data_root), measuring, data_root)
     records = compared(tracker, [outcome.record for outcome in gathered if outcome.record])  # the same weights twice
     by_id = {record.run_id: record for record in records}
@@ -89,12 +94,24 @@ def gather_all(
     ]
 
 
+def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: Measuring) -> Measuring:
+    """Return the same with the runs that are trained again to their end; the nonce that chooses them is logged."""
+    if measuring.whole is not None:
+        return measuring
+    measuring = dataclasses.replace(measuring, nonce=asked_nonce(measuring.nonce))
+    chosen = chosen_runs(tracker, runs, measuring)
+    if chosen:
+        LOG.info("%d runs are trained again to their end; --nonce %s repeats the choice", len(chosen), measuring.nonce)
+    return dataclasses.replace(measuring, whole=chosen)
+
+
 def checked_measuring(measuring: Measuring, problems: list[str]) -> Measuring:
     """The same with numbers for what was typed; what is wrong with any of it is added to `problems`."""
     numbers: dict[str, Any] = {}
     for name, number in {
         "jobs": lambda typed: whole_number(typed, least=0, most=MOST_PROCESSES),
         "replay": asked_steps,
+        "nonce": asked_nonce,
     }.items():
         try:
             numbers[name] = number(getattr(measuring, name))
@@ -232,9 +249,20 @@ def replay_remark(gathered: Sequence[Gathered]) -> Iterator[str]:
     if taken:
         steps, of = sum(again.steps for again in taken), sum(again.of for again in taken)
         yield (
-            f"Of {len(taken)} runs the first training steps were taken again from the specification: {steps} of their "
-            f"{of} steps ({100 * steps / of:.2g} %)."
+            f"Of {len(taken)} runs training steps were taken again from the specification: {steps} of their {of} steps "
+            f"({100 * steps / of:.2g} %)."
         )
+
+
+def report_replay(measuring: Measuring, gathered: Sequence[Gathered]) -> Replay:
+    """Return which runs were trained again to their end and what came of it, for the report."""
+    runs = []
+    for outcome in gathered:
+        if outcome.run.run_id in measuring.whole:
+            checks = outcome.record.integrity.checks if outcome.record else ()
+            found = next((one for one in checks if one.subject == WHOLE), Check(WHOLE, "not possible"))
+            runs.append(ReplayedRun(outcome.run.run_id, found.outcome, found.detail))
+    return Replay(measuring.nonce, str(measuring.replay), tuple(runs))
 
 
 def _default_processes(runs: int) -> int:
@@ -288,8 +316,9 @@ def _measured(
     try:
         with pinned_threads(int(record.measurements.conventions["threads"])):
             task = prepare(record.spec, device_of(record.spec.device_class), data_root)
-            sealed = _sealed(tracker, record, task, feedback)
-            redrawn = redraw(task, sealed, measuring.replay)
+            sealed = _sealed(tracker, record, task, feedback, measuring)
+            whole = record.run_id in (measuring.whole or ())
+            redrawn = redraw(task, sealed, measuring.replay, whole)
             again = remeasure(task, checkpoint, feedback, digests, _initial_weights(task, sealed))
             # of an adopted run, and without the feedback state, the method cannot be asked
             lost = bool(task.feedback.state_dict()) and feedback is None
@@ -310,7 +339,7 @@ def _initial_weights(task: Task, sealed: Sealed) -> Mapping[str, Tensor] | None:
     return {name: tensor.clone() for name, tensor in drawn.items()} if sealed.initial_content else None
 
 
-def _sealed(tracker: Tracker, record: RunRecord, task: Task, feedback: Path | None) -> Sealed:
+def _sealed(tracker: Tracker, record: RunRecord, task: Task, feedback: Path | None, measuring: Measuring) -> Sealed:
     """The sealed files that a redraw is held against. task: says what machine this is."""
     digests = {role: record.digests.get(ROLES[role]) for role in ("initial", "feedback")}
     # a file that was never recorded is nobody's evidence; one that was recorded and is gone makes its figures N/A
@@ -331,7 +360,8 @@ def _sealed(tracker: Tracker, record: RunRecord, task: Task, feedback: Path | No
         for epoch, name in ends.items()
         if name in record.digests and (path := tracker.artifact(record.run_id, name))
     }
-    return Sealed(initial, content, feedback, early, step, digests, later, ran, exact)
+    recorded = recorded_epochs(tracker, record, measuring, ran)
+    return Sealed(initial, content, feedback, early, step, digests, later, ran, exact, recorded)
 
 
 def _without_credits(record: RunRecord) -> RunRecord:

@@ -196,7 +196,7 @@ def _trained(
         listener = _Listener(writer, resume, kept, monitor, report)
         outcome = yield from training(trainer, listener, stop, rows[-1] if rows else None, lambda: monitor.ended_by)
         with refused(FILES):
-            writer.first_steps(trainer.early)
+            writer.record_training(trainer)
             writer.complete(outcome)
     except TakenOver as error:
         writer.give_up()
