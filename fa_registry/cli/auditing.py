@@ -221,12 +221,29 @@ def _judged(report: AuditReport) -> None:
     table([header[place] for place in shown], [[row[place] for place in shown] for row in rows], above)
     if len(printed) < len(judged):
         say(f"the {len(printed)} worst of {len(judged)} methods in their settings; the report has all")
+    for words, labels in _proofs(printed):
+        say(f"replay: {words}: {labels}")
+    if report.replay and report.replay.runs:
+        say(
+            f"replay: {len(report.replay.runs)} runs trained again to their end; --nonce {report.replay.nonce} repeats the choice"
+        )
     for group in printed:
         by_seed = {run.record.spec.seed: run.verdict.label for run in group.runs}
         if set(by_seed.values()) != {group.verdict.label}:
             where = f", {group.setting}" if settings else ""
             words = ", ".join(f"s{seed} {label}" for seed, label in by_seed.items())
             say(f"by seed: {group.runs[0].record.spec.label}{where}: {words}")
+
+
+def _proofs(printed: Iterable[Group]) -> Iterator[tuple[str, str]]:
+    """What the replays prove, with the methods of which it is proven."""
+    from fa_registry.protocol.replayed import proof
+
+    alike: dict[str, dict[str, None]] = {}
+    for group in printed:
+        words = proof([run.record.integrity for run in group.runs])
+        alike.setdefault(words, {})[group.runs[0].record.spec.label] = None
+    yield from ((words, ", ".join(labels)) for words, labels in alike.items())
 
 
 def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:

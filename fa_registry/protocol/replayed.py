@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fa_registry.records import Check, Integrity
+from fa_registry.records import Check, Integrity, RunRecord
 
 WHOLE, FIRST = "whole training", "first steps"  # subjects of a Check, as training.replay and training.redraw make them
 AS_LOGGED = "as logged; not recomputed"
@@ -37,6 +37,17 @@ def series_label(integrities: Sequence[Integrity]) -> str:
         return AS_LOGGED
     partly = sum(bool(check and check.rows) for check in found)
     return f"{AS_LOGGED} except {rows} epochs of {partly} of {len(found)} runs, and the last epoch of each"
+
+
+def series_sentence(integrities: Sequence[Integrity]) -> str:
+    """Return the end of a caption that says how far values by epoch are the author's word; empty where none are."""
+    label = series_label(integrities)
+    return f" Values by epoch are {label}." if label else ""
+
+
+def as_logged(record: RunRecord) -> str:
+    """Return `, as logged` for a first firing of a run whose values by epoch were not all recomputed."""
+    return ", as logged" if series_label([record.integrity]) else ""
 
 
 def _whole(integrity: Integrity) -> Check | None:

@@ -238,7 +238,8 @@ class AuditRow:
 
     method: its label, which is its name and, where it has any, its options, `name=value, name=value`.
 
-    estimates: column, by the name of its quantity → the mean over seeds; judged: column → what does not pass there.
+    estimates: column, by the name of its quantity → the mean over seeds; judged: column → what does not pass there. proof: what the
+    replays prove of its training.
     """
 
     method: str
@@ -250,6 +251,7 @@ class AuditRow:
     estimates: Mapping[str, Estimate]
     href: str
     judged: Mapping[str, Judged] = field(default_factory=dict)
+    proof: str = ""
 
 
 @dataclass(frozen=True)
@@ -388,6 +390,7 @@ class Link:
     verdict: Verdict
     href: str
     markdown: str
+    proof: str = ""
 
     @property
     def latex(self) -> str:

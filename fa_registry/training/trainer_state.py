@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import torch
 
+from fa_registry import methods
+from fa_registry.datasets.base import DatasetCard
 from fa_registry.errors import IntegrityError, shortened
+from fa_registry.records import RunSpec
+from fa_registry.seeding import generator
+from fa_registry.training.controls import trainable_parameters
+from fa_registry.training.task import build_network, network_shape
 from fa_registry.training.trainer import Trainer
 
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW; SGD without momentum has none
@@ -65,11 +71,15 @@ def kept_epochs(states: int, epochs: int) -> tuple[int, ...]:
     return tuple(index * epochs // (count + 1) for index in range(1, count + 1))
 
 
-def kept_bytes(trainer: Trainer) -> int:
-    """Return the bytes of one kept state of this trainer's run: its full state, and network and feedback an epoch later."""
-    moments = {"adamw": 2, "sgd": 0}[trainer.task.spec.recipe.optimizer]
-    state = sum(tensor.nbytes for tensor in trainer.state().values())
-    return 2 * state + moments * sum(parameter.nbytes for parameter in trainer.parameters)
+def kept_bytes(spec: RunSpec, card: DatasetCard) -> int:
+    """Return the bytes of one kept state of such a run: its full state, and network and feedback an epoch later."""
+    network, method = build_network(spec, card), methods.CATALOG.get(spec.method)
+    shape = network_shape(network, torch.zeros(1, *card.image_shape), card.classes)
+    feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
+    trained = [*trainable_parameters(network, spec.control), *feedback.parameters()]
+    state = [*network.state_dict().values(), *feedback.state_dict().values()]
+    moments = sum(part.nbytes for part in trained if part.requires_grad)
+    return 2 * sum(tensor.nbytes for tensor in state) + (2 * moments if spec.recipe.optimizer == "adamw" else 0)
 
 
 def _generators(trainer: Trainer) -> Tensors:

@@ -155,7 +155,7 @@ def study(
     if dry_run:
         from fa_registry.workflows.dry_run import plan_study
 
-        return plan_study(chosen, place, **asked, probing=not no_probe)
+        return plan_study(chosen, place, **asked, probing=not no_probe, keep_states=keep_states)
     from fa_registry.tracking.writer import Keep
     from fa_registry.workflows.study import run_study
 

@@ -13,6 +13,7 @@ import pandas as pd
 from fa_registry import jsonio
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group, groups
+from fa_registry.protocol.replayed import proof
 from fa_registry.quantities import (
     AGGREGATES,
     COMPARED_SITES,
@@ -128,7 +129,8 @@ def _side(
 
 def _contender(column: Group) -> Contender:
     seeds = tuple((run.record.spec.seed, run.record.run_id, run.verdict) for run in column.runs)
-    return Contender(group_label(column), column.setting, column.verdict, seeds)
+    proven = proof([run.record.integrity for run in column.runs])
+    return Contender(group_label(column), column.setting, column.verdict, seeds, proven)
 
 
 def _quantities(
@@ -211,12 +213,16 @@ def _runs(columns: Iterable[Group]) -> list[RunAudit]:
 
 @dataclass(frozen=True)
 class Contender:
-    """A column: all seeds of a method in a setting, or one run. seeds: (seed, run id, the run's own verdict)."""
+    """A column: all seeds of a method in a setting, or one run. seeds: (seed, run id, the run's own verdict).
+
+    proof: what the replays prove of its training.
+    """
 
     label: str
     setting: str
     verdict: Verdict
     seeds: tuple[tuple[int, str, Verdict], ...]
+    proof: str = ""
 
 
 @dataclass(frozen=True)
