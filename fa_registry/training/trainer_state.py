@@ -14,7 +14,7 @@ from fa_registry.training.task import build_network, network_shape
 from fa_registry.training.trainer import Trainer
 
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW; SGD without momentum has none
-GENERATOR = "generator."
+GENERATOR, DRAWS = "generator.", 4  # of Trainer.generators, how many there are
 
 Tensors = dict[str, torch.Tensor]
 
@@ -79,7 +79,8 @@ def kept_bytes(spec: RunSpec, card: DatasetCard) -> int:
     trained = [*trainable_parameters(network, spec.control), *feedback.parameters()]
     state = [*network.state_dict().values(), *feedback.state_dict().values()]
     moments = sum(part.nbytes for part in trained if part.requires_grad)
-    return 2 * sum(tensor.nbytes for tensor in state) + (2 * moments if spec.recipe.optimizer == "adamw" else 0)
+    draws = DRAWS * torch.Generator().get_state().nbytes
+    return 2 * sum(tensor.nbytes for tensor in state) + (2 * moments if spec.recipe.optimizer == "adamw" else 0) + draws
 
 
 def _generators(trainer: Trainer) -> Tensors:
