@@ -218,6 +218,8 @@ def _same(first: Tensor, second: Tensor) -> bool:
 
 def _planned(task: Task, sealed: Sealed, replay: str | int) -> tuple[int, str]:
     """How many steps are taken again, and why none are."""
+    if not task.spec.epochs:
+        return 0, ""
     samples = len(task.splits.train_labels)
     batch = min(task.spec.recipe.batch_size, samples)
     per_epoch = -(-samples // task.spec.recipe.batch_size)
@@ -286,6 +288,8 @@ class _Replay:
         """Replay the steps, to the end of the first epoch that is not the recorded one."""
         if self._sealed.exact and not self._epochs.compare(self._trainer):
             self._steps = min(self._steps, FIRST_STEPS)
+        if not self._task.spec.epochs:
+            self._compare()
         while self.taken < self._steps:
             self._trainer.begin_epoch(self._watched)
             if self.taken % self.per_epoch == 0:
@@ -385,7 +389,8 @@ class _Replay:
 
     def checks(self, total: int) -> Iterator[Check]:
         """total: the steps of the run's whole training."""
-        share = f"the first {self._steps} of {total} training steps, {self._steps / total:.2g} of them, taken again"
+        part = f", {self._steps / total:.2g} of them" if total else ""
+        share = f"the first {self._steps} of {total} training steps{part}, taken again"
         how = "bit by bit" if self._sealed.exact else f"to {SAME_WAY:g} of the way"
         wrong = [f"{where} {problem}" for where, problem in self._arrived if problem]
         yield from self._whole([words for words in wrong if words.startswith("after epoch")])

@@ -85,6 +85,7 @@ HONEST = {
     "frozen": {"method": "bp", "control": "frozen"},
     "shallow": {"method": "bp", "control": "shallow"},
     "ladder": {"method": "dfa", "control": "ladder_1"},
+    "no epoch": {"epochs": 0},
     "one epoch": {"epochs": 1},
     "one step an epoch": {"batch_size": 1437},
     "sgd": {"optimizer": "sgd", "learning_rate": 0.05},
@@ -142,6 +143,15 @@ def test_honest_digests_beside_other_final_weights_are_found(tmp_path):
     other = dataclasses.replace(sealed, later={EPOCHS: (path, save_tensors(path, tensors))})
     check = replayed(other)
     assert check.outcome == "differs" and "after epoch 3 1 of " in check.detail
+
+
+def test_a_run_of_no_epoch_must_end_where_it_begins(tmp_path):
+    sealed = recorded_run(tmp_path, epochs=0)
+    path = sealed.later[0][0]
+    trained = Trainer(tiny_task(epochs=1))
+    trained.run_epoch()
+    digest = save_tensors(path, trained.task.network.state_dict())
+    assert replayed(dataclasses.replace(sealed, later={0: (path, digest)}), epochs=0).outcome == "differs"
 
 
 def test_a_learned_feedback_must_end_where_the_replay_ends(tmp_path):
