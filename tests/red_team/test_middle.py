@@ -189,7 +189,7 @@ def invented_curves(store) -> str:
     path = store.artifacts(run_id) / schema.SERIES
     invented = {"accuracy": 0.97, "growth": 200.0, "growth_max": 200.0}
     rows = [
-        (epoch, name, site, invented[name] if name in invented and epoch < 4 else value, reason)
+        (epoch, name, site, invented[name] if name in invented and epoch < 4 and not reason else value, reason)
         for epoch, name, site, value, reason in read_rows(path)
     ]
     write_rows(path, rows)
