@@ -11,6 +11,7 @@ import torch
 from fa_registry.errors import IntegrityError
 from fa_registry.records import Check, Measurements
 from fa_registry.tracking import schema
+from fa_registry.training import epoch_chain
 from fa_registry.training import redraw as redrawing
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.epoch_chain import GMAC, NONCE, linked, state_digest
@@ -274,6 +275,12 @@ def test_the_digest_of_a_state_is_over_names_types_shapes_and_bytes(monkeypatch)
     assert state_digest(state) == state_digest(same)
     for other in ({**state, "b": state["b"].reshape(3, 2)}, {**state, "c": state["a"]}, {"b": state["b"]}):
         assert state_digest(state) != state_digest(other)
+    assert state_digest({"a": torch.empty(0, 3)}) != state_digest({"a": torch.empty(3, 0)})
+    whole, pieces = state_digest({"a": torch.arange(64.0)}), []
+    monkeypatch.setattr(epoch_chain, "PIECE", 100)
+    for changed in (0, 63):
+        pieces.append(state_digest({"a": torch.arange(64.0).index_fill(0, torch.tensor([changed]), 9.5)}))
+    assert len({whole, *pieces, state_digest({"a": torch.arange(64.0)})}) == 4
     assert GMAC.encrypt(NONCE, b"", b"one") != GMAC.encrypt(NONCE, b"", b"two")
 
 
