@@ -353,7 +353,7 @@ def _sealed(tracker: Tracker, record: RunRecord, task: Task, feedback: Path | No
             raise IntegrityError(f"{schema.step_checkpoint(step)} is missing")
     here, there = machine(task), record.measurements.conventions
     exact = task.device.type == "cpu" and all(here[name] == there.get(name) for name in SAME_MACHINE)
-    ran = int(record.provenance.get("epochs_run", 0))
+    ran = max(0, min(int(record.provenance.get("epochs_run", 0)), record.spec.epochs))
     ends = {epoch: schema.epoch_checkpoint(epoch) for epoch in range(1, ran)} | {ran: schema.FINAL}
     later = {
         epoch: (path, record.digests[name])

@@ -15,10 +15,9 @@ from fa_registry.tracking.series import SCHEMA, read_rows
 from fa_registry.training import redraw as redrawing
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import training as workflow
-from fa_registry.workflows.replays import ranked
-from tests.red_team.attacks import Store
+from fa_registry.workflows.replays import drawn_nonce, ranked
 from tests.red_team.conftest import call
-from tests.red_team.test_redrawn import checks, decoded, detail, only_mismatch
+from tests.red_team.test_redrawn import audited_seeds, checks, decoded, detail, nonce, only_mismatch
 from tests.red_team.test_replay import SIZES
 
 
@@ -60,21 +59,6 @@ def forged(store, monkeypatch):
         return json.loads(result.stdout)["run_id"]
 
     return train
-
-
-def audited_seeds(store: Store, run_id: str) -> list[str]:
-    """Ids of the group that an audit makes of a run: the newest run of every seed."""
-    spec = decoded(store, run_id)
-    alike = [other for other in store.run_ids() if decoded(store, other).seeds == spec.seeds]
-    return [other for other in alike if other == run_id or decoded(store, other).identity != spec.identity]
-
-
-def nonce(store: Store, run_id: str, chosen: bool) -> tuple[str, str]:
-    """A nonce by which the audit chooses this run of its group, or another one, as options."""
-    ids = audited_seeds(store, run_id)
-    numbers = (f"{number:x}" for number in range(1000))
-    found = next(one for one in numbers if (min(ids, key=lambda other: ranked(one, other)) == run_id) == chosen)
-    return "--nonce", found
 
 
 def form_of(report, run_id: str) -> str:
@@ -266,6 +250,7 @@ def test_nobody_can_choose_which_run_is_replayed(store):
     ids = audited_seeds(store, store.run_id(method="dfa", seed=2))
     chosen = [min(ids, key=lambda run_id: ranked(f"{number:x}", run_id)) for number in range(60)]
     assert all(chosen.count(run_id) > 8 for run_id in ids)
+    assert len({drawn_nonce() for _ in range(20)}) == 20
 
 
 def test_a_number_of_steps_or_off_replays_no_run_whole(store, audit):

@@ -13,7 +13,7 @@ import pandas as pd
 from fa_registry import jsonio
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group, groups
-from fa_registry.protocol.replayed import proof
+from fa_registry.protocol.replayed import proof, series_label
 from fa_registry.quantities import (
     AGGREGATES,
     COMPARED_SITES,
@@ -80,6 +80,7 @@ def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareCont
         selection=report.selection,
         edition=report.edition,
         overrides=tuple(entry(name, str(value)) for name, value in sorted(report.edition.overrides.items())),
+        series_label=series_label([run.record.integrity for run in _runs(chosen)]),
         integrity=tuple(Count(state, states.count(state)) for state in dict.fromkeys(states)),
         means=means_in_words(columns),
         parts=followed,
@@ -316,6 +317,9 @@ class CompareContext:
     selection: str = documented("how the runs were chosen", "text")
     edition: EditionReference = documented("which rules judged", "record")
     overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
+    series_label: str = documented(
+        "how far values by epoch are the author's word; empty where all were recomputed", "text"
+    )
     integrity: tuple[Count, ...] = documented("runs by integrity state: trusted means logged, not recomputed", "runs")
     means: str = documented("which mean over seeds each quantity has", "text")
     parts: tuple[tuple[SideBySide, SettingFigures], ...] = documented(
