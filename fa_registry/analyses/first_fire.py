@@ -11,6 +11,7 @@ from fa_registry.analyses._methods import METHOD, RUNS, SEED, SETTING, Method, t
 from fa_registry.analyses.base import Analyser, Answer, Cell, Column, Table, without_rows
 from fa_registry.protocol.checking import CREDIT, LIMIT, SEEDS
 from fa_registry.protocol.judges import NOT_FOLLOWED, decide, first_fire
+from fa_registry.protocol.replayed import series_label
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.protocol.takes import trajectory
 from fa_registry.records import AuditReport, Reading, RunAudit
@@ -79,6 +80,8 @@ def answer(report: AuditReport, edition: Edition) -> Answer:
         Table("first-fire", "Epoch of first fire, by rule and method", COLUMNS, tuple(summaries)),
         Table("runs", "Epoch of first fire, run by run", BY_RUN, tuple(by_run), detail=True),
     )
+    label = series_label([run.record.integrity for method in methods for run in method.runs])
+    remarks += [f"First fires are read from values by epoch, {label}"] if label and methods else []
     return Answer(tables, tuple(remarks))
 
 

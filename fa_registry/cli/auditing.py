@@ -18,6 +18,7 @@ from fa_registry.cli.options import (
     FACTORIES,
     JSON,
     MEASURING_JOBS,
+    NONCE,
     OUT,
     PLACED,
     REPLACING,
@@ -54,6 +55,7 @@ MOST_GROUPS = 200  # rows of a terminal; more are read on the page
 @WAIVERS
 @TRUST
 @REPLAY
+@NONCE
 @FACTORIES
 @MEASURING_JOBS
 @PLACED
@@ -84,6 +86,7 @@ def audit(exit_zero: bool, as_json: bool, thresholds: tuple[str, ...], **argumen
 @RUN
 @REPLACING
 @REPLAY
+@NONCE
 @FACTORIES
 @MEASURING_JOBS
 @click.option(
@@ -218,6 +221,12 @@ def _judged(report: AuditReport) -> None:
     table([header[place] for place in shown], [[row[place] for place in shown] for row in rows], above)
     if len(printed) < len(judged):
         say(f"the {len(printed)} worst of {len(judged)} methods in their settings; the report has all")
+    for words, labels in _proofs(printed):
+        say(f"replay: {words}: {labels}")
+    if report.replay and report.replay.runs:
+        say(
+            f"replay: {len(report.replay.runs)} runs trained again to their end; --nonce {report.replay.nonce} repeats the choice"
+        )
     for group in printed:
         by_seed = {run.record.spec.seed: run.verdict.label for run in group.runs}
         if set(by_seed.values()) != {group.verdict.label}:
@@ -238,6 +247,17 @@ def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
             by_reason.setdefault(control_words(rows), []).append(group.runs[0].record.spec.label)
     for reason, labels in by_reason.items():
         say(f"{', '.join(dict.fromkeys(labels))}: {reason}")
+
+
+def _proofs(printed: Iterable[Group]) -> Iterator[tuple[str, str]]:
+    """What the replays prove, with the methods of which it is proven."""
+    from fa_registry.protocol.replayed import proof
+
+    alike: dict[str, dict[str, None]] = {}
+    for group in printed:
+        words = proof([run.record.integrity for run in group.runs])
+        alike.setdefault(words, {})[group.runs[0].record.spec.label] = None
+    yield from ((words, ", ".join(labels)) for words, labels in alike.items())
 
 
 def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:

@@ -57,6 +57,13 @@ EVERY = click.option(
     metavar="N",
     help="Also keep the weights of every Nth epoch [0: only the last ones; else the initial ones too].",
 )
+KEEP_STATES = click.option(
+    "--keep-states",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="K",
+    help="Also keep K states a run that an audit replays the next epoch from [the study's keep_states, else 0].",
+)
 POINTS = click.option(
     "--points",
     type=click.IntRange(min=0),
@@ -113,8 +120,12 @@ REPLAY = click.option(
     "--replay",
     default="auto",
     show_default=True,
-    metavar="N|auto|off",
-    help="Training steps of every run to take again; auto: the first 8, on networks where that is cheap.",
+    metavar="N|auto|all|off",
+    help="Training to replay. auto: one whole run of every group and every frozen control, 8 steps of the others; all: every "
+    "run; N: so many steps of every run.",
+)
+NONCE = click.option(
+    "--nonce", default="", metavar="HEX", help="Repeat an audit's choice of whole replays [a new random nonce]."
 )
 JOBS = click.option(
     "--jobs",
@@ -199,7 +210,9 @@ def together(*options: Callable) -> Callable:
 
 PLACED = together(EXECUTOR, ADDRESS, CPUS, GPUS, MEMORY)
 REPLACING = together(EPOCHS, SEEDS, DATA, SCALE, DEVICE)
-TRAINING = together(EDITION, STOP_ON, EXPERIMENT, EVERY, POINTS, HUNG, LEFT, DATA_ROOT, STORE, FORCE, KEEP_TRAINED)
+TRAINING = together(
+    EDITION, STOP_ON, EXPERIMENT, EVERY, KEEP_STATES, POINTS, HUNG, LEFT, DATA_ROOT, STORE, FORCE, KEEP_TRAINED
+)
 
 
 def of_many_runs(*own: Callable) -> Callable:

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from fa_registry.records.readings import Reading
 from fa_registry.records.reproduction import Reproduction
-from fa_registry.records.runs import SCHEMA, Integrity, RunRecord, RunSpec, Scalar
+from fa_registry.records.runs import SCHEMA, CheckOutcome, Integrity, RunRecord, RunSpec, Scalar
 from fa_registry.records.shown import InNotebook
 from fa_registry.shelf import Shelved
 
@@ -290,6 +290,30 @@ class EditionReference:
 
 
 @dataclass(frozen=True)
+class ReplayedRun:
+    """A run that was chosen to be trained again to its end."""
+
+    run_id: str
+    """id of the run in the tracking store"""
+    outcome: CheckOutcome
+    """agrees, differs, or not possible"""
+    detail: str = ""
+    """what was found, in words; empty where the run could not be measured at all"""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Which runs the audit trained again to their end."""
+
+    nonce: str
+    """the reader's number by which they were chosen; `--nonce` with it repeats the choice"""
+    asked: str
+    """auto, all, off, or a number of steps"""
+    runs: tuple[ReplayedRun, ...] = ()
+    """those that were chosen, in the report's order"""
+
+
+@dataclass(frozen=True)
 class AuditReport(InNotebook):
     """A whole audit: what was selected, by which edition, run by run. Rendering it needs nothing else."""
 
@@ -315,5 +339,7 @@ class AuditReport(InNotebook):
     """the study's published figures beside these; none where the study has no reference.toml"""
     choice: Choice | None = None
     """how the runs were chosen; null in reports of older releases (in some, where no study was asked for)"""
+    replay: Replay | None = None
+    """which runs were trained again to their end; null where logged values were trusted, and in reports of older releases"""
     schema: Literal[SCHEMA] = SCHEMA
     """version of this schema"""

@@ -174,6 +174,12 @@ class Check:
     """what was found, in words"""
     sealed: bool = True
     """whether the run sealed what its release, or its author, should have left to be held against"""
+    steps: int = 0
+    """training steps that were replayed for it"""
+    epochs: int = 0
+    """whole epochs that were replayed for it"""
+    rows: int = 0
+    """epochs whose recorded measurements were recomputed, the initialisation included"""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ CONVENTIONS: Mapping[str, Is] = {
 }
 TEXTS = (
     *("status", "ended_by", "stop_on", "study", "method", "setting", "initial_weights", "final_weights"),
-    *("commit", "dataset_digest", "stepping"),
+    *("commit", "dataset_digest", "stepping", "no_epoch_chain"),
 )
 PROVENANCE: Mapping[str, Is] = {
     **dict.fromkeys(TEXTS, is_text),
@@ -80,6 +80,8 @@ PROVENANCE: Mapping[str, Is] = {
     "conformance": is_table,
     "digests": is_table_of(is_text),
     "dirty": is_answer,
+    "epoch_chain": is_list_of(is_text),
+    "kept_states": is_list_of(is_whole),
     "eval_indices": is_nothing_or(is_list_of(is_whole)),  # of what has no evaluation batch
     "hardware": is_table,
     "origin": is_table_of(is_text),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fa_registry.protocol.operators import margin_pp
+from fa_registry.protocol.replayed import as_logged
 from fa_registry.quantities import (
     AUDIT_TABLE,
     BESIDE_CONTROL,
@@ -222,13 +223,15 @@ def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, known: Kno
     known: the report's quantities, which say how a figure is written.
     """
     alike: dict[tuple, list[tuple[int, Finding]]] = {}
+    logged: dict[str, str] = {}
     for run in runs:
+        logged[run.record.run_id] = as_logged(run.record)
         control = run.record.spec.control != "none"
         for finding in run.findings:
             if not (control and finding.outcome == "skipped"):
                 key = (finding.rule, finding.outcome, finding.state, finding.gating, finding.required)
                 alike.setdefault(key, []).append((run.record.spec.seed, finding))
-    return tuple(_row(several, method, setting, known) for several in alike.values())
+    return tuple(_row(several, method, setting, known, logged) for several in alike.values())
 
 
 def most_severe_first(rows: Iterable[FindingRow]) -> list[FindingRow]:
@@ -236,11 +239,15 @@ def most_severe_first(rows: Iterable[FindingRow]) -> list[FindingRow]:
     return sorted(rows, key=lambda row: (SEVERITY.index(row.outcome), not row.gating))
 
 
-def _row(several: Sequence[tuple[int, Finding]], method: str, setting: str, known: Known) -> FindingRow:
+def _row(
+    several: Sequence[tuple[int, Finding]], method: str, setting: str, known: Known, logged: Mapping[str, str]
+) -> FindingRow:
+    """logged: run id → what marks its values by epoch as the author's word."""
     first = several[0][1]
     same: dict[tuple, list[tuple[int, Finding]]] = {}
     for seed, finding in several:
-        words = (finding.sentence, finding.observed, finding.interval, finding.site, finding.first_fire, finding.detail)
+        fired = None if finding.first_fire is None else f"{finding.first_fire}{logged.get(finding.run_id, '')}"
+        words = (finding.sentence, finding.observed, finding.interval, finding.site, fired, finding.detail)
         same.setdefault(words, []).append((seed, finding))
     return FindingRow(
         rule=first.rule,
@@ -251,13 +258,13 @@ def _row(several: Sequence[tuple[int, Finding]], method: str, setting: str, know
         required=first.required,
         method=method,
         setting=setting,
-        said=tuple(_said(one, known) for one in same.values()),
+        said=tuple(_said(one, known, fired) for (*_, fired, _), one in same.items()),
         limit=first.limit or first.required,
         under=quantity_of(first.quantity, known).under,
     )
 
 
-def _said(same: Sequence[tuple[int, Finding]], known: Known) -> Said:
+def _said(same: Sequence[tuple[int, Finding]], known: Known, fired: str | None) -> Said:
     first = same[0][1]
     run_ids = tuple(finding.run_id for _, finding in same)
     return Said(
@@ -267,7 +274,7 @@ def _said(same: Sequence[tuple[int, Finding]], known: Known) -> Said:
         observed=Number(first.observed, kind_of(first.quantity, known), run_ids),
         interval=first.interval,
         site="" if first.site is None else f"site {first.site}",
-        epoch="" if first.first_fire is None else f"first fires at epoch {first.first_fire}",
+        epoch="" if fired is None else f"first fires at epoch {fired}",
         reference_run_ids=tuple(
             dict.fromkeys(finding.reference_run_id for _, finding in same if finding.reference_run_id)
         ),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fa_registry.protocol.grouping import Group, groups, seeds_key
+from fa_registry.protocol.replayed import proof
 from fa_registry.protocol.shipped import DIGEST, FOREIGN, SHIPPED, edition_words, standing
 from fa_registry.protocol.verdict import combined, stands
 from fa_registry.quantities import Known, held, kind_of, subject_of
@@ -163,9 +164,9 @@ class Sources:
 
 def form_link(group: Group) -> Link:
     name = slug(group)
-    return Link(
-        group_label(group), group.method, group.setting, group.verdict, f"forms/{name}.html", f"forms/{name}.md"
-    )
+    proven = proof([run.record.integrity for run in group.runs])
+    pages = f"forms/{name}.html", f"forms/{name}.md"
+    return Link(group_label(group), group.method, group.setting, group.verdict, *pages, proven)
 
 
 def _as_judged(run: RunAudit, by_run: Mapping[str, RunAudit | Judgement]) -> RunAudit:

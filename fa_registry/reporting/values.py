@@ -238,7 +238,8 @@ class AuditRow:
 
     method: its label, which is its name and, where it has any, its options, `name=value, name=value`.
 
-    estimates: column, by the name of its quantity → the mean over seeds; judged: column → what does not pass there.
+    estimates: column, by the name of its quantity → the mean over seeds; judged: column → what does not pass there. proof: what the
+    replays prove of its training.
     control_state: `control verified`, or why its frozen control is not proven; empty for a control.
     """
 
@@ -252,6 +253,7 @@ class AuditRow:
     href: str
     judged: Mapping[str, Judged] = field(default_factory=dict)
     control_state: str = ""
+    proof: str = ""
 
 
 @dataclass(frozen=True)
@@ -390,6 +392,7 @@ class Link:
     verdict: Verdict
     href: str
     markdown: str
+    proof: str = ""
 
     @property
     def latex(self) -> str:

@@ -82,6 +82,10 @@ class StudyTable:
     """how every grid is trained that does not say otherwise"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
     """which controls every setting gets; `frozen` is true unless it says false"""
+    keep_states: int = 0
+    """how many states of every run are kept, from each of which an audit replays the next epoch on any machine; for what is to be
+    published
+    """
 
 
 def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
@@ -89,7 +93,9 @@ def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
     empty = [name for name in ("name", "title", "edition", "grid") if raw.get(name) in ("", [])]
     stated = {name: value for name, value in raw.items() if name not in empty}
     problem = unfit(raw["name"]) if isinstance(stated.get("name"), str) else ""
-    return [*jsonio.attempt(StudyTable, stated)[1], *([f"name: {problem}"] if problem else [])]
+    kept = raw.get("keep_states", 0)
+    few = [f"keep_states: expected a whole number from 0, found {kept}"] if type(kept) is int and kept < 0 else []
+    return [*jsonio.attempt(StudyTable, stated)[1], *([f"name: {problem}"] if problem else []), *few]
 
 
 def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -217,7 +223,7 @@ class Study:
     """specs: methods first, then the controls, without repetition. cost: what it is expected to take, in words.
 
     twin: how it differs from the file. labels: identity of a setting → what the file calls it, `main`; several in a twin
-    whose data make one of two.
+    whose data make one of two. keep_states: see StudyTable.
     """
 
     name: str
@@ -227,6 +233,7 @@ class Study:
     specs: tuple[RunSpec, ...]
     twin: Twin = Twin()
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    keep_states: int = 0
 
     @property
     def settings(self) -> dict[str, list[RunSpec]]:
@@ -289,7 +296,14 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
     if problems:
         raise InvalidFields(f"study {file.path}", list(dict.fromkeys(problems)))
     return Study(
-        raw["name"], raw["title"], raw["edition"], raw.get("cost", ""), _specs(trained), twin, _labels(trained)
+        raw["name"],
+        raw["title"],
+        raw["edition"],
+        raw.get("cost", ""),
+        _specs(trained),
+        twin,
+        _labels(trained),
+        raw.get("keep_states", 0),
     )
 
 

@@ -17,6 +17,7 @@ from fa_registry.tracking.sealed import Sealed, checks, history_check
 from fa_registry.tracking.series import by_site, read_rows, trajectory
 from fa_registry.untrusted import UnreadableFile
 
+NOT_HELD = ("digests", schema.EPOCH_CHAIN)  # of provenance.json: a field of its own, and one as long as the training
 NEEDED = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.SERIES)
 
 
@@ -60,7 +61,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         integrity=Integrity("trusted", ("logged figures, not recomputed",), checks(sealed, run)),
         digests=digests,
         feedback=_checked(card, "feedback", sealed_fields.FEEDBACK) if card else {},
-        provenance={name: _held_once(value) for name, value in provenance.items() if name != "digests"},
+        provenance={name: _held_once(value) for name, value in provenance.items() if name not in NOT_HELD},
         by_site=by_site(sealed.rows),
     )
 

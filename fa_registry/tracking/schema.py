@@ -89,6 +89,8 @@ SCALAR_METRICS = {
     "costate_cosine_mean": "costate_cosine/mean",
 }
 CHARTS = "charts"  # in provenance.json: the names of those quantities of other packages that have charts too
+EPOCH_CHAIN = "epoch_chain"  # in provenance.json: the chained digests, see training.epoch_chain
+KEPT_STATES = "kept_states"  # in provenance.json: the epochs after which states were kept
 MOST_CHARTS = 20  # of them; more would leave no site of our own a chart
 SEED = re.compile("-?[0-9]{1,19}")
 CHARTABLE = re.compile(r"[\w.\- ]{1,200}")  # a name that is a metric's key as it stands
@@ -121,6 +123,16 @@ def sealed_step(names: Iterable[str]) -> int | None:
 
 def epoch_checkpoint(epoch: int) -> str:
     return f"checkpoints/epoch_{epoch:04d}.safetensors"
+
+
+def kept_state(epoch: int) -> str:
+    """Return the file of everything that training continues from after this epoch (`keep_states`)."""
+    return f"checkpoints/state_{epoch:04d}.safetensors"
+
+
+def after_kept_state(epoch: int) -> str:
+    """Return the file of network and feedback state one epoch after a kept state: where an audit's replay must arrive."""
+    return f"checkpoints/state_{epoch:04d}_next.safetensors"
 
 
 def charts(quantities: Iterable[Quantity]) -> tuple[str, ...]:

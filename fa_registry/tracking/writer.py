@@ -23,10 +23,12 @@ from fa_registry.tracking.refusals import AWAY, WAITED_FOR, Refusal
 from fa_registry.tracking.series import write_series
 from fa_registry.training.checkpoint import content_digest, save_tensors
 from fa_registry.training.devices import gpu_name
+from fa_registry.training.epoch_chain import OLDER_FILE
 from fa_registry.training.loop import EpochRow, Outcome
 from fa_registry.training.specs import run_name, setting_label
 from fa_registry.training.task import Task
-from fa_registry.training.trainer import Early, Trainer
+from fa_registry.training.trainer import Trainer
+from fa_registry.training.trainer_state import full_state, kept_epochs
 
 LOG = logging.getLogger(__name__)
 
@@ -37,11 +39,13 @@ class Keep:
 
     checkpoint_every: the weights of every so manieth epoch, the initial ones among them; 0: the last ones alone, for the initial
     ones follow from the specification. points: of each metric in the store's tables, evenly spread over the epochs, for its charts;
-    0: one an epoch. The series has every epoch, whatever is asked here.
+    0: one an epoch. The series has every epoch, whatever is asked here. states: how many states an audit can replay one epoch
+    from, see trainer_state.kept_epochs.
     """
 
     checkpoint_every: int = 0
     points: int = MOST_POINTS
+    states: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,7 @@ class RunWriter:
         self._task = task
         self._keep = keep
         self._shown = schema.shown_epochs(task.spec.epochs, keep.points)
+        self._kept_after = kept_epochs(keep.states, task.spec.epochs)
         self._origin = origin
         cards = (diagnostic.card for diagnostic in diagnostics.CATALOG.members().values())
         self._charts = schema.charts(quantity for card in cards for quantity in card.described)
@@ -174,6 +179,10 @@ class RunWriter:
         every = self._keep.checkpoint_every
         if every and row.epoch and row.epoch % every == 0:
             save_tensors(self._folder / schema.epoch_checkpoint(row.epoch), self._task.network.state_dict())
+        if trainer and row.epoch in self._kept_after:
+            save_tensors(self._folder / schema.kept_state(row.epoch), full_state(trainer))
+        if trainer and (self._folder / schema.kept_state(row.epoch - 1)).exists():
+            save_tensors(self._folder / schema.after_kept_state(row.epoch - 1), trainer.state())
 
     def specify(self, spec: RunSpec) -> None:
         """Say how long a run of open end was."""
@@ -183,10 +192,15 @@ class RunWriter:
             self.run_id, run_name(spec), schema.tags(spec, setting_label(spec), self._study), schema.params(spec)
         )
 
-    def first_steps(self, early: Early | None) -> None:
-        """Write where the first steps led; nothing of a run that went on from an older release's resume file."""
-        if early:
+    def record_training(self, trainer: Trainer) -> None:
+        """Write where the first steps led, and the chained digests; nothing that an older release's resume file lacks."""
+        if early := trainer.early:
             save_tensors(self._folder / schema.step_checkpoint(early.step), early.tensors)
+        chain = trainer.chain.digests
+        self._sealed |= {"no_epoch_chain": OLDER_FILE} if chain is None else {schema.EPOCH_CHAIN: chain}
+        if self._keep.states:
+            kept = [epoch for epoch in self._kept_after if (self._folder / schema.after_kept_state(epoch)).exists()]
+            self._sealed[schema.KEPT_STATES] = kept
 
     def restore(self, rows: list[EpochRow]) -> None:
         """Write down the epochs that an interrupted run had measured. Their checkpoints stay with that run."""

@@ -23,11 +23,22 @@ from fa_registry.records.configurations import cannot_tell
 from fa_registry.seeding import generator
 from fa_registry.training.checkpoint import content_digest, load_tensors
 from fa_registry.training.credit_check import Trial, copied, gradients, objection, trained_gradients
+from fa_registry.training.replay import (
+    CANNOT_TELL,
+    KEPT,
+    WHOLE,
+    WHOLE_WORK,
+    EpochComparison,
+    RecordedEpochs,
+    continues,
+    epochs_text,
+    work_of,
+)
 from fa_registry.training.task import Task
 from fa_registry.training.trainer import FIRST_STEPS, Trainer
+from fa_registry.training.trainer_state import check_fits, restore
 
-AUTO = "auto"
-OFF = "off"
+AUTO, ALL, OFF = "auto", "all", "off"
 # Samples × weights of first steps that nobody has to ask for: some seconds of one core where a weight is used once a sample, as
 # in resmlp, and as many times more as a state has positions. Counted beforehand and no time, so that it never depends on the day.
 AUTO_WORK = 2e10
@@ -38,6 +49,7 @@ DRAWN, OTHER_DRAWN = 5e-6, 1e-2
 # where a gradient is all but zero rounding decides it: of 21 runs whose weights were perturbed by 1e-7 the furthest (fa on
 # vit_mini, whose attention hardly learns at first) ends 0.024 of the way apart; another method ends 1 apart.
 SAME_WAY, OTHER_WAY = 0.1, 0.5
+STAYS = 1e-4  # of the way of the first steps: a final state this near to where they led was not trained further
 ADOPTED = "the run was trained elsewhere and adopted: nothing of it was drawn here"
 OTHER_DRAW = (
     "only the digest of the initial weights is recorded, and a draw may be rounded otherwise here; no first steps were replayed "
@@ -54,6 +66,7 @@ class Sealed:
     network and feedback state after `early_step` steps. later: epoch → checkpoint of its end, each with its
     digest. epochs: those that it ran. exact: this is the kind of machine it ran on, every bit has to come again.
     elsewhere: the settings that differ between its configuration and this one; empty where none does.
+    recorded: what the run recorded of its epochs.
     """
 
     initial: Path | None = None
@@ -66,6 +79,7 @@ class Sealed:
     epochs: int = 0
     exact: bool = True
     elsewhere: str = ""
+    recorded: RecordedEpochs = RecordedEpochs()
 
 
 @dataclass(frozen=True)
@@ -79,21 +93,22 @@ class Redrawn:
 
 
 def asked_steps(value: str | int) -> str | int:
-    """`auto`, `off`, or at most how many steps of a run are taken again; ValueError for anything else."""
-    if value in (AUTO, OFF):
+    """`auto`, `all`, `off`, or at most how many steps of a run are taken again; ValueError for anything else."""
+    if value in (AUTO, ALL, OFF):
         return value
     try:
         steps = int(value)
     except ValueError:
         steps = 0
     if steps < 1:
-        raise ValueError(f"expected auto, off or a number of steps from 1, found {found(value)}")
+        raise ValueError(f"expected auto, all, off or a number of steps from 1, found {found(value)}")
     return steps
 
 
-def redraw(task: Task, sealed: Sealed, replay: str | int = AUTO) -> Redrawn:
+def redraw(task: Task, sealed: Sealed, replay: str | int = AUTO, whole: bool = False) -> Redrawn:
     """Hold the sealed files against `task`, which is as `prepare` draws it and stays so.
 
+    whole: whether the run was chosen to be trained again to its end; `all` chooses every run.
     Raises IntegrityError where a file is not the recorded one.
     """
     if task.spec.weights:
@@ -101,15 +116,20 @@ def redraw(task: Task, sealed: Sealed, replay: str | int = AUTO) -> Redrawn:
     checks = [_initial(task, sealed), *_feedback(task, sealed)]
     if replay == OFF:
         return Redrawn((*checks, Check("first steps", "not possible", "not asked for (--replay off)")))
-    steps, hindrance = _planned(task, sealed, replay)
-    if hindrance:
-        return Redrawn((*checks, Check("first steps", "not possible", hindrance)))
     began = time.monotonic()
-    taken = _Replay(task, sealed, steps)
+    steps, hindrance = _planned(task, sealed, replay)
+    further, refusal = _planned_whole(task, sealed, replay) if whole or replay == ALL else (0, "")
+    if refusal:
+        checks.append(Check(WHOLE, "not possible", refusal))
+    checks += _kept_states(task, sealed, replay)
+    if hindrance and not further:
+        return Redrawn((*checks, Check("first steps", "not possible", hindrance)))
+    taken = _Replay(task, sealed, max(steps, further))
     taken.run()
     total = taken.per_epoch * task.spec.epochs
     replayed = list(taken.checks(total))
-    return Redrawn((_with_replay(checks[0], replayed), *checks[1:], *replayed), steps, total, time.monotonic() - began)
+    checks = [_with_replay(checks[0], replayed), *checks[1:], *replayed]
+    return Redrawn(tuple(checks), taken.taken, total, time.monotonic() - began)
 
 
 def is_fixed(task: Task) -> bool:
@@ -225,10 +245,12 @@ def _same(first: Tensor, second: Tensor) -> bool:
 
 def _planned(task: Task, sealed: Sealed, replay: str | int) -> tuple[int, str]:
     """How many steps are taken again, and why none are."""
+    if not task.spec.epochs:
+        return 0, ""
     samples = len(task.splits.train_labels)
     batch = min(task.spec.recipe.batch_size, samples)
     per_epoch = -(-samples // task.spec.recipe.batch_size)
-    if replay != AUTO:
+    if replay not in (AUTO, ALL):
         return min(int(replay), per_epoch * max(sealed.epochs, 1)), ""
     steps = min(sealed.early_step or FIRST_STEPS, FIRST_STEPS, per_epoch)
     work = steps * batch * sum(weight.numel() for weight in task.network.parameters())
@@ -238,6 +260,39 @@ def _planned(task: Task, sealed: Sealed, replay: str | int) -> tuple[int, str]:
             f"--replay {steps} asks for it"
         )
     return steps, ""
+
+
+def _planned_whole(task: Task, sealed: Sealed, replay: str | int) -> tuple[int, str]:
+    """Return how many steps of whole epochs are replayed of a chosen run, and why not all of them are."""
+    if not sealed.exact:
+        return 0, CANNOT_TELL
+    epochs = sealed.epochs
+    if replay != ALL and work_of(task, epochs) > WHOLE_WORK:
+        epochs = int(WHOLE_WORK / work_of(task, 1))
+    per_epoch = -(-len(task.splits.train_labels) // task.spec.recipe.batch_size)
+    if epochs or not sealed.epochs:
+        return epochs * per_epoch, ""
+    return 0, "one epoch of this network is more than is trained again unasked; --replay all asks for it"
+
+
+def _kept_states(task: Task, sealed: Sealed, replay: str | int) -> Iterator[Check]:
+    """Replay the epoch after every kept state, as many as auto's limit allows unless all are asked for."""
+    kept = list(sealed.recorded.kept.items())
+    most = len(kept) if replay == ALL or not kept else int(WHOLE_WORK / work_of(task, 1))
+    if kept and not most:
+        yield Check(KEPT, "not possible", "one epoch is more than is trained again unasked; --replay all asks for it")
+        return
+    wrong = []
+    for epoch, (state, digest, after, after_digest) in sorted(kept[:most]):
+        replayed = _Replay(task, sealed, 0)
+        problem = replayed.epoch_from(epoch, load_tensors(state, digest), load_tensors(after, after_digest))
+        wrong += [f"epoch {epoch + 1} from the state kept after epoch {epoch}: {problem}"] if problem else []
+    if wrong:
+        yield Check(KEPT, "differs" if sealed.exact else "not possible", "; ".join(wrong))
+    elif kept:
+        how = "bit by bit" if sealed.exact else f"to {SAME_WAY:g} of the way"
+        again = epochs_text([epoch + 1 for epoch, _ in sorted(kept[:most])])
+        yield Check(KEPT, "agrees", f"{again} replayed from the states kept before them, {how}")
 
 
 class _Replay:
@@ -250,22 +305,43 @@ class _Replay:
         # every step as it is written: a graph would be the same numbers and could not be watched
         self._trainer = Trainer(self._task, _uncaptured if task.device.type == "cuda" else None)
         self._start = _copies(self._trainer.state())
-        self._sealed, self._steps, self._taken = sealed, steps, 0
+        self._sealed, self._steps, self.taken = sealed, steps, 0
+        self._epochs = EpochComparison(sealed.recorded, sealed.epochs)
         self._objections: dict[int, str] = {}
         self._arrived: list[tuple[str, str]] = []  # (where, what differs there)
         self._explained: set[str] = set()  # of what differs: what another configuration may explain
         self.per_epoch = -(-len(task.splits.train_labels) // task.spec.recipe.batch_size)
 
     def run(self) -> None:
-        while self._taken < self._steps:
+        """Replay the steps, to the end of the first epoch that is not the recorded one."""
+        if self._sealed.exact and not self._epochs.compare(self._trainer):
+            self._steps = min(self._steps, FIRST_STEPS)
+        if not self._task.spec.epochs:
+            self._compare()
+        while self.taken < self._steps:
             self._trainer.begin_epoch(self._watched)
+            if self.taken % self.per_epoch == 0:
+                losses = self._trainer.end_epoch()
+                if self._sealed.exact and not self._epochs.compare(self._trainer, losses):
+                    break
+        self._steps = self.taken
+
+    def epoch_from(self, epoch: int, state: dict[str, Tensor], after: Mapping[str, Tensor]) -> str:
+        """Replay one epoch from the state kept after `epoch`; return how it does not lead to the state recorded next."""
+        check_fits(self._trainer, state)
+        restore(self._trainer, state, epoch)
+        if not continues(self._sealed.recorded.chain, self._trainer):
+            return "the kept state is not the one whose digest is recorded"
+        self._start = _copies(self._trainer.state())
+        self._trainer.run_epoch()
+        return _misfit(after, self._trainer.state()) or self._off_the_way(after, self._trainer.state())
 
     def _watched(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
-        for batch in batches[: self._steps - self._taken]:
-            watched = self._taken + 1 in (1, min(self._steps, FIRST_STEPS))
+        for batch in batches[: self._steps - self.taken]:
+            watched = self.taken + 1 in (1, min(self._steps, FIRST_STEPS))
             before = self._before() if watched else None
             yield batch
-            self._taken += 1
+            self.taken += 1
             if before:
                 self._look(*before, batch)
             self._compare()
@@ -280,20 +356,39 @@ class _Replay:
         images = splits.augment(splits.train_images[batch], augmentation)
         complaint = objection(trial, images, splits.train_labels[batch], gradients(self._task.network))
         if complaint:
-            self._objections[self._taken] = complaint
+            self._objections[self.taken] = complaint
 
     def _compare(self) -> None:
         """Hold the state just reached against what is sealed of it, if something is."""
-        sealed, step = self._sealed, self._taken
+        sealed, step = self._sealed, self.taken
         if step == sealed.early_step and sealed.early:
             held = load_tensors(sealed.early, sealed.digests.get("early"))
             self._arrive(f"after step {step}", held, self._trainer.state())
+            self._compare_final(step)
         epoch, rest = divmod(step, self.per_epoch)
         if not rest and epoch in sealed.later:
             held = load_tensors(*sealed.later[epoch])
             state = {f"network.{name}": tensor for name, tensor in held.items()}
-            reached = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith("network.")}
+            if epoch == sealed.epochs and sealed.feedback:
+                feedback = load_tensors(sealed.feedback, sealed.digests.get("feedback"))
+                state |= {f"feedback.{name}": tensor for name, tensor in feedback.items()}
+            parts = ("network.", "feedback.") if epoch == sealed.epochs and sealed.feedback else "network."
+            reached = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith(parts)}
             self._arrive(f"after epoch {epoch}", state, reached)
+
+    def _compare_final(self, step: int) -> None:
+        """Find final weights that are those of a step: a run that says it trained on, and did not."""
+        final = self._sealed.later.get(self._sealed.epochs)
+        if final is None or step >= self._sealed.epochs * self.per_epoch:
+            return
+        held = {f"network.{name}": tensor for name, tensor in load_tensors(*final).items()}
+        reached = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith("network.")}
+        if _misfit(held, reached) or not any(
+            part.grad is not None and part.grad.any() for part in self._trainer.parameters
+        ):
+            return
+        if _share_of_the_way(list(reached), held, reached, self._start) <= STAYS:
+            self._arrived.append((f"the final weights are those after step {step}:", "they were not trained further"))
 
     def _arrive(self, where: str, held: Mapping[str, Tensor], reached: Mapping[str, Tensor]) -> None:
         problem = _misfit(held, reached) or self._off_the_way(held, reached)
@@ -320,17 +415,26 @@ class _Replay:
         self._explained |= {problem} if explained else set()
         return problem
 
+    def _whole(self, wrong: Sequence[str]) -> Iterator[Check]:
+        """wrong: how checkpoints of epochs differ from the states reached. Nothing where no epoch was reached or differs."""
+        found = self._epochs
+        if self._sealed.exact and (found.difference or found.reached >= min(1, self._sealed.epochs)):
+            yield found.check(self.taken, "; ".join(wrong))
+
     def checks(self, total: int) -> Iterator[Check]:
         """total: the steps of the run's whole training."""
-        share = f"the first {self._steps} of {total} training steps, {self._steps / total:.2g} of them, taken again"
+        part = f", {self._steps / total:.2g} of them" if total else ""
+        share = f"the first {self._steps} of {total} training steps{part}, taken again"
         how = "bit by bit" if self._sealed.exact else f"to {SAME_WAY:g} of the way"
         wrong = [f"{where} {problem}" for where, problem in self._arrived if problem]
+        yield from self._whole([words for words in wrong if words.startswith("after epoch")])
         if wrong:
             explained = {problem for _, problem in self._arrived if problem} <= self._explained
             yield _concluded("first steps", f"{share}: {'; '.join(wrong)}", self._sealed, explained)
         elif self._arrived:
             places = " and ".join(where for where, _ in self._arrived)
-            yield Check("first steps", "agrees", f"{share}: {places} the sealed state comes again, {how}")
+            words = f"{share}: {places} the sealed state comes again, {how}"
+            yield Check("first steps", "agrees", words, steps=self._steps)
         else:
             step = self._sealed.early_step
             absent = f"the sealed state is that after step {step}" if step else NOT_SEALED

@@ -10,31 +10,30 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import load, save
 
 from fa_registry import jsonio, owners
-from fa_registry.errors import IntegrityError, InvalidFields, join_names, shortened
+from fa_registry.errors import IntegrityError, InvalidFields
 from fa_registry.records import Measurements
 from fa_registry.training.checkpoint import READING_FAILS
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.trainer import Early, Trainer
+from fa_registry.training.trainer_state import Tensors, check_fits, full_state, restore, under
 from fa_registry.untrusted import UnreadableFile, check_regular
 
 LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN = 20.0  # a write takes milliseconds; losing more than this to a kill is a nuisance
 SUFFIX = ".resume"
-MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW; SGD without momentum has none
+DIGEST = re.compile("[0-9a-f]{64}")
 SET_ASIDE = (
     "%s; it was set aside as %s and the run begins again from its first epoch. What the store holds is not touched"
 )
-
-Tensors = dict[str, torch.Tensor]
 
 
 class ResumeFile:
@@ -53,9 +52,10 @@ class ResumeFile:
             "of": self.path.stem,
             "epoch": trainer.epoch,
             "early_step": trainer.early.step if trainer.early else None,
+            "epoch_chain": trainer.chain.digests,
             "rows": [{"epoch": row.epoch, "measurements": row.measurements} for row in rows],
         }
-        written = {name: tensor.detach().cpu().contiguous() for name, tensor in _tensors(trainer).items()}
+        written = {name: tensor.detach().cpu().contiguous() for name, tensor in _written(trainer).items()}
         body = jsonio.canonical(head).encode() + b"\n" + save(written)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.path.with_name(f".{self.path.name}{owners.mark()}")
@@ -79,16 +79,16 @@ class ResumeFile:
             return []
         try:
             head, rows, tensors = self._unsealed()
-            _check_fits(trainer, head, tensors)
+            check_fits(trainer, tensors, early=head["early_step"] is not None)
         except IntegrityError as error:
             aside = self.path.with_name(self.path.name + owners.DAMAGED)
             os.replace(self.path, aside)
             LOG.warning(SET_ASIDE, error, aside)
             return []
-        _restore(trainer, tensors)
-        trainer.epoch = head["epoch"]
+        restore(trainer, tensors, head["epoch"])
+        trainer.chain.digests = head.get("epoch_chain")
         if head["early_step"] is not None:
-            trainer.early = Early(head["early_step"], _under(tensors, "early."))
+            trainer.early = Early(head["early_step"], under(tensors, "early."))
         return rows
 
     def reached(self) -> int:
@@ -116,6 +116,8 @@ class ResumeFile:
             rows = [EpochRow(row["epoch"], jsonio.decode(Measurements, row["measurements"])) for row in head["rows"]]
             if [row.epoch for row in rows] not in ([], list(range(last + 1))):
                 raise ValueError(f"it is of epoch {last} and has the rows of others")
+            if not _is_chain(head.get("epoch_chain"), last):
+                raise ValueError(f"it is of epoch {last} and has another number of digests")
             tensors = load(saved)
         except (*READING_FAILS, TypeError, InvalidFields) as error:  # somebody wrote it who can make a digest
             raise IntegrityError(
@@ -126,52 +128,13 @@ class ResumeFile:
         return head, rows, tensors
 
 
-def _tensors(trainer: Trainer) -> Tensors:
-    tensors = dict(trainer.state())
-    for index, parameter in enumerate(trainer.parameters):
-        for name, tensor in trainer.optimizer.state.get(parameter, {}).items():
-            tensors[f"optimizer.{index}.{name}"] = tensor
-    tensors |= {f"generator.{name}": draw.get_state() for name, draw in trainer.generators.items()}
+def _is_chain(digests: Any, last: int) -> bool:
+    """Whether these are one digest an epoch up to `last`, or none: files of older releases have no chain."""
+    if digests is None:
+        return True
+    return isinstance(digests, list) and len(digests) == last + 1 and all(map(DIGEST.fullmatch, map(str, digests)))
+
+
+def _written(trainer: Trainer) -> Tensors:
     early = trainer.early.tensors if trainer.early else {}
-    return tensors | {f"early.{name}": tensor for name, tensor in early.items()}
-
-
-def _check_fits(trainer: Trainer, head: Mapping[str, Any], tensors: Tensors) -> None:
-    """IntegrityError unless the tensors are those that `write` takes of this fresh trainer: another machine may have sent them."""
-    state = trainer.state()
-    expected = state | {f"generator.{name}": draw.get_state() for name, draw in trainer.generators.items()}
-    if head["early_step"] is not None:
-        expected |= {f"early.{name}": tensor for name, tensor in state.items()}
-    for index, parameter in enumerate(trainer.parameters):
-        moments = _under(tensors, f"optimizer.{index}.")
-        expected |= {f"optimizer.{index}.{name}": moments[name] if name == "step" else parameter for name in moments}
-        if set(moments) not in (set(), MOMENTS):
-            raise IntegrityError(f"the state to go on from holds the moments {join_names(moments)} of weight {index}")
-    if wrong := {name for name in expected.keys() | tensors.keys() if _kind(expected, name) != _kind(tensors, name)}:
-        raise IntegrityError(f"the state to go on from does not fit this run: {shortened(sorted(wrong))}")
-
-
-def _kind(tensors: Tensors, name: str) -> tuple[torch.Size, torch.dtype] | None:
-    return (tensors[name].shape, tensors[name].dtype) if name in tensors else None
-
-
-def _restore(trainer: Trainer, tensors: Tensors) -> None:
-    trainer.task.network.load_state_dict(_under(tensors, "network."))
-    trainer.task.feedback.load_state_dict(_under(tensors, "feedback."))
-    for index, parameter in enumerate(trainer.parameters):
-        state = _under(tensors, f"optimizer.{index}.")
-        trainer.optimizer.state[parameter] = {name: _placed(value, parameter) for name, value in state.items()}
-    for name, draw in trainer.generators.items():
-        draw.set_state(tensors[f"generator.{name}"])
-
-
-def _placed(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """On the parameter's device, `step` too, where a fused AdamW has it. A moment lies in memory as its parameter does (a
-    kernel of a GPU channels last): the fused step takes no other, and the file keeps no order."""
-    if value.shape != parameter.shape:
-        return value.to(parameter.device)
-    return torch.empty_like(parameter, requires_grad=False).copy_(value)
-
-
-def _under(tensors: Tensors, prefix: str) -> Tensors:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    return full_state(trainer) | {f"early.{name}": tensor for name, tensor in early.items()}

@@ -20,6 +20,7 @@ from fa_registry.training.asking import update
 from fa_registry.training.captured import PLAIN, Capture, CapturedStep, cuda_capture
 from fa_registry.training.controls import train_mode, trainable_parameters
 from fa_registry.training.devices import products, runner
+from fa_registry.training.epoch_chain import EpochChain
 from fa_registry.training.step import StepSums, exact_step, local_step
 from fa_registry.training.task import Task
 
@@ -77,6 +78,7 @@ class Trainer:
         capture = capture or (cuda_capture(self.generators.values()) if on_gpu else None)
         self.captured = CapturedStep(task.device, capture) if capture else None
         self.initial = {name: weight.detach().clone() for name, weight in task.network.named_parameters()}
+        self.chain = EpochChain(self.training_state())
 
     @property
     def stepping(self) -> str:
@@ -94,6 +96,14 @@ class Trainer:
         tensors = {f"network.{name}": tensor for name, tensor in task.network.state_dict().items()}
         return tensors | {f"feedback.{name}": tensor for name, tensor in task.feedback.state_dict().items()}
 
+    def training_state(self) -> dict[str, Tensor]:
+        """Return `state` and every tensor of the optimiser, `optimizer.INDEX.NAME`: the living ones, not copies."""
+        tensors = self.state()
+        for index, parameter in enumerate(self.parameters):
+            moments = self.optimizer.state.get(parameter, {})
+            tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in moments.items()}
+        return tensors
+
     def begin_epoch(self, through: Through | None = None) -> None:
         """Train one epoch. On a GPU the card is then at work and nothing has waited for it: others may begin theirs beside.
 
@@ -105,6 +115,7 @@ class Trainer:
             order = torch.randperm(len(task.splits.train_labels), generator=self.generators["data_order"])
             batches = order.to(task.device).split(task.spec.recipe.batch_size)
             self.take((through or self._keeping_the_first)(batches))
+            self.chain.stage(self.training_state())
         self.epoch += 1
 
     def _keeping_the_first(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
@@ -129,11 +140,12 @@ class Trainer:
                 advance(batch)
 
     def end_epoch(self) -> dict[str, Reading]:
-        """What run_epoch returns; waits for the card."""
+        """What run_epoch returns; waits for the card, and extends the chain of digests."""
         labels = self.task.splits.train_labels
         if self._stream:
             torch.cuda.current_stream().wait_stream(self._stream)
         loss, accuracy, penalty = map(Reading.of, (self._totals / len(labels)).tolist())
+        self.chain.extend()
         if is_regression(labels):
             accuracy = Reading(None, NO_CLASSES)
         return {"loss_train": loss, "accuracy_train": accuracy, "penalty": penalty}

@@ -43,7 +43,7 @@ from fa_registry.tracking.refusals import KEYLESS, LACKING, Refusal
 from fa_registry.untrusted import UnreadableFile
 from fa_registry.workflows.conformance import with_conformance
 from fa_registry.workflows.editions import checked_terms, signature
-from fa_registry.workflows.evidence import checked_measuring, gather_all, replay_remark
+from fa_registry.workflows.evidence import checked_measuring, gather_all, replay_remark, report_replay, with_chosen
 from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, checked_pages
 from fa_registry.workflows.selection import Selection, looks_of, not_judged, select, with_unaudited
 from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker
@@ -156,6 +156,7 @@ def build_report(
     waivers: tuple[Waiver, ...] = (),
 ) -> AuditReport:
     """The selected runs, judged by the editions, the leading one first. One that fails its integrity check is not judged."""
+    measuring = with_chosen(tracker, selection.runs, measuring)
     gathered = gather_all(tracker, selection.runs, measuring, data_root)
     records, gaps = [], []
     for run in gathered:
@@ -185,6 +186,7 @@ def build_report(
         opinions=second_opinions(records, others, waivers, looks),
         waivers=waivers,
         choice=selection.choice,
+        replay=None if measuring.trust_logged else report_replay(measuring, gathered),
     )
 
 

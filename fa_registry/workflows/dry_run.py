@@ -31,7 +31,7 @@ from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.requests import Chosen, Cluster, Place
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.study import checked_study, default_processes
-from fa_registry.workflows.training import newest_finished, on_gpu
+from fa_registry.workflows.training import kept_words, newest_finished, on_gpu
 from fa_registry.workflows.watching import Watch
 
 
@@ -99,6 +99,7 @@ def plan_study(
     executor: str = "",
     cluster: Cluster = Cluster(),
     probing: bool = True,
+    keep_states: int = 0,
 ) -> Plan:
     """The plan of what run_study is asked, whose InvalidFields it raises; no file of a data set is touched."""
     study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, cluster=cluster)
@@ -126,7 +127,11 @@ def plan_study(
         seconds,
         left,
         None if left is None else left / sharing,
-        (*remarks, *(_probe_remarks(settings, probed) if probing else ("Nothing was probed: no cost is given.",))),
+        (
+            *remarks,
+            *filter(None, [kept_words(study.specs, keep_states or study.keep_states)]),
+            *(_probe_remarks(settings, probed) if probing else ("Nothing was probed: no cost is given.",)),
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,17 @@ from fa_registry.diagnostics.base import Diagnostic
 from fa_registry.errors import IntegrityError, Interrupted, RegistryError
 from fa_registry.protocol.integrity import compare, merged, with_checks
 from fa_registry.protocol.prerequisites import MEASURING
-from fa_registry.records import Check, Exclusion, Integrity, Measurements, Reading, RunRecord
+from fa_registry.protocol.replayed import WHOLE
+from fa_registry.records import (
+    Check,
+    Exclusion,
+    Integrity,
+    Measurements,
+    Reading,
+    Replay,
+    ReplayedRun,
+    RunRecord,
+)
 from fa_registry.records.configurations import described_difference
 from fa_registry.shelf import Shelf
 from fa_registry.studies import executors
@@ -43,12 +54,14 @@ from fa_registry.workflows.clusters import asked_resources, check_reach
 from fa_registry.workflows.conformance import code_check
 from fa_registry.workflows.own_loops import of_own_loop
 from fa_registry.workflows.progress import Progress
+from fa_registry.workflows.replays import asked_nonce, chosen_runs, recorded_epochs
 from fa_registry.workflows.requests import Measuring
 from fa_registry.workflows.same_weights import compared, final_weights
 from fa_registry.workflows.selection import INTEGRITY_FAILURE, exclusion
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.third_party import Job, built_in_part, measured_apart, usable_members, with_third_party
 
+LOG = logging.getLogger(__name__)
 ROLES = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
 RUNS_A_PROCESS = 8  # starting a process takes 5 s of a core, measuring a run of the digits study again 1 s
 
@@ -85,6 +98,7 @@ def gather_all(
     number of processes: each run is measured at its own thread count. Raises Interrupted on request.
     """
     opened = opened or partial(open_tracker, tracker.uri, create=False)
+    measuring = with_chosen(tracker, runs, measuring)
     gathered = _each(tracker, runs, partial(_gather_there, opened, measuring, data_root), measuring, data_root)
     gathered = _with_third_party(
         tracker, gathered, partial(_third_party_there, opened, measuring, data_root), measuring
@@ -97,12 +111,24 @@ def gather_all(
     ]
 
 
+def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: Measuring) -> Measuring:
+    """Return the same with the runs that are trained again to their end; the nonce that chooses them is logged."""
+    if measuring.whole is not None:
+        return measuring
+    measuring = dataclasses.replace(measuring, nonce=asked_nonce(measuring.nonce))
+    chosen = chosen_runs(tracker, runs, measuring)
+    if chosen:
+        LOG.info("%d runs are trained again to their end; --nonce %s repeats the choice", len(chosen), measuring.nonce)
+    return dataclasses.replace(measuring, whole=chosen)
+
+
 def checked_measuring(measuring: Measuring, problems: list[str]) -> Measuring:
     """The same with numbers for what was typed; what is wrong with any of it is added to `problems`."""
     numbers: dict[str, Any] = {}
     for name, number in {
         "jobs": lambda typed: whole_number(typed, least=0, most=MOST_PROCESSES),
         "replay": asked_steps,
+        "nonce": asked_nonce,
     }.items():
         try:
             numbers[name] = number(getattr(measuring, name))
@@ -310,9 +336,20 @@ def replay_remark(gathered: Sequence[Gathered]) -> Iterator[str]:
     if taken:
         steps, of = sum(again.steps for again in taken), sum(again.of for again in taken)
         yield (
-            f"Of {len(taken)} runs the first training steps were taken again from the specification: {steps} of their "
-            f"{of} steps ({100 * steps / of:.2g} %)."
+            f"Of {len(taken)} runs training steps were taken again from the specification: {steps} of their {of} steps "
+            f"({100 * steps / of:.2g} %)."
         )
+
+
+def report_replay(measuring: Measuring, gathered: Sequence[Gathered]) -> Replay:
+    """Return which runs were trained again to their end and what came of it, for the report."""
+    runs = []
+    for outcome in gathered:
+        if outcome.run.run_id in measuring.whole:
+            checks = outcome.record.integrity.checks if outcome.record else ()
+            found = next((one for one in checks if one.subject == WHOLE), Check(WHOLE, "not possible"))
+            runs.append(ReplayedRun(outcome.run.run_id, found.outcome, found.detail))
+    return Replay(measuring.nonce, str(measuring.replay), tuple(runs))
 
 
 def _default_processes(runs: int) -> int:
@@ -369,8 +406,8 @@ def _measured(
     try:
         with pinned_threads(int(record.measurements.conventions["threads"])):
             task = prepare(record.spec, device_of(record.spec.device_class), data_root)
-            sealed = _sealed(tracker, record, task, feedback)
-            redrawn = redraw(task, sealed, measuring.replay)
+            sealed = _sealed(tracker, record, task, feedback, measuring)
+            redrawn = redraw(task, sealed, measuring.replay, record.run_id in (measuring.whole or ()))
             recorded = record.measurements.conventions
             initial, members = _initial_weights(task, sealed), diagnostics.CATALOG.built_in()
             again = remeasure(task, checkpoint, feedback, digests, initial, recorded, members)
@@ -396,7 +433,7 @@ def _initial_weights(task: Task, sealed: Sealed) -> Mapping[str, Tensor] | None:
     return {name: tensor.clone() for name, tensor in drawn.items()} if sealed.initial_content else None
 
 
-def _sealed(tracker: Tracker, record: RunRecord, task: Task, feedback: Path | None) -> Sealed:
+def _sealed(tracker: Tracker, record: RunRecord, task: Task, feedback: Path | None, measuring: Measuring) -> Sealed:
     """The sealed files that a redraw is held against. task: says what machine this is."""
     digests = {role: record.digests.get(ROLES[role]) for role in ("initial", "feedback")}
     # a file that was never recorded is nobody's evidence; one that was recorded and is gone makes its figures N/A
@@ -410,14 +447,15 @@ def _sealed(tracker: Tracker, record: RunRecord, task: Task, feedback: Path | No
             raise IntegrityError(f"{schema.step_checkpoint(step)} is missing")
     elsewhere = described_difference(record.measurements.conventions, machine(task))
     exact = task.device.type == "cpu" and not elsewhere
-    ran = int(record.provenance.get("epochs_run", 0))
+    ran = max(0, min(int(record.provenance.get("epochs_run", 0)), record.spec.epochs))
     ends = {epoch: schema.epoch_checkpoint(epoch) for epoch in range(1, ran)} | {ran: schema.FINAL}
     later = {
         epoch: (path, record.digests[name])
         for epoch, name in ends.items()
         if name in record.digests and (path := tracker.artifact(record.run_id, name))
     }
-    return Sealed(initial, content, feedback, early, step, digests, later, ran, exact, elsewhere)
+    recorded = recorded_epochs(tracker, record, measuring, ran)
+    return Sealed(initial, content, feedback, early, step, digests, later, ran, exact, elsewhere, recorded)
 
 
 def _without_credits(record: RunRecord) -> RunRecord:

@@ -90,7 +90,9 @@ class Cluster:
 class Measuring:
     """How figures come about. trust_logged: as they were logged, whose files are checked by their digests; else measured again.
 
-    jobs: processes that measure, 0: one a core where it pays. replay: how many steps of every run are taken again, `auto`, `off`.
+    jobs: processes that measure, 0: one a core where it pays. replay: what is trained again, `auto`, `all`, `off` or so many steps
+    of every run. nonce: by which `auto` chooses the runs that are trained again to their end; empty: a new one. whole: the ids of
+    the chosen runs, where they were chosen already.
     device: which of several cards measures what was trained on one, `cuda:1`. executor: who measures; empty: this machine.
     factories: of models of others' own loops, which may be imported: see workflows.own_loops.
     """
@@ -102,6 +104,8 @@ class Measuring:
     executor: str = ""
     cluster: Cluster = Cluster()
     factories: tuple[str, ...] = ()
+    nonce: str = ""
+    whole: frozenset[str] | None = None
 
 
 LOGGED = Measuring(trust_logged=True)

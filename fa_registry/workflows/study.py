@@ -47,6 +47,7 @@ from fa_registry.workflows.training import (
     asked_seconds,
     ended_among,
     finished_but,
+    kept_words,
     newest_finished,
     on_gpu,
     training_steps,
@@ -114,6 +115,7 @@ def run_study(
     at a place of its own in the study, writes no run of the study's own, and does not wait for what others train.
     """
     study, resources, watch = checked_study(chosen, jobs, edition, stop_on, executor, silence, lease, cluster)
+    keep = replace(keep, states=keep.states or study.keep_states)
     tracker, adopted = open_tracker(place.store, place.experiment), "" if joins else launched_run()
     result, todo, attempts = _already_there(study, tracker, watch, force, keep_trained)
     make_ready({spec.dataset for spec in todo}, place.root)
@@ -123,6 +125,8 @@ def run_study(
         return _nothing_to_train(study, result, tracker, adopted)
     if words := stopped_by_tag(tracker, study.name):
         raise Interrupted(words)
+    if words := kept_words(todo, keep.states):
+        LOG.info("study %s: %s", study.name, words)
     training = [
         TrainingJob(
             spec,

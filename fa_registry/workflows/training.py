@@ -31,6 +31,7 @@ from fa_registry.training.resume import ResumeFile
 from fa_registry.training.specs import parse_spec, run_name, whole_number
 from fa_registry.training.task import Task, check_room, prepare, too_large
 from fa_registry.training.trainer import Trainer
+from fa_registry.training.trainer_state import kept_bytes, kept_epochs
 from fa_registry.visible import unfit
 from fa_registry.workflows.clusters import asked_resources, check_reach
 from fa_registry.workflows.conformance import code_changes, stated_conformance, tell
@@ -196,7 +197,7 @@ def _trained(
         listener = _Listener(writer, resume, kept, monitor, report)
         outcome = yield from training(trainer, listener, stop, rows[-1] if rows else None, lambda: monitor.ended_by)
         with refused(FILES):
-            writer.first_steps(trainer.early)
+            writer.record_training(trainer)
             writer.complete(outcome)
     except TakenOver as error:
         writer.give_up()
@@ -368,6 +369,8 @@ def run_train(
     if words := study and stopped_by_tag(tracker, study):
         raise Interrupted(words)
     make_ready([spec.dataset], place.root)
+    if words := kept_words([spec], keep.states):
+        LOG.info("%s %s", run_name(spec), words)
     job = TrainingJob(
         spec,
         tracker.uri,
@@ -463,6 +466,16 @@ def usual_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
     if any(map(runs_others_code, specs)):
         return "local"
     return "local" if several and not on_gpu(specs) else "side_by_side"
+
+
+def kept_words(specs: Sequence[RunSpec], states: int) -> str:
+    """Return how many states of which size are kept of a run, the largest of these; empty where none are."""
+    if not states or not specs:
+        return ""
+    kinds = {(spec.setting.identity, spec.method, spec.control): spec for spec in specs}
+    most = max(kept_bytes(spec, datasets.get(spec.dataset).card) for spec in kinds.values())
+    count = max(len(kept_epochs(states, spec.epochs)) for spec in specs)
+    return f"keeps {count} states of at most {most / 2**20:,.1f} MiB a run"
 
 
 def on_gpu(specs: Iterable[RunSpec]) -> bool:

@@ -65,6 +65,7 @@ def train(
     stop_on: Several = (),
     experiment: str = "",
     checkpoint_every: int = 0,
+    keep_states: int = 0,
     points: int = MOST_POINTS,
     data_root: str = "",
     store: str = "",
@@ -79,7 +80,8 @@ def train(
     settings: recipe fields and options by name, {"learning_rate": 0.1, "architecture.d_hidden": 128}. study: of which the run
     is tagged as a part. control: none, frozen, shallow or ladder_K. stop_on: rules of `edition` that end the run where they fire.
     experiment: for the run. checkpoint_every: epochs between kept weights, the initial ones among them [0: the last alone].
-    points: of each metric in the store's tables, 0: one an epoch; series.parquet has them all. force: train again.
+    keep_states: how many states are kept that an audit replays the next epoch from. points: of each metric in the store's tables,
+    0: one an epoch; series.parquet has them all. force: train again.
     keep_trained: a run that other code has trained stays. executor: who runs it, "side_by_side" for this process, where a debugger
     can look into a rule [a process of its own where other packages' code is run, else this one]. silence: seconds without an
     epoch after which a run in a process of its own counts as hung and is ended, 0: never. lease: seconds without a sign of life
@@ -98,7 +100,7 @@ def train(
     own |= {"penalty": penalty, "control": control, "device": device}
     asked = {"study": study, "edition": edition, "stop_on": ",".join(listed(stop_on)), "executor": executor}
     asked |= {"force": force, "keep_trained": keep_trained, "silence": silence, "lease": lease}
-    place, keep = Place(store, experiment, data_root), Keep(checkpoint_every, points)
+    place, keep = Place(store, experiment, data_root), Keep(checkpoint_every, points, keep_states)
     return run_train(spec_fields(own, settings or {}), place, threads=threads, keep=keep, **asked)
 
 
@@ -115,6 +117,7 @@ def study(
     stop_on: Several = (),
     experiment: str = "",
     checkpoint_every: int = 0,
+    keep_states: int = 0,
     points: int = MOST_POINTS,
     data_root: str = "",
     store: str = "",
@@ -133,6 +136,7 @@ def study(
     """Train every run of a study that the store does not hold yet; what another process trains meanwhile is waited for.
 
     name: of the study. stop_on, experiment, checkpoint_every, points, force, keep_trained, silence, lease: as for `train`.
+    keep_states: instead of the study's own [0: the study's].
     executor: who runs the jobs, a name in the group `fa_registry.executors` [local, a process a run; on a GPU side_by_side, if all
     code is ours]; of a cluster, `ray` or `submitit`, with its address, and what one run takes there (memory as "4GiB").
     dry_run: train nothing and return the Plan; no_probe: which then times no step.
@@ -151,11 +155,13 @@ def study(
     if dry_run:
         from fa_registry.workflows.dry_run import plan_study
 
-        return plan_study(chosen, place, **asked, probing=not no_probe)
+        return plan_study(chosen, place, **asked, probing=not no_probe, keep_states=keep_states)
     from fa_registry.tracking.writer import Keep
     from fa_registry.workflows.study import run_study
 
-    return run_study(chosen, place, **asked, keep=Keep(checkpoint_every, points), silence=silence, lease=lease)
+    return run_study(
+        chosen, place, **asked, keep=Keep(checkpoint_every, points, keep_states), silence=silence, lease=lease
+    )
 
 
 def work(
@@ -171,6 +177,7 @@ def work(
     stop_on: Several = (),
     experiment: str = "",
     checkpoint_every: int = 0,
+    keep_states: int = 0,
     points: int = MOST_POINTS,
     data_root: str = "",
     store: str = "",
@@ -200,7 +207,7 @@ def work(
         jobs=jobs,
         edition=edition,
         stop_on=",".join(listed(stop_on)),
-        keep=Keep(checkpoint_every, points),
+        keep=Keep(checkpoint_every, points, keep_states),
         force=force,
         keep_trained=keep_trained,
         executor=executor,
@@ -222,6 +229,7 @@ def audit(
     waivers: str = "",
     trust_logged: bool = False,
     replay: int | str = "auto",
+    nonce: str = "",
     factories: Several = (),
     jobs: int | str = 0,
     epochs: int | str = "",
@@ -242,8 +250,10 @@ def audit(
     """Recompute and judge runs, write the pages, and log the audit beside its runs.
 
     editions: several side by side instead of `edition`. waivers: file of findings that shall not count [waivers.toml, if it is
-    here]. trust_logged: judge logged figures without measuring again. replay: how many training steps of every run are taken
-    again, `auto` or `off`. factories: `package.module:function` of models of others' own loops, which may be imported then.
+    here]. trust_logged: judge logged figures without measuring again. replay: `auto` trains one run of every group and every
+    frozen control again to the end and takes 8 steps of the others, `all` trains every run again, a number takes so many steps of
+    every run, `off` none. nonce: repeats an audit's choice [a new random one]. factories: `package.module:function` of models of
+    others' own loops, which may be imported then.
     executor, with what a cluster is asked for: who measures again, as for `study` [this machine].
 
     Returns the report (`report.runs` with findings and verdicts), its pages, the audit's own run, and `exit_code` (0: none
@@ -267,6 +277,7 @@ def audit(
             executor,
             Cluster(address, cpus_per_run, gpus_per_run, memory),
             listed(factories),
+            nonce,
         ),
         Place(store, data_root=data_root),
         Pages(out, templates),
@@ -329,6 +340,7 @@ def verify(
     scale: float | str = "",
     device: str = "auto",
     replay: int | str = "auto",
+    nonce: str = "",
     factories: Several = (),
     jobs: int | str = 0,
     key: str = "",
@@ -337,7 +349,7 @@ def verify(
     """Recompute runs from their artifacts, check that an old audit.json matches the store, or hold a bundle against itself.
 
     report_file: the audit.json or the bundle; or a study or runs instead. key: the public key that must have signed a bundle.
-    replay, factories: as for `audit`.
+    replay, nonce, factories: as for `audit`.
 
     Returns one outcome a run, whose `integrity.state` is verified, mismatch or unverifiable; of a report first its own.
     Raises UsageError unless exactly one thing is asked for, InvalidFields, NothingSelected, StoreError.
@@ -348,7 +360,7 @@ def verify(
     from fa_registry.workflows.verify import run_verify
 
     chosen = Chosen(study, "", listed(run_ids), overrides(epochs, seeds, device, data, scale))
-    measuring = Measuring(jobs=jobs, replay=replay, device=device, factories=listed(factories))
+    measuring = Measuring(jobs=jobs, replay=replay, device=device, factories=listed(factories), nonce=nonce)
     return run_verify(str(report_file), chosen, measuring, store, key)
 
 

@@ -79,6 +79,8 @@ def remembering(measure: Callable[..., tuple[RunRecord, Redrawn | None]], known:
         paths = [path for path in folder.rglob("*") if path.is_file() and path not in added]
         files = {str(path.relative_to(folder)): jsonio.file_digest(path) for path in paths}
         asked = [jsonio.encode(record), files, measuring.trust_logged, str(data_root), str(measuring.replay)]
+        whole = record.run_id in (measuring.whole or ())
+        asked += [whole, measuring.nonce if whole else ""]
         code = [jsonio.encode(evidence.code_check(record)), diagnostics.CATALOG.names()]
         # A test may put functions of its own in their place.
         functions = (evidence.obstacle, evidence.prepare, evidence.redraw, evidence.remeasure)

@@ -14,7 +14,7 @@ from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.credit_check import DISGUISED, OTHERWISE
 from tests.red_team import disguises
 from tests.red_team.conftest import call, integrity_of
-from tests.red_team.test_redrawn import STEP, checks, detail, measure_again_and_seal, only_mismatch
+from tests.red_team.test_redrawn import STEP, checks, detail, measure_again_and_seal, nonce, only_mismatch
 
 SIZES = ("--set", "architecture.d_hidden=16,architecture.num_blocks=2", "--device", "cpu")
 ALL_STEPS = "48"  # four epochs of twelve
@@ -35,7 +35,7 @@ def test_bp_weights_under_dfas_name_with_bps_first_steps_do_not_come_again(store
     own = {name: tensor for name, tensor in load_tensors(held).items() if name.startswith("feedback.")}
     save_tensors(held, {**source, **own})
     store.seal(bp_as_dfa)
-    code, report = audit()
+    code, report = audit(*nonce(store, bp_as_dfa, chosen=False))
     found = checks(report, bp_as_dfa)
     assert code == 3 and only_mismatch(report) == bp_as_dfa
     assert found["initial weights"] == found["feedback"] == "agrees" and found["first steps"] == "differs"
@@ -66,7 +66,7 @@ def test_only_a_number_of_steps_auto_or_off_is_asked_for(store, value):
     for verb in ("audit", "verify"):
         result = call(verb, "--study", "tiny", "--replay", value)
         assert result.exit_code == 2
-        assert f"replay: expected auto, off or a number of steps from 1, found '{value}'" in result.stderr
+        assert f"replay: expected auto, all, off or a number of steps from 1, found '{value}'" in result.stderr
 
 
 @pytest.fixture

@@ -202,7 +202,10 @@ def test_the_cards_say_what_cannot_be_told(rich):
 def test_the_first_fire_is_told_for_every_seed(dfa, report):
     rules = {row.rule: (row.title, row.epochs) for row in first_fires(dfa)}
     epochs = {(run.record.spec.seed, finding.rule): finding.first_fire for run in dfa for finding in run.findings}
-    assert rules["D1"] == ("scale stability", tuple(f"epoch {epochs[seed, 'D1']}" for seed in (42, 123)))
+    assert rules["D1"] == (
+        "scale stability",
+        tuple(f"epoch {epochs[seed, 'D1']}, as logged" for seed in (42, 123)),
+    )
     assert "D3" not in rules
     assert first_fires(report.runs[:1]) == ()
     quiet = dataclasses.replace(dfa[1], findings=(dataclasses.replace(dfa[1].findings[0], first_fire=None),))

@@ -209,6 +209,6 @@ def test_a_network_too_large_to_be_taken_again_unasked_is_when_asked(tmp_path, m
     assert outcomes(redraw(tiny_task(epochs=1), sealed, 8))["first steps"] == "agrees"
 
 
-@pytest.mark.parametrize(("value", "steps"), [("auto", "auto"), ("off", "off"), ("12", 12), (1, 1)])
+@pytest.mark.parametrize(("value", "steps"), [("auto", "auto"), ("all", "all"), ("off", "off"), ("12", 12), (1, 1)])
 def test_what_may_be_asked_for(value, steps):
     assert asked_steps(value) == steps

@@ -15,6 +15,7 @@ from matplotlib.patches import Rectangle
 
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
+from fa_registry.protocol.replayed import series_sentence
 from fa_registry.quantities import NOT_CREDITED, over_seeds, quantity_of, symbol_of
 from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figures.plates import (
@@ -109,7 +110,8 @@ def _plate(panel: Panel, groups: Sequence[Group], dpi: int, cards: Mapping[str, 
     return Plate(
         panel.title,
         f"{panel.title}, mean over seeds. {'; '.join(_in_words(panel, numbers))}.",
-        _caption(panel, numbers, rule),
+        _caption(panel, numbers, rule)
+        + series_sentence([run.record.integrity for group in groups for run in group.runs]),
         data_uri(drawn),
         f"{panel.axis}, mean over seeds, at {len(shown)} of the {len(epochs)} epochs drawn",
         tuple(f"epoch {epoch}" for epoch in shown),

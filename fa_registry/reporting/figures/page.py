@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.protocol.replayed import series_sentence
 from fa_registry.reporting.figures.accuracy_dots import accuracy_plate
 from fa_registry.reporting.figures.gamma_null import gamma_plate
 from fa_registry.reporting.figures.heat_maps import heat_plates
@@ -130,6 +131,7 @@ def _picture(panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[s
     caption += f"; the dashed line is the limit of {rule[0]}, {filters.compact(rule[1])}." if rule else "."
     if any(np.isnan(heights(panel, values[-1])) for _, values in lines):
         caption += " A cross marks the last finite value of a run."
+    caption += series_sentence([run.record.integrity for group in groups for run in group.runs])
     drawn = trajectory_png(panel, groups, shades, dpi)
     return Picture(
         panel.title,

@@ -13,6 +13,7 @@ import pandas as pd
 from fa_registry import jsonio
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group, groups
+from fa_registry.protocol.replayed import proof, series_label
 from fa_registry.quantities import (
     AGGREGATES,
     COMPARED_SITES,
@@ -79,6 +80,7 @@ def compare_context(report: AuditReport, chosen: Sequence[Group]) -> CompareCont
         selection=report.selection,
         edition=report.edition,
         overrides=tuple(entry(name, str(value)) for name, value in sorted(report.edition.overrides.items())),
+        series_label=series_label([run.record.integrity for run in _runs(chosen)]),
         integrity=tuple(Count(state, states.count(state)) for state in dict.fromkeys(states)),
         means=means_in_words(columns),
         parts=followed,
@@ -128,7 +130,8 @@ def _side(
 
 def _contender(column: Group) -> Contender:
     seeds = tuple((run.record.spec.seed, run.record.run_id, run.verdict) for run in column.runs)
-    return Contender(group_label(column), column.setting, column.verdict, seeds)
+    proven = proof([run.record.integrity for run in column.runs])
+    return Contender(group_label(column), column.setting, column.verdict, seeds, proven)
 
 
 def _quantities(
@@ -211,12 +214,16 @@ def _runs(columns: Iterable[Group]) -> list[RunAudit]:
 
 @dataclass(frozen=True)
 class Contender:
-    """A column: all seeds of a method in a setting, or one run. seeds: (seed, run id, the run's own verdict)."""
+    """A column: all seeds of a method in a setting, or one run. seeds: (seed, run id, the run's own verdict).
+
+    proof: what the replays prove of its training.
+    """
 
     label: str
     setting: str
     verdict: Verdict
     seeds: tuple[tuple[int, str, Verdict], ...]
+    proof: str = ""
 
 
 @dataclass(frozen=True)
@@ -310,6 +317,9 @@ class CompareContext:
     selection: str = documented("how the runs were chosen", "text")
     edition: EditionReference = documented("which rules judged", "record")
     overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
+    series_label: str = documented(
+        "how far values by epoch are the author's word; empty where all were recomputed", "text"
+    )
     integrity: tuple[Count, ...] = documented("runs by integrity state: trusted means logged, not recomputed", "runs")
     means: str = documented("which mean over seeds each quantity has", "text")
     parts: tuple[tuple[SideBySide, SettingFigures], ...] = documented(

@@ -13,6 +13,7 @@ from fa_registry import resources
 from fa_registry.errors import UsageError
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
+from fa_registry.protocol.replayed import proof, series_label
 from fa_registry.protocol.verdict import combined
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.quantities import (
@@ -99,6 +100,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
     others = sources.others(group)
     excluded = sources.excluded(group)
     controls = control_rows(group.runs, sources.frozen)
+    integrities = [run.record.integrity for run in group.runs]
     judged = (run for runs in (group.runs, *(runs for _, runs in others)) for run in runs)
     return FormContext(
         title=f"{label} — {setting}",
@@ -106,6 +108,8 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         setting=setting,
         edition=report.edition,
         verdict=group.verdict,
+        proof=proof(integrities),
+        series_label=series_label(integrities),
         opinions=tuple(zip(sources.editions, compared.verdicts, strict=True)),
         differences=compared.why,
         columns=columns,
@@ -168,6 +172,10 @@ class FormContext:
     setting: str = documented("the setting's readable name", "text")
     edition: EditionReference = documented("which rules judged", "record")
     verdict: Verdict = documented("of all seeds together", "record")
+    proof: str = documented("what the audit's replays prove of the training", "text")
+    series_label: str = documented(
+        "how far curves, first fires and training values are the author's word; empty where all were recomputed", "text"
+    )
     opinions: tuple[tuple[EditionReference, Verdict], ...] = documented(
         "every edition with its verdict of all seeds together, the leading one first", "record"
     )

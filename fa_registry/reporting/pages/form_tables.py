@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.protocol.replayed import as_logged
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.quantities import (
     AGGREGATES,
@@ -98,7 +99,7 @@ def first_fires(runs: Sequence[RunAudit]) -> tuple[FirstFire, ...]:
 
 def _epoch(run: RunAudit, rule: str) -> str:
     epochs = [finding.first_fire for finding in run.findings if finding.rule == rule]
-    return "never" if not epochs or epochs[0] is None else f"epoch {epochs[0]}"
+    return "never" if not epochs or epochs[0] is None else f"epoch {epochs[0]}{as_logged(run.record)}"
 
 
 def _site_table(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.protocol.replayed import proof
 from fa_registry.quantities import BESIDE_CONTROL, WITH_DEVIATION, Quantity, means_in_words, symbol_of
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
 from fa_registry.reporting.figures.page import room_beside, setting_figures
@@ -239,6 +240,7 @@ def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Colum
         href=link.href if link else "",
         judged=judged_columns(group, columns),
         control_state=control_words(control_rows(group.runs, sources.frozen)),
+        proof=proof([run.record.integrity for run in group.runs]),
     )
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from fa_registry.protocol.credit import is_exact
+from fa_registry.protocol.replayed import proof, series_label
 from fa_registry.quantities import NOTE_TABLE
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, Verdict
 from fa_registry.reporting.claims import claims
@@ -117,6 +118,10 @@ class NoteContext:
     findings: tuple[FindingRow, ...] = documented("every rule's judgement of this run", "see `required`")
     claims: tuple[Claim, ...] = documented("what may be claimed from this run alone", "text")
     integrity: IntegrityRow = documented("whether the logged figures stand", "text")
+    proof: str = documented("what the audit's replays prove of the training", "text")
+    series_label: str = documented(
+        "how far values by epoch are the author's word; empty where all were recomputed", "text"
+    )
     form: str = documented("the run's reporting form in MLflow's pages; empty where there is none", "address")
     audit: str = documented("the whole audit in MLflow's pages; empty where there is none", "address")
 
@@ -169,6 +174,8 @@ def note_context(run: RunAudit, sources: Sources, form: str = "", audit: str = "
         findings=finding_rows([run], record.spec.label, record.setting, known),
         claims=tuple(claim for claim in told if claim.kind != "note"),  # explained in the form
         integrity=integrity_row(record),
+        proof=proof([record.integrity]),
+        series_label=series_label([record.integrity]),
         form=form,
         audit=audit,
     )

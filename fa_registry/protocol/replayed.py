@@ -1,0 +1,55 @@
+"""State in one sentence what the replays of an audit prove of a group of runs, and which measurements are as logged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fa_registry.records import Check, Integrity, RunRecord
+
+WHOLE, FIRST = "whole training", "first steps"  # subjects of a Check, as training.replay and training.redraw make them
+AS_LOGGED = "as logged; not recomputed"
+
+
+def proof(integrities: Sequence[Integrity]) -> str:
+    """Return what is proven of a group's training, `1 of 3 seeds replayed whole; first 8 steps of all`, one integrity a run."""
+    first = [
+        check for one in integrities for check in one.checks if (check.subject, check.outcome) == (FIRST, "agrees")
+    ]
+    whole = sum(_whole(one) is not None for one in integrities)
+    seeds = f"{len(integrities)} seed{'' if len(integrities) == 1 else 's'}"
+    replayed = f"{whole or 'none'} of {seeds} replayed whole"
+    if whole == len(integrities) and whole:
+        return replayed
+    if not first:
+        return f"{replayed}; no first steps replayed"
+    share = "all" if len(first) == len(integrities) else f"{len(first)} of {len(integrities)}"
+    steps = min(check.steps for check in first)
+    return f"{replayed}; first {f'{steps} ' if steps else ''}steps of {share}"
+
+
+def series_label(integrities: Sequence[Integrity]) -> str:
+    """Return how far the values by epoch are the author's word; empty where a replay recomputed every epoch of every run."""
+    found = [_whole(one) for one in integrities]
+    if all(check is not None and check.rows > check.epochs for check in found):
+        return ""
+    rows = sum(check.rows for check in found if check)
+    if not rows:
+        return AS_LOGGED
+    partly = sum(bool(check and check.rows) for check in found)
+    return f"{AS_LOGGED} except {rows} epochs of {partly} of {len(found)} runs, and the last epoch of each"
+
+
+def series_sentence(integrities: Sequence[Integrity]) -> str:
+    """Return the end of a caption that says how far values by epoch are the author's word; empty where none are."""
+    label = series_label(integrities)
+    return f" Values by epoch are {label}." if label else ""
+
+
+def as_logged(record: RunRecord) -> str:
+    """Return `, as logged` for a first firing of a run whose values by epoch were not all recomputed."""
+    return ", as logged" if series_label([record.integrity]) else ""
+
+
+def _whole(integrity: Integrity) -> Check | None:
+    """Return the check of a run that was replayed whole and agrees."""
+    return next((one for one in integrity.checks if (one.subject, one.outcome) == (WHOLE, "agrees")), None)

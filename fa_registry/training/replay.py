@@ -1,0 +1,126 @@
+"""Compare a replayed training with what the run recorded of every epoch, and replay the epochs after kept states.
+
+Bits are demanded, so all of this is for the configuration that trained the run. Elsewhere rounding separates two honest trainings
+within some epochs; one epoch from a kept state goes the same way everywhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from fa_registry.diagnostics import evaluating
+from fa_registry.records import Check, Measurements, Reading
+from fa_registry.training.epoch_chain import linked, state_digest
+from fa_registry.training.measuring import measure
+from fa_registry.training.task import Task
+from fa_registry.training.trainer import Trainer
+
+WHOLE, KEPT = "whole training", "kept states"  # subjects of a Check
+# Multiplications of a replay that `auto` asks for: some 30 CPU seconds at 7e9 a second, and every step's overhead besides. A run
+# of the digits study, 100 epochs, has 1.1e11. They are counted and nothing is timed, so that no choice depends on the day.
+WHOLE_WORK = 2e11
+STEP_WORK = 2e7
+CANNOT_TELL = "cannot tell here: digests of late epochs agree on the same configuration alone"
+
+
+@dataclass(frozen=True)
+class RecordedEpochs:
+    """What a run recorded of its epochs.
+
+    Attributes:
+        chain: one digest an epoch from epoch 0, see epoch_chain; empty where none were recorded, for the reason `no_chain`.
+        row_differs: compares an epoch's recomputed measurements with the recorded series; returns what differs.
+        rows: the epochs whose measurements are recomputed; losses are compared for every epoch.
+        kept: epoch → (file of the kept state, its SHA-256, file of the state one epoch later, its SHA-256).
+    """
+
+    chain: Sequence[str] = ()
+    no_chain: str = "an older release trained this run"
+    row_differs: Callable[[int, Measurements], str] = lambda epoch, measured: ""
+    rows: Collection[int] = ()
+    kept: Mapping[int, tuple[Path, str, Path, str]] = field(default_factory=dict)
+
+
+class EpochComparison:
+    """Follows a replay epoch by epoch until one differs from the record."""
+
+    def __init__(self, recorded: RecordedEpochs, epochs: int):
+        """Args: epochs: how many epochs the run trained."""
+        self._recorded, self._epochs = recorded, epochs
+        self._rows: list[int] = []
+        self.reached = -1
+        self.difference = ""
+        if recorded.chain and len(recorded.chain) != epochs + 1:
+            self.difference = f"{len(recorded.chain)} digests are recorded of {epochs + 1} states"
+
+    def compare(self, trainer: Trainer, losses: Mapping[str, Reading] | None = None) -> bool:
+        """Compare the state and the measurements of the epoch that just ended; return whether the replay goes on."""
+        epoch, chain = trainer.epoch, self._recorded.chain
+        self.reached = epoch
+        if not self.difference and chain and chain[epoch] != trainer.chain.digests[epoch] and _is_finite(trainer):
+            self.difference = f"epoch {epoch} is the first whose state is not the recorded one"
+        if not self.difference and (complaint := self._recorded.row_differs(epoch, self._measured(trainer, losses))):
+            self.difference = f"epoch {epoch} is the first whose measurements are not the recorded ones: {complaint}"
+        return not self.difference
+
+    def _measured(self, trainer: Trainer, losses: Mapping[str, Reading] | None) -> Measurements:
+        """Return this epoch's measurements as training took them, or the losses alone."""
+        measured = Measurements({}, {})
+        if trainer.epoch in self._recorded.rows:
+            measured = measure(trainer.task)
+            self._rows.append(trainer.epoch)
+        return dataclasses.replace(measured, scalars={**measured.scalars, **(losses or {})})
+
+    def check(self, steps: int, final: str) -> Check:
+        """Return what came of it. Args: steps: that were replayed; final: how the final files differ from the state reached."""
+        wrong = self.difference or final
+        done = {"steps": steps, "epochs": max(self.reached, 0), "rows": len(self._rows)}
+        if wrong:
+            return Check(WHOLE, "differs", f"trained again from the specification: {wrong}", **done)
+        digests = "every recorded digest comes again" if self._recorded.chain else self._recorded.no_chain
+        rows = f"measurements recomputed after {epochs_text(self._rows)}" if self._rows else "no measurement recomputed"
+        if self.reached < self._epochs:
+            part = f"{max(self.reached, 0)} of {self._epochs} epochs trained again from the specification"
+            return Check(WHOLE, "not possible", f"{part}: {digests} so far; {rows}", **done)
+        words = f"trained again from the specification, {self._epochs} epochs, {digests}; {rows}"
+        return Check(WHOLE, "agrees", words, **done)
+
+
+def work_of(task: Task, epochs: int) -> float:
+    """Return the multiplications of so many epochs of training, with every step's overhead. Nothing is timed."""
+    samples, batch = len(task.splits.train_labels), task.spec.recipe.batch_size
+    with FlopCounterMode(display=False) as counted, torch.no_grad(), evaluating(task.network):
+        task.network(task.splits.test_images[:1])
+    weights = sum(parameter.numel() for parameter in task.network.parameters())
+    steps = -(-samples // batch)
+    return epochs * (samples * max(counted.get_total_flops() / 2, weights) + steps * STEP_WORK)
+
+
+def continues(chain: Sequence[str], trainer: Trainer) -> bool:
+    """Return whether the trainer's state is the one whose digest the chain holds; True where no chain was recorded."""
+    epoch = trainer.epoch
+    state = {name: tensor.detach().cpu() for name, tensor in trainer.training_state().items()}
+    return not chain or linked(chain[:epoch], state_digest(state)) == chain[epoch]
+
+
+def epochs_text(epochs: Sequence[int]) -> str:
+    """Return `epochs 0–4, 9` of rising numbers."""
+    spans: list[list[int]] = []
+    for epoch in epochs:
+        if spans and spans[-1][1] == epoch - 1:
+            spans[-1][1] = epoch
+        else:
+            spans.append([epoch, epoch])
+    named = ", ".join(f"{first}" if first == last else f"{first}–{last}" for first, last in spans)
+    return f"epoch{'' if len(epochs) == 1 else 's'} {named}"
+
+
+def _is_finite(trainer: Trainer) -> bool:
+    """A diverged run ends at nan, whose bits no machine promises: its final files are compared as numbers."""
+    return all(tensor.isfinite().all() for tensor in trainer.training_state().values() if tensor.is_floating_point())

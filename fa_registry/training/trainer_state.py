@@ -1,0 +1,99 @@
+"""Everything that a Trainer needs to continue bit by bit, as tensors by name: written, checked and restored."""
+
+from __future__ import annotations
+
+import torch
+
+from fa_registry import methods
+from fa_registry.datasets.base import DatasetCard
+from fa_registry.errors import IntegrityError, join_names, shortened
+from fa_registry.records import RunSpec
+from fa_registry.seeding import generator
+from fa_registry.training.controls import trainable_parameters
+from fa_registry.training.task import build_network, network_shape
+from fa_registry.training.trainer import Trainer
+
+MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW; SGD without momentum has none
+GENERATOR, DRAWS = "generator.", 4  # of Trainer.generators, how many there are
+
+Tensors = dict[str, torch.Tensor]
+
+
+def full_state(trainer: Trainer) -> Tensors:
+    """Return network, feedback, optimiser and generators: what training continues from after an epoch."""
+    return trainer.training_state() | _generators(trainer)
+
+
+def check_fits(trainer: Trainer, tensors: Tensors, early: bool = False) -> None:
+    """Raise IntegrityError unless the tensors are those of this fresh trainer: another machine may have sent them.
+
+    Args:
+        trainer: as it is before its first step.
+        tensors: what `full_state` returned, perhaps with the state after the first steps, `early.…`.
+        early: whether that state must be there.
+    """
+    state = trainer.state()
+    expected = state | _generators(trainer)
+    if early:
+        expected |= {f"early.{name}": tensor for name, tensor in state.items()}
+    for index, parameter in enumerate(trainer.parameters):
+        moments = under(tensors, f"optimizer.{index}.")
+        expected |= {f"optimizer.{index}.{name}": moments[name] if name == "step" else parameter for name in moments}
+        if set(moments) not in (set(), MOMENTS):
+            raise IntegrityError(f"the state to go on from holds the moments {join_names(moments)} of weight {index}")
+    if wrong := {name for name in expected.keys() | tensors.keys() if _kind(expected, name) != _kind(tensors, name)}:
+        raise IntegrityError(f"the state to go on from does not fit this run: {shortened(sorted(wrong))}")
+
+
+def restore(trainer: Trainer, tensors: Tensors, epoch: int) -> None:
+    """Put a checked state of the end of `epoch` into the trainer."""
+    trainer.task.network.load_state_dict(under(tensors, "network."))
+    trainer.task.feedback.load_state_dict(under(tensors, "feedback."))
+    for index, parameter in enumerate(trainer.parameters):
+        state = under(tensors, f"optimizer.{index}.")
+        trainer.optimizer.state[parameter] = {name: _placed(value, parameter) for name, value in state.items()}
+    for name, draw in trainer.generators.items():
+        draw.set_state(tensors[f"{GENERATOR}{name}"])
+    trainer.epoch = epoch
+
+
+def under(tensors: Tensors, prefix: str) -> Tensors:
+    """Return the tensors whose names begin so, without the prefix."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def kept_epochs(states: int, epochs: int) -> tuple[int, ...]:
+    """Return after which epochs `states` states are kept: evenly spread over 1..epochs − 1, all of these where they are fewer.
+
+    The state before epoch 1 follows from the specification, and no epoch follows the last one's state.
+    """
+    count = min(states, max(epochs - 1, 0))
+    return tuple(index * epochs // (count + 1) for index in range(1, count + 1))
+
+
+def kept_bytes(spec: RunSpec, card: DatasetCard) -> int:
+    """Return the bytes of one kept state of such a run: its full state, and network and feedback an epoch later."""
+    network, method = build_network(spec, card), methods.CATALOG.get(spec.method)
+    shape = network_shape(network, torch.zeros(1, *card.image_shape), card.classes)
+    feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
+    trained = [*trainable_parameters(network, spec.control), *feedback.parameters()]
+    state = [*network.state_dict().values(), *feedback.state_dict().values()]
+    moments = sum(part.nbytes for part in trained if part.requires_grad)
+    draws = DRAWS * torch.Generator().get_state().nbytes
+    return 2 * sum(tensor.nbytes for tensor in state) + (2 * moments if spec.recipe.optimizer == "adamw" else 0) + draws
+
+
+def _generators(trainer: Trainer) -> Tensors:
+    return {f"{GENERATOR}{name}": draw.get_state() for name, draw in trainer.generators.items()}
+
+
+def _kind(tensors: Tensors, name: str) -> tuple[torch.Size, torch.dtype] | None:
+    return (tensors[name].shape, tensors[name].dtype) if name in tensors else None
+
+
+def _placed(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """On the parameter's device, `step` too, where a fused AdamW has it. A moment lies in memory as its parameter does (a
+    kernel of a GPU channels last): the fused step takes no other, and the file keeps no order."""
+    if value.shape != parameter.shape:
+        return value.to(parameter.device)
+    return torch.empty_like(parameter, requires_grad=False).copy_(value)

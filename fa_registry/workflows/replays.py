@@ -1,0 +1,133 @@
+"""Choose which runs an audit trains again to their end, by a nonce that no author knew, and what their replay is compared with."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from fa_registry.errors import RegistryError
+from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare, difference_words
+from fa_registry.records import Measurements, Reading, RunRecord, RunSpec
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.reader import read_provenance, read_spec
+from fa_registry.tracking.series import SCALAR_SITE, Row, read_rows
+from fa_registry.training.redraw import ALL, AUTO
+from fa_registry.training.replay import RecordedEpochs
+from fa_registry.workflows.requests import Measuring
+
+NONCE = re.compile(r"[0-9a-fA-F]{1,64}")
+ROWS = 5  # epochs of a chosen run whose measurements are recomputed under `auto`
+
+
+def drawn_nonce() -> str:
+    """Return 64 random bits, which no author can know beforehand."""
+    return secrets.token_hex(8)
+
+
+def asked_nonce(typed: str) -> str:
+    """Return the nonce to choose by; ValueError where what was typed is none."""
+    if typed and not NONCE.fullmatch(typed):
+        raise ValueError(f"expected 1 to 64 hexadecimal digits, as an audit prints them, found {typed[:80]!r}")
+    return typed.lower() or drawn_nonce()
+
+
+def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: Measuring) -> frozenset[str]:
+    """Return the ids of the runs to train again to their end: all, or one of every group and every frozen control."""
+    if measuring.trust_logged or measuring.replay not in (AUTO, ALL):
+        return frozenset()
+    specs = {run.run_id: spec for run in runs if (spec := _spec(tracker, run)) and not spec.weights}
+    if measuring.replay == ALL:
+        return frozenset(specs)
+    first: dict[str, str] = {}
+    for run_id in sorted(specs, key=lambda run_id: ranked(measuring.nonce, run_id)):
+        first.setdefault(specs[run_id].seeds, run_id)
+    frozen = (run_id for run_id, spec in specs.items() if spec.control == "frozen")
+    return frozenset(first.values()).union(frozen)
+
+
+def ranked(nonce: str, *names: object) -> str:
+    """Return the place of something in the order of this nonce: the run of a group that is first here is chosen."""
+    return hashlib.sha256(" ".join(map(str, (nonce, *names))).encode()).hexdigest()
+
+
+def recorded_epochs(tracker: Tracker, record: RunRecord, measuring: Measuring, ran: int) -> RecordedEpochs:
+    """Return what the run recorded of its epochs; a chosen run's measurements are recomputed too. ran: its last epoch."""
+    whole = record.run_id in (measuring.whole or ())
+    provenance = read_provenance(tracker.artifact(record.run_id, schema.PROVENANCE))
+    order = lambda epoch: ranked(measuring.nonce, record.run_id, epoch)  # noqa: E731
+    rows = sorted(range(ran + 1), key=order)[: ran + 1 if measuring.replay == ALL else ROWS] if whole else []
+    kept = {}
+    for epoch in sorted(provenance.get(schema.KEPT_STATES, ()), key=order):
+        names = schema.kept_state(epoch), schema.after_kept_state(epoch)
+        paths = [tracker.artifact(record.run_id, name) for name in names if name in record.digests]
+        if len(paths) == len(names) and all(paths) and 0 < epoch < ran:
+            kept[epoch] = (paths[0], record.digests[names[0]], paths[1], record.digests[names[1]])
+    return RecordedEpochs(
+        tuple(provenance.get(schema.EPOCH_CHAIN, ())),
+        provenance.get("no_epoch_chain", RecordedEpochs.no_chain),
+        SeriesComparison(tracker, record).difference if whole else RecordedEpochs.row_differs,
+        frozenset(rows),
+        kept,
+    )
+
+
+class SeriesComparison:
+    """Compares an epoch's recomputed measurements with the rows of the run's series."""
+
+    def __init__(self, tracker: Tracker, record: RunRecord):
+        self._record = record
+        self._logged = logged_rows(read_rows(tracker.artifact(record.run_id, schema.SERIES)))
+
+    def difference(self, epoch: int, measured: Measurements) -> str:
+        """Return what differs, in words; empty where nothing does. measured: all of the epoch, or its losses alone."""
+        logged = self._logged.get(epoch, Measurements({}, {}))
+        losses = {name: reading for name, reading in measured.scalars.items() if name in ONLY_IN_TRAINING}
+        wrong = [
+            f"{name}: logged {_text(logged.scalars.get(name))}, recomputed {_text(reading)}"
+            for name, reading in losses.items()
+            if logged.scalars.get(name) != reading
+        ]
+        if measured.sites:
+            missing = [name for name in schema.SITE_METRICS if name in measured.sites and name not in logged.sites]
+            wrong += [f"{name}: not logged" for name in missing]
+            conventions = self._record.measurements.conventions
+            sides = (dataclasses.replace(one, conventions=conventions) for one in (logged, measured))
+            wrong += difference_words(compare(*sides).differences)
+        return "; ".join(wrong)
+
+
+def logged_rows(rows: Iterable[Row]) -> Mapping[int, Measurements]:
+    """Return the measurements of every epoch of a series."""
+    sites: dict[int, dict[str, dict[int, Reading]]] = {}
+    scalars: dict[int, dict[str, Reading]] = {}
+    for epoch, quantity, site, value, reason in rows:
+        reading = Reading(value, reason)
+        if site == SCALAR_SITE:
+            scalars.setdefault(epoch, {})[quantity] = reading
+        else:
+            sites.setdefault(epoch, {}).setdefault(quantity, {})[site] = reading
+    return {
+        epoch: Measurements(
+            {name: tuple(line[site] for site in sorted(line)) for name, line in sites.get(epoch, {}).items()},
+            scalars.get(epoch, {}),
+        )
+        for epoch in sites.keys() | scalars.keys()
+    }
+
+
+def _text(reading: Reading | None) -> str:
+    return "nothing" if reading is None else repr(reading.value) if reading.value is not None else reading.reason
+
+
+def _spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
+    """Return the run's specification by its file; None where it cannot be read, which gathering the run reports."""
+    try:
+        path: Path | None = tracker.artifact(run.run_id, schema.SPEC)
+        return read_spec(path) if path else None
+    except (RegistryError, OSError):
+        return None

@@ -1,0 +1,340 @@
+"""Whole replays: no honest run is accused, and what was not trained as its specification says is named with its first epoch."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from fa_registry.errors import IntegrityError
+from fa_registry.records import Check, Measurements
+from fa_registry.tracking import schema
+from fa_registry.training import epoch_chain
+from fa_registry.training import redraw as redrawing
+from fa_registry.training.checkpoint import load_tensors, save_tensors
+from fa_registry.training.epoch_chain import GMAC, NONCE, linked, state_digest
+from fa_registry.training.loop import train
+from fa_registry.training.redraw import Sealed, redraw
+from fa_registry.training.replay import CANNOT_TELL, KEPT, WHOLE, RecordedEpochs, epochs_text, work_of
+from fa_registry.training.resume import ResumeFile
+from fa_registry.training.trainer import Trainer
+from fa_registry.training.trainer_state import full_state, kept_bytes, kept_epochs
+from tests.helpers.nets import of
+from tests.helpers.small import Recorder, supported, tiny_spec, tiny_task
+
+EPOCHS = 3
+
+
+class Keeping(Recorder):
+    """Keeps every row, and the files of a run that keeps states."""
+
+    def __init__(self, folder: Path, states: int):
+        super().__init__()
+        self.folder, self.states, self.kept = folder, states, {}
+
+    def on_epoch(self, row, trainer):
+        super().on_epoch(row, trainer)
+        if row.epoch - 1 in self.kept:
+            path = self.folder / schema.after_kept_state(row.epoch - 1)
+            self.kept[row.epoch - 1] += (path, save_tensors(path, trainer.state()))
+        if row.epoch in kept_epochs(self.states, trainer.task.spec.epochs):
+            path = self.folder / schema.kept_state(row.epoch)
+            self.kept[row.epoch] = (path, save_tensors(path, full_state(trainer)))
+
+
+def recorded_run(folder: Path, states: int = 0, kind: type[Trainer] = Trainer, end=lambda: "", **changes) -> Sealed:
+    """Train a run and return what its files hold."""
+    trainer, heard = kind(tiny_task(**{"epochs": EPOCHS, **changes})), Keeping(folder, states)
+    outcome = train(trainer, heard, end=end)
+    rows = {row.epoch: row.measurements for row in heard.rows}
+
+    def difference(epoch: int, measured: Measurements) -> str:
+        logged = rows[epoch]
+        held = measured.sites or measured.scalars.items() - logged.scalars.items()
+        return "they differ" if held and measured != logged else ""
+
+    recorded = RecordedEpochs(tuple(trainer.chain.digests), "", difference, range(outcome.epochs + 1), heard.kept)
+    paths = {name: folder / f"{name}.safetensors" for name in ("early", "feedback", "final")}
+    digests = {"early": save_tensors(paths["early"], trainer.early.tensors)} if trainer.early else {}
+    digests["feedback"] = save_tensors(paths["feedback"], trainer.task.feedback.state_dict())
+    final = paths["final"], save_tensors(paths["final"], trainer.task.network.state_dict())
+    return Sealed(
+        feedback=paths["feedback"],
+        early=paths["early"] if trainer.early else None,
+        early_step=trainer.early.step if trainer.early else None,
+        digests=digests,
+        later={outcome.epochs: final},
+        epochs=outcome.epochs,
+        recorded=recorded,
+    )
+
+
+def replayed(sealed: Sealed, subject: str = WHOLE, replay: str = "auto", **changes) -> Check | None:
+    """Return what a whole replay of the specification says of the record."""
+    checks = redraw(tiny_task(**{"epochs": EPOCHS, **changes}), sealed, replay, whole=True).checks
+    return next((check for check in checks if check.subject == subject), None)
+
+
+HONEST = {
+    "bp": {"method": "bp"},
+    "fa": {"method": "fa"},
+    "dfa with a penalty": {"method": "dfa", "penalty": 0.01},
+    "learns its feedback": {"method": "kolen_pollack"},
+    "trains a bridge": supported("state_bridge"),
+    "frozen": {"method": "bp", "control": "frozen"},
+    "shallow": {"method": "bp", "control": "shallow"},
+    "ladder": {"method": "dfa", "control": "ladder_1"},
+    "no epoch": {"epochs": 0},
+    "one epoch": {"epochs": 1},
+    "one step an epoch": {"batch_size": 1437},
+    "sgd": {"optimizer": "sgd", "learning_rate": 0.05},
+    "maps and BatchNorm": of("small_resnet", method="bp") | {"epochs": 1},
+}
+
+
+@pytest.mark.parametrize("changes", HONEST.values(), ids=HONEST)
+def test_an_honest_run_comes_again_with_every_digest_and_every_row(tmp_path, changes):
+    sealed = recorded_run(tmp_path, **changes)
+    check = replayed(sealed, **changes)
+    epochs = changes.get("epochs", EPOCHS)
+    assert check.outcome == "agrees", check.detail
+    assert (check.epochs, check.rows) == (epochs, epochs + 1)
+    assert "every recorded digest comes again" in check.detail
+    checks = redraw(tiny_task(**{"epochs": EPOCHS, **changes}), sealed, "all").checks
+    assert "differs" not in {one.outcome for one in checks}
+
+
+def test_a_diverged_run_comes_again(tmp_path):
+    changes = {"method": "bp", "optimizer": "sgd", "learning_rate": 1e6}
+    sealed = recorded_run(tmp_path, **changes)
+    assert sealed.epochs < EPOCHS
+    assert not all(tensor.isfinite().all() for tensor in load_tensors(sealed.later[sealed.epochs][0]).values())
+    assert replayed(sealed, **changes).outcome == "agrees"
+
+
+def test_a_run_that_a_rule_ended_comes_again_to_where_it_ended(tmp_path):
+    asked = iter(["", "", "D1 fired"])
+    sealed = recorded_run(tmp_path, end=lambda: next(asked))
+    check = replayed(sealed)
+    assert sealed.epochs == 2 and check.outcome == "agrees" and check.epochs == 2
+
+
+def test_the_first_epoch_whose_digest_is_another_is_named_and_is_the_last_that_is_trained(tmp_path):
+    sealed = recorded_run(tmp_path)
+    chain = [*sealed.recorded.chain[:2], "0" * 64, "0" * 64]
+    found = redraw(tiny_task(epochs=EPOCHS), _with(sealed, chain=chain), whole=True)
+    check = next(check for check in found.checks if check.subject == WHOLE)
+    assert check.outcome == "differs" and "epoch 2 is the first whose state is not the recorded one" in check.detail
+    assert found.steps == 24
+    for wrong in (["0" * 64, *sealed.recorded.chain[1:]], sealed.recorded.chain[:-1]):
+        assert replayed(_with(sealed, chain=wrong)).outcome == "differs"
+
+
+def _with(sealed: Sealed, **changes) -> Sealed:
+    return dataclasses.replace(sealed, recorded=dataclasses.replace(sealed.recorded, **changes))
+
+
+def test_honest_digests_beside_other_final_weights_are_found(tmp_path):
+    sealed = recorded_run(tmp_path)
+    path = sealed.later[EPOCHS][0]
+    tensors = load_tensors(path)
+    tensors["out_head.weight"][0, 0] += 1e-6
+    other = dataclasses.replace(sealed, later={EPOCHS: (path, save_tensors(path, tensors))})
+    check = replayed(other)
+    assert check.outcome == "differs" and "after epoch 3 1 of " in check.detail
+
+
+def test_a_run_of_no_epoch_must_end_where_it_begins(tmp_path):
+    sealed = recorded_run(tmp_path, epochs=0)
+    path = sealed.later[0][0]
+    trained = Trainer(tiny_task(epochs=1))
+    trained.run_epoch()
+    digest = save_tensors(path, trained.task.network.state_dict())
+    assert replayed(dataclasses.replace(sealed, later={0: (path, digest)}), epochs=0).outcome == "differs"
+
+
+def test_a_learned_feedback_must_end_where_the_replay_ends(tmp_path):
+    sealed = recorded_run(tmp_path, method="kolen_pollack")
+    tensors = load_tensors(sealed.feedback)
+    next(iter(tensors.values()))[0, 0] += 1e-6
+    digests = {**sealed.digests, "feedback": save_tensors(sealed.feedback, tensors)}
+    assert replayed(dataclasses.replace(sealed, digests=digests), method="kolen_pollack").outcome == "differs"
+
+
+@pytest.mark.parametrize("epoch", range(EPOCHS + 1))
+def test_an_epoch_whose_measurements_are_not_the_recorded_ones_is_named(tmp_path, epoch):
+    sealed = recorded_run(tmp_path)
+    honest = sealed.recorded.row_differs
+    forged = _with(sealed, row_differs=lambda at, measured: "forged" if at == epoch else honest(at, measured))
+    check = replayed(forged)
+    assert check.outcome == "differs"
+    assert f"epoch {epoch} is the first whose measurements are not the recorded ones: forged" in check.detail
+
+
+def test_a_run_without_digests_is_replayed_to_its_final_weights_and_says_why(tmp_path):
+    check = replayed(_with(recorded_run(tmp_path), chain=(), no_chain="an older release trained this run"))
+    assert check.outcome == "agrees" and "an older release trained this run" in check.detail
+
+
+def test_on_another_configuration_nothing_is_replayed_whole(tmp_path):
+    sealed = _with(recorded_run(tmp_path), chain=["0" * 64] * 4)
+    check = replayed(dataclasses.replace(sealed, exact=False))
+    assert (check.outcome, check.detail) == ("not possible", CANNOT_TELL)
+
+
+def test_what_is_too_much_for_auto_is_replayed_as_far_as_its_limit_goes(tmp_path, monkeypatch):
+    sealed, task = recorded_run(tmp_path), tiny_task(epochs=EPOCHS)
+    assert work_of(task, EPOCHS) == EPOCHS * work_of(task, 1)
+    monkeypatch.setattr(redrawing, "WHOLE_WORK", 2.5 * work_of(task, 1))
+    check = replayed(sealed)
+    assert check.outcome == "not possible" and check.detail.startswith("2 of 3 epochs trained again")
+    assert replayed(sealed, replay="all").outcome == "agrees"
+    monkeypatch.setattr(redrawing, "WHOLE_WORK", 0.5 * work_of(task, 1))
+    assert "--replay all asks for it" in replayed(sealed).detail
+
+
+def test_the_limit_of_auto_lets_a_run_of_the_digits_study_through():
+    task = tiny_task(epochs=100, architecture_options={"d_hidden": 256, "num_blocks": 4})
+    assert work_of(task, 100) < redrawing.WHOLE_WORK < work_of(task, 300)
+
+
+def test_weights_that_a_run_did_not_train_further_are_found_where_nothing_is_replayed_whole(tmp_path):
+    sealed = recorded_run(tmp_path, method="bp", control="frozen")
+    path = sealed.later[EPOCHS][0]
+    early = {name.removeprefix("network."): tensor for name, tensor in load_tensors(sealed.early).items()}
+    stopped = {name: early[name] for name in load_tensors(path)}
+    forged = dataclasses.replace(sealed, later={EPOCHS: (path, save_tensors(path, stopped))}, exact=False)
+    task = tiny_task(epochs=EPOCHS, method="bp", control="frozen")
+    (check,) = (check for check in redraw(task, forged).checks if check.subject == "first steps")
+    assert check.outcome == "differs" and "the final weights are those after step 8" in check.detail
+
+
+# The chain.
+
+
+def test_a_specification_gives_one_chain_and_another_gives_another():
+    chains = []
+    for changes in ({}, {}, {"seed": 4}, {"method": "fa"}):
+        trainer = Trainer(tiny_task(epochs=2, **changes))
+        trainer.run_epoch(), trainer.run_epoch()
+        chains.append(trainer.chain.digests)
+    assert chains[0] == chains[1] and len(set(chains[0])) == 3
+    assert not set(chains[0]) & set(chains[2])
+    assert set(chains[0]) & set(chains[3]) == set()  # fa draws other matrices
+
+
+def test_a_chain_is_the_same_after_an_interruption(tmp_path):
+    whole, first, second = (Trainer(tiny_task(method="kolen_pollack", epochs=3)) for _ in range(3))
+    for _ in range(3):
+        whole.run_epoch()
+    first.run_epoch()
+    file = ResumeFile(tmp_path, "run")
+    file.write(first, [])
+    file.read_into(second)
+    second.run_epoch(), second.run_epoch()
+    assert second.chain.digests == whole.chain.digests
+
+
+def test_a_run_that_goes_on_from_an_older_releases_file_has_no_chain(tmp_path):
+    first, second = Trainer(tiny_task()), Trainer(tiny_task())
+    first.run_epoch()
+    first.chain.digests = None  # what a file without the field is read as
+    ResumeFile(tmp_path, "run").write(first, [])
+    ResumeFile(tmp_path, "run").read_into(second)
+    second.run_epoch()
+    assert second.chain.digests is None and second.epoch == 2
+
+
+@pytest.mark.parametrize("digests", [["0" * 64], ["0" * 64, "zero"], "0"])
+def test_a_resume_file_with_another_number_of_digests_is_set_aside(tmp_path, digests):
+    first, second = Trainer(tiny_task()), Trainer(tiny_task())
+    first.run_epoch()
+    first.chain.digests = digests
+    ResumeFile(tmp_path, "run").write(first, [])
+    assert ResumeFile(tmp_path, "run").read_into(second) == [] and second.epoch == 0
+
+
+@pytest.mark.parametrize("part", ["network.", "feedback.", "optimizer."])
+def test_a_link_depends_on_every_part_of_the_state_and_on_all_links_before(part):
+    trainer = Trainer(tiny_task(method="kolen_pollack"))
+    trainer.run_epoch()
+    state = trainer.training_state()
+    name = next(name for name in state if name.startswith(part) and state[name].dim() == 2)
+    other = {**state, name: state[name].detach().clone()}
+    other[name][-1, -1] += 1e-7 + other[name][-1, -1].abs() * 1e-6
+    assert state_digest(state) != state_digest(other)
+    before = trainer.chain.digests[:1]
+    assert linked(before, state_digest(state)) == trainer.chain.digests[1] != linked([], state_digest(state))
+
+
+def test_the_digest_of_a_state_is_over_names_types_shapes_and_bytes(monkeypatch):
+    state = {"b": torch.arange(6.0).reshape(2, 3), "a": torch.ones((), dtype=torch.bfloat16)}
+    same = {"a": state["a"], "b": state["b"].T.contiguous().T}
+    assert state_digest(state) == state_digest(same)
+    for other in ({**state, "b": state["b"].reshape(3, 2)}, {**state, "c": state["a"]}, {"b": state["b"]}):
+        assert state_digest(state) != state_digest(other)
+    assert state_digest({"a": torch.empty(0, 3)}) != state_digest({"a": torch.empty(3, 0)})
+    whole, pieces = state_digest({"a": torch.arange(64.0)}), []
+    monkeypatch.setattr(epoch_chain, "PIECE", 100)
+    for changed in (0, 63):
+        pieces.append(state_digest({"a": torch.arange(64.0).index_fill(0, torch.tensor([changed]), 9.5)}))
+    assert len({whole, *pieces, state_digest({"a": torch.arange(64.0)})}) == 4
+    assert GMAC.encrypt(NONCE, b"", b"one") != GMAC.encrypt(NONCE, b"", b"two")
+
+
+# Kept states.
+
+
+@pytest.mark.parametrize(("states", "epochs", "kept"), [(3, 10, (2, 5, 7)), (1, 4, (2,)), (5, 3, (1, 2)), (2, 1, ())])
+def test_states_are_kept_evenly_over_the_epochs(states, epochs, kept):
+    assert kept_epochs(states, epochs) == kept
+
+
+@pytest.mark.parametrize("method", ["dfa", "kolen_pollack"])
+def test_the_epoch_after_every_kept_state_comes_again(tmp_path, method):
+    sealed = recorded_run(tmp_path, states=2, method=method)
+    check = replayed(sealed, KEPT, method=method)
+    assert (
+        check.outcome == "agrees" and check.detail == "epochs 2–3 replayed from the states kept before them, bit by bit"
+    )
+    size = sum(sum(path.stat().st_size for path in entry[::2]) for entry in sealed.recorded.kept.values()) / 2
+    spec = tiny_spec(method=method)
+    assert size == pytest.approx(kept_bytes(spec, tiny_task(method=method).card), abs=12_000)  # names and steps
+
+
+def test_on_another_configuration_the_epoch_after_a_kept_state_goes_the_same_way(tmp_path):
+    sealed = dataclasses.replace(recorded_run(tmp_path, states=1), exact=False)
+    (path, digest, after, _), (epoch,) = next(iter(sealed.recorded.kept.values())), sealed.recorded.kept
+    tensors = load_tensors(after)
+    draw = torch.Generator().manual_seed(1)
+    rounded = {
+        name: tensor * (1 + 1e-6 * torch.randn(tensor.shape, generator=draw)) for name, tensor in tensors.items()
+    }
+    rounded |= {name: tensor for name, tensor in tensors.items() if name.startswith("feedback.")}
+    kept = {epoch: (path, digest, after, save_tensors(after, rounded))}
+    check = replayed(_with(sealed, kept=kept), KEPT)
+    assert check.outcome == "agrees" and check.detail.endswith("to 0.1 of the way")
+    assert replayed(dataclasses.replace(_with(sealed, kept=kept), exact=True), KEPT).outcome == "differs"
+    elsewhere = {name: tensor * 1.1 for name, tensor in tensors.items()}
+    kept = {epoch: (path, digest, after, save_tensors(after, elsewhere))}
+    assert replayed(_with(sealed, kept=kept), KEPT).outcome == "not possible"
+
+
+def test_a_kept_state_that_is_not_the_one_of_the_chain_is_found(tmp_path):
+    sealed = recorded_run(tmp_path, states=1)
+    ((epoch, (path, _, after, after_digest)),) = sealed.recorded.kept.items()
+    tensors = load_tensors(path)
+    moment = next(name for name in tensors if name.endswith("exp_avg"))
+    tensors[moment] *= 1.01
+    kept = {epoch: (path, save_tensors(path, tensors), after, after_digest)}
+    check = replayed(_with(sealed, kept=kept), KEPT)
+    assert check.outcome == "differs" and "not the one whose digest is recorded" in check.detail
+    kept = {epoch: (path, save_tensors(path, {"network.nothing": torch.ones(1)}), after, after_digest)}
+    with pytest.raises(IntegrityError):
+        replayed(_with(sealed, kept=kept), KEPT)
+
+
+def test_numbers_of_epochs_are_written_as_spans():
+    assert [epochs_text(numbers) for numbers in ([3], [0, 1, 2, 5])] == ["epoch 3", "epochs 0–2, 5"]
