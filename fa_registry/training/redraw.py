@@ -20,7 +20,14 @@ from fa_registry.methods.base import LearnsByLoss, UpdatesFeedback
 from fa_registry.records import Check
 from fa_registry.seeding import generator
 from fa_registry.training.checkpoint import content_digest, load_tensors
-from fa_registry.training.credit_check import Trial, copied, gradients, objection, trained_gradients
+from fa_registry.training.credit_check import (
+    Trial,
+    changed_weights,
+    copied,
+    gradients,
+    objection,
+    trained_gradients,
+)
 from fa_registry.training.task import Task
 from fa_registry.training.trainer import FIRST_STEPS, Trainer
 
@@ -121,7 +128,8 @@ def credit_in_training(task: Task) -> Check:
     images, labels = task.eval_batch
     draw = generator(task.spec.seed, "method", task.device)
     trained = trained_gradients(trial, images, labels, draw, progress=0.5)
-    complaint = objection(Trial.beside(task, trial.noise), images, labels, trained, judge_bp=False)
+    complaint = changed_weights(task.network, trial.network)
+    complaint = complaint or objection(Trial.beside(task, trial.noise), images, labels, trained, judge_bp=False)
     if complaint:
         return Check("training credit", "differs", f"at the final weights: {complaint}")
     return Check("training credit", "agrees", "training and measuring are told one credit at the final weights")

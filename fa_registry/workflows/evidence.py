@@ -27,11 +27,13 @@ from fa_registry.studies.workers import supervise
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import check_files, read_record, read_spec
+from fa_registry.training.backprop_check import backprop_check
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.code import runs_others_code
 from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
 from fa_registry.training.own_task import OWN_LOOP
+from fa_registry.training.network_check import network_check
 from fa_registry.training.redraw import OFF, Redrawn, Sealed, asked_steps, credit_in_training, redraw
 from fa_registry.training.specs import whole_number
 from fa_registry.training.task import Task, prepare
@@ -295,6 +297,8 @@ def _measured(
             lost = bool(task.feedback.state_dict()) and feedback is None
             unasked = measuring.replay == OFF or lost or task.spec.weights
             checks = [*redrawn.checks, *([] if unasked else [credit_in_training(task)]), code]
+            further = (backprop_check(task, NO_FEEDBACK if lost else ""), network_check(task, again))
+            checks += [check for check in further if check]
     except IntegrityError as error:
         raise IntegrityError(f"run {record.run_id}: {error}") from error
     integrity = with_checks(compare(record.measurements, again), checks)
