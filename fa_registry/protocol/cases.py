@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from fa_registry.protocol import last_block
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.prerequisites import unproven
 from fa_registry.protocol.verdict import stands
@@ -37,10 +38,14 @@ class Reference:
 
 @dataclass(frozen=True)
 class Case:
-    """frozen: the frozen control of the same setting and seed, if there is one."""
+    """frozen: the frozen control of the same setting and seed, if there is one.
+
+    last_block: the control of the same setting and seed in which the last block alone is trained; see protocol.last_block.
+    """
 
     record: RunRecord
     frozen: RunRecord | None
+    last_block: RunRecord | None = None
 
     @property
     def control(self) -> bool:
@@ -55,6 +60,12 @@ class Case:
         return OTHER_SET.format(accuracy=accuracy.value, samples=samples)
 
     def reference(self, quantity: str) -> Reference:
+        """Return the value to beat: the frozen control's, or that of the last block trained alone (protocol.last_block)."""
+        frozen = self._frozen_reference(quantity)
+        trained = last_block.higher(frozen.reading, self, quantity)
+        return Reference(trained, self.last_block.run_id, last_block.WORDS) if trained else frozen
+
+    def _frozen_reference(self, quantity: str) -> Reference:
         """The frozen control's figure; one given by hand only where there is no control."""
         if self.frozen and (reason := unproven(self.frozen)):
             return Reference(Reading(None, reason), self.frozen.run_id)
@@ -100,7 +111,7 @@ class SeedGroup:
         """The group's margin over its controls: which seeds count, the mean, and the interval at the look's level."""
         accuracies: dict[int, list[float]] = {}
         references: dict[int, float] = {}
-        by_hand, left_out, doubts = set(), [], []
+        by_hand, left_out, doubts, trained_alone = set(), [], [], []
         weights: dict[str, int] = {}
         for case in self.cases:
             seed = case.record.spec.seed
@@ -114,9 +125,11 @@ class SeedGroup:
             references[seed] = reference.reading.value
             by_hand |= {seed} if reference.stated else set()
             doubts += [f"seed {seed}: {case.other_set}"] if case.other_set else []
+            trained_alone += [seed] if reference.words == last_block.WORDS else []
         notes = [
             *shortened(list(dict.fromkeys(left_out)), "left out"),
             *_remarks(accuracies, by_hand),
+            *last_block.remarks(trained_alone),
             *shortened(doubts),
         ]
         means = {seed: _mean(accuracies_of_seed) for seed, accuracies_of_seed in accuracies.items()}

@@ -11,6 +11,7 @@ from fa_registry.protocol.checking import CREDIT, LIMIT, SEEDS
 from fa_registry.protocol.credit import judge_credit
 from fa_registry.protocol.grouping import frozen_controls, seeds_key
 from fa_registry.protocol.judges import judge_limit, judge_over_seeds
+from fa_registry.protocol.last_block import last_block_controls, without_control
 from fa_registry.protocol.prerequisites import evidence
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.protocol.verdict import verdict
@@ -31,7 +32,7 @@ def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunA
     frozen: the frozen control of the same setting and seed, if there is one; nobody checks here that it is. Raises nothing for
     what a record may hold: a rule that crashes is an error finding. Source: the edition's, rule by rule.
     """
-    case = Case(record, frozen)
+    case = Case(record, frozen, frozen)  # no other run is known here, so that no ladder_1 control can be asked for
     return _audit(case, SeedGroup((case,)), edition, ())
 
 
@@ -70,8 +71,11 @@ def second_opinions(
 
 def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tuple[Case, SeedGroup]]:
     """Each run with its frozen control and its seeds. Identities are digests: taken once a run, the whole is linear."""
-    controls = frozen_controls(records)
-    cases = [Case(record, controls.get((record.spec.setting.identity, record.spec.seed))) for record in records]
+    controls, last_blocks = frozen_controls(records), last_block_controls(records)
+    places = ((record.spec.setting.identity, record.spec.seed) for record in records)
+    cases = [
+        Case(record, controls.get(place), last_blocks.get(place)) for record, place in zip(records, places, strict=True)
+    ]
     members: dict[str, list[Case]] = {}
     keys = [seeds_key(record.spec) for record in records]
     for key, case in zip(keys, cases, strict=True):
@@ -92,7 +96,7 @@ def _audit(case: Case, group: SeedGroup, edition: Edition, waivers: Sequence[Wai
 def _judge_safely(rule: Rule, case: Case, group: SeedGroup) -> Finding:
     """A rule that crashes is an error finding with its traceback; the rest of the audit goes on."""
     try:
-        return JUDGES[rule.judge](rule, case, group)
+        return without_control(JUDGES[rule.judge](rule, case, group), case, group)
     except Exception as error:
         reason = f"the rule crashed: {type(error).__name__}: {error}"
         return Finding(

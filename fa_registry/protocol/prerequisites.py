@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fa_registry.records import Finding, Reading, RunRecord
+from fa_registry.records import CREDIT_CHECK, NETWORK_CHECK, SHARED_SAMPLES, Finding, Reading, RunRecord
 
 METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # what stands in the place of a rule's code
+CREDIT, NETWORK, DATA = "credit rule", "network", "data"
 CONFORMANCE = "conformance"  # the quantity of METHOD
 FAILED = "FAILED CONFORMANCE"
 TITLES = {
@@ -18,8 +19,19 @@ TITLES = {
     CODE: "code that trained the run",
     SEAL: "what is sealed with the run",
     MEASURING: "figures measured again",
+    CREDIT: CREDIT_CHECK,
+    NETWORK: NETWORK_CHECK,
+    DATA: "test samples in the training set",
 }
-QUANTITIES = {METHOD: CONFORMANCE, CODE: CODE, SEAL: SEAL, MEASURING: MEASURING}
+QUANTITIES = {METHOD: CONFORMANCE}  # where it is not the rule's own name
+# Subject of a check → the finding where it was not possible: rule, state, what is required. A run can then not pass.
+WARNED = {
+    # anybody can write `cuda` into a specification
+    MEASURING: (MEASURING, "NOT MEASURED AGAIN", "every figure is measured again from the sealed weights"),
+    CREDIT_CHECK: (CREDIT, "NEAR BACKPROPAGATION", "at the final weights the credit is not backpropagation's"),
+    NETWORK_CHECK: (NETWORK, "LOOKS ANSWERS UP", "each answer of the network comes from its image alone"),
+}
+MOST_SHARED = 0.01
 
 
 def evidence(record: RunRecord) -> Iterator[Finding]:
@@ -45,10 +57,21 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
                 "the code that trained the run is the code that measures it",
                 check.detail,
             )
-        # anybody can write `cuda` into a specification
-        if check.subject == MEASURING and check.outcome == "not possible":
-            required = "every figure is measured again from the sealed weights"
-            yield _finding(record, MEASURING, "warn", "NOT MEASURED AGAIN", required, check.detail)
+        if check.subject in WARNED and check.outcome == "not possible":
+            rule, state, required = WARNED[check.subject]
+            yield _finding(record, rule, "warn", state, required, check.detail)
+    if shared := shared_samples(record):
+        yield _finding(
+            record, DATA, "warn", "TEST IN TRAIN", f"at most {MOST_SHARED:.0%} of the test set is training data", shared
+        )
+
+
+def shared_samples(record: RunRecord) -> str:
+    """Return how many test samples the training set holds bit by bit, in words; empty up to MOST_SHARED of the test set."""
+    shared, samples = (record.measurements.conventions.get(name) for name in (SHARED_SAMPLES, "test_samples"))
+    if not isinstance(shared, int) or not isinstance(samples, int) or not shared > MOST_SHARED * samples:
+        return ""
+    return f"{shared:,} of {samples:,} test samples are training samples too"
 
 
 def unproven(record: RunRecord) -> str:
@@ -97,7 +120,7 @@ def _finding(record: RunRecord, rule: str, outcome: str, state: str, required: s
         rule=rule,
         title=TITLES[rule],
         outcome=outcome,
-        quantity=QUANTITIES[rule],
+        quantity=QUANTITIES.get(rule, rule),
         observed=Reading(None, words),
         required=required,
         sentence=f"{rule}: required {required}, observed: {words}",

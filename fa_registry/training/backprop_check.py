@@ -19,13 +19,12 @@ from torch import Tensor
 
 from fa_registry import methods
 from fa_registry.architectures.base import part_of
-from fa_registry.records import Check
+from fa_registry.records import CREDIT_CHECK, Check
 from fa_registry.seeding import generator
 from fa_registry.training.bench import stream
 from fa_registry.training.credit_check import Gradients, Trial, cosine, gradients_by_credits, measured_credits
 from fa_registry.training.task import EVAL_SAMPLES, Task, network_shape
 
-SUBJECT = "another rule than backpropagation"
 ANOTHER_NAME = "this is backpropagation by another name"
 DECLARED = "its card declares that its credit may reach backpropagation's"
 NEAR = 0.99  # at every counted site: no rule of the catalog that does not declare it comes so near
@@ -50,20 +49,26 @@ def backprop_check(task: Task, no_feedback: str = "") -> Check | None:
     if task.spec.control != "none" or card.exact_sites == "all":
         return None
     if no_feedback:
-        return Check(SUBJECT, "not possible", no_feedback)
+        return Check(CREDIT_CHECK, "not possible", no_feedback)
     sites = counted_sites(task)
     if not sites:
-        return Check(SUBJECT, "agrees", "no site has a credit that weights learn from and that is not exact by construction")
+        return Check(
+            CREDIT_CHECK, "agrees", "no site has a credit that weights learn from and that is not exact by construction"
+        )
     own = _largest(_cosines(task, sites, *batch) for batch in _batches(task))
     fresh = {} if "approaches_bp" in card.properties else _under_fresh_feedback(task, sites)
     if fresh and max(fresh.values()) >= NEAR_UNDER_FRESH_FEEDBACK:
         limit = f"allowed below {NEAR_UNDER_FRESH_FEEDBACK} at every site that counts"
-        return Check(SUBJECT, "not possible", f"{ANOTHER_NAME}: under a fresh draw of its feedback {_words(fresh)}, {limit}")
+        return Check(
+            CREDIT_CHECK, "not possible", f"{ANOTHER_NAME}: under a fresh draw of its feedback {_words(fresh)}, {limit}"
+        )
     if card.reaches_bp:
-        return Check(SUBJECT, "agrees", f"{DECLARED}; {_words(own)}")
+        return Check(CREDIT_CHECK, "agrees", f"{DECLARED}; {_words(own)}")
     if own and min(own.values()) > NEAR:
-        return Check(SUBJECT, "not possible", f"{ANOTHER_NAME}: {_words(own)}, above {NEAR} at every site that counts")
-    return Check(SUBJECT, "agrees", f"{_words(own)}; not above {NEAR} at every site that counts")
+        return Check(
+            CREDIT_CHECK, "not possible", f"{ANOTHER_NAME}: {_words(own)}, above {NEAR} at every site that counts"
+        )
+    return Check(CREDIT_CHECK, "agrees", f"{_words(own)}; not above {NEAR} at every site that counts")
 
 
 def counted_sites(task: Task) -> list[int]:

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import diagnostics, provenance
+from fa_registry.datasets.base import shared_samples
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
 from fa_registry.errors import PluginError
-from fa_registry.records import Measurements, Reading, RunSpec, Scalar
+from fa_registry.records import SHARED_SAMPLES, Measurements, Reading, RunSpec, Scalar
 from fa_registry.terminal_loss import NO_CLASSES, is_regression
 from fa_registry.training.asking import check_finite
 from fa_registry.training.bench import bench_conventions, bench_of, credit_inputs, credits_under
@@ -84,6 +85,7 @@ def with_conventions(measurements: Measurements, task: Task) -> Measurements:
         "eval_samples": len(task.eval_batch[1]),
         "eval_digest": eval_digest(task),
         "test_samples": len(task.splits.test_labels),
+        SHARED_SAMPLES: shared_samples(task.splits),
         **conventions_of(task),
         **bench_conventions(task),
     }

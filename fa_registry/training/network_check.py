@@ -1,7 +1,7 @@
 """Check that a third-party network computes its answers from the images, and does not look them up.
 
-A network can hold the test set and answer from it by the content of an image, by its place in a batch or in the test set, or by what
-it was asked before. Each probe takes away what one kind of lookup needs and leaves what a classifier needs.
+A network can hold the test set and answer from it by the content of an image, by its place in a batch or in the test set, or by
+what it was asked before. Each probe takes away what one kind of lookup needs and leaves what a classifier needs.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from torch import Tensor
 
 from fa_registry import architectures
 from fa_registry.diagnostics import evaluating
-from fa_registry.records import Check, Measurements
+from fa_registry.records import NETWORK_CHECK, Check, Measurements
 from fa_registry.terminal_loss import is_regression
 from fa_registry.training.bench import stream
 from fa_registry.training.measuring import accuracy
 from fa_registry.training.task import Task
 
-SUBJECT = "answers of the network"
 SAMPLES = 1_000  # test samples of the probes, drawn from the run's seed; all of a smaller test set
 ALONE = 64  # samples that are also classified one by one
 NOISE = 0.01  # of the images' standard deviation: invisible, and other bits in every pixel
@@ -76,13 +75,17 @@ def network_check(task: Task, measured: Measurements) -> Check | None:
         None for a built-in architecture and without classes. The outcome is "not possible" where a probe objects.
     """
     whole = measured.scalars["accuracy"].value
-    if architectures.CATALOG.location(task.spec.architecture).own or is_regression(task.splits.test_labels) or whole is None:
+    if (
+        architectures.CATALOG.location(task.spec.architecture).own
+        or is_regression(task.splits.test_labels)
+        or whole is None
+    ):
         return None
     probes = probe(task, whole)
     if objections := list(probes.objections):
-        return Check(SUBJECT, "not possible", f"they do not come from each image alone: {'; '.join(objections)}")
+        return Check(NETWORK_CHECK, "not possible", f"they do not come from each image alone: {'; '.join(objections)}")
     return Check(
-        SUBJECT,
+        NETWORK_CHECK,
         "agrees",
         f"accuracy {probes.whole:.4f} in the test set's order, {probes.shuffled:.4f} in another, {probes.noisy:.4f} with noise, "
         f"{probes.train:.4f} on training samples, {probes.random:.4f} on random images",

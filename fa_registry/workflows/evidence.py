@@ -32,8 +32,8 @@ from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.code import runs_others_code
 from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
-from fa_registry.training.own_task import OWN_LOOP
 from fa_registry.training.network_check import network_check
+from fa_registry.training.own_task import OWN_LOOP
 from fa_registry.training.redraw import OFF, Redrawn, Sealed, asked_steps, credit_in_training, redraw
 from fa_registry.training.specs import whole_number
 from fa_registry.training.task import Task, prepare

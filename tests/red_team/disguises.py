@@ -7,11 +7,19 @@ from torch import Tensor
 
 from fa_registry.methods.base import CreditInputs
 from fa_registry.methods.dfa import DirectFeedbackAlignment
-from tests.testing.fakes import BpDressedAsWeightFa, TrainedByBp, WeightFaMeasuredAsBp, backpropagated
+from tests.testing.fakes import (
+    BpDressedAsWeightFa,
+    TrainedByBp,
+    WeightFaMeasuredAsBp,
+    backpropagated,
+    calls_autograd,
+)
 
 
 class AlwaysBp(DirectFeedbackAlignment):
     """What a quick Γ = 1 looks like: nothing is hidden but the name."""
+
+    card = calls_autograd(DirectFeedbackAlignment.card)
 
     def credits(self, feedback, inputs):
         return backpropagated(inputs)
@@ -19,6 +27,8 @@ class AlwaysBp(DirectFeedbackAlignment):
 
 class _TwoFaced(DirectFeedbackAlignment):
     """Backpropagation while training, DFA while measured."""
+
+    card = calls_autograd(DirectFeedbackAlignment.card)
 
     def is_measured(self, inputs: CreditInputs) -> bool:
         raise NotImplementedError
