@@ -51,24 +51,23 @@ def backprop_check(task: Task, no_feedback: str = "") -> Check | None:
     if no_feedback:
         return Check(CREDIT_CHECK, "not possible", no_feedback)
     sites = counted_sites(task)
-    if not sites:
-        return Check(
-            CREDIT_CHECK, "agrees", "no site has a credit that weights learn from and that is not exact by construction"
-        )
     own = _largest(_cosines(task, sites, *batch) for batch in _batches(task))
+    if objection := _objection(task, sites, own):
+        return Check(CREDIT_CHECK, "not possible", f"{ANOTHER_NAME}: {objection}")
+    declared = DECLARED if card.reaches_bp else f"not above {NEAR} at every site that counts"
+    return Check(CREDIT_CHECK, "agrees", f"{_words(own)}; {declared}")
+
+
+def _objection(task: Task, sites: Sequence[int], own: Cosines) -> str:
+    """Return why the method is backpropagation although its card does not declare it; empty where it is not."""
+    card = task.method.card
+    if own and min(own.values()) > NEAR and not card.reaches_bp:
+        return f"{_words(own)}, above {NEAR} at every site that counts"
     fresh = {} if "approaches_bp" in card.properties else _under_fresh_feedback(task, sites)
     if fresh and max(fresh.values()) >= NEAR_UNDER_FRESH_FEEDBACK:
         limit = f"allowed below {NEAR_UNDER_FRESH_FEEDBACK} at every site that counts"
-        return Check(
-            CREDIT_CHECK, "not possible", f"{ANOTHER_NAME}: under a fresh draw of its feedback {_words(fresh)}, {limit}"
-        )
-    if card.reaches_bp:
-        return Check(CREDIT_CHECK, "agrees", f"{DECLARED}; {_words(own)}")
-    if own and min(own.values()) > NEAR:
-        return Check(
-            CREDIT_CHECK, "not possible", f"{ANOTHER_NAME}: {_words(own)}, above {NEAR} at every site that counts"
-        )
-    return Check(CREDIT_CHECK, "agrees", f"{_words(own)}; not above {NEAR} at every site that counts")
+        return f"under a fresh draw of its feedback {_words(fresh)}, {limit}"
+    return ""
 
 
 def counted_sites(task: Task) -> list[int]:

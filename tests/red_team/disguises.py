@@ -25,6 +25,13 @@ class AlwaysBp(DirectFeedbackAlignment):
         return backpropagated(inputs)
 
 
+class Undeclared(DirectFeedbackAlignment):
+    """The same under a card that does not declare autograd."""
+
+    def credits(self, feedback, inputs):
+        return backpropagated(inputs)
+
+
 class _TwoFaced(DirectFeedbackAlignment):
     """Backpropagation while training, DFA while measured."""
 
@@ -80,6 +87,7 @@ def _first_test_image() -> Tensor:
 
 
 ALWAYS_BP = AlwaysBp()
+UNDECLARED = Undeclared()
 NOTICES_THE_GRADIENTS = NoticesTheGradients()
 NOTICES_THE_MODE = NoticesTheMode()
 NOTICES_THE_GENERATOR = NoticesTheGenerator()
