@@ -21,7 +21,7 @@ CONTROL = "ladder_1"
 WORDS = "of the control whose last block alone is trained (ladder_1)"
 SHOWN = 10  # seeds by number
 STATE = "LAST BLOCK"  # of a finding that would pass, were there the control
-EXACT = 0.999  # of the cosine of c_L with g_L: rounding leaves an exact credit nearer to 1
+EXACT = 0.99  # of the cosine of c_L with g_L, whether the card calls it exact or not
 
 Controls = Mapping[tuple[str, int], RunRecord]
 

@@ -81,7 +81,10 @@ def network_check(task: Task, measured: Measurements) -> Check | None:
         or whole is None
     ):
         return None
-    probes = probe(task, whole)
+    try:
+        probes = probe(task, whole)
+    except Exception as error:  # a network that only answers the batches it knows
+        return Check(NETWORK_CHECK, "not possible", f"a probe of the network failed: {type(error).__name__}: {error}")
     if objections := list(probes.objections):
         return Check(NETWORK_CHECK, "not possible", f"they do not come from each image alone: {'; '.join(objections)}")
     return Check(
