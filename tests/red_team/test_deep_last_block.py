@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from fa_registry.protocol.engine import judge_all
+from fa_registry.protocol.last_block import STATE, is_exact_on_top, last_block_controls
 from fa_registry.protocol.rules import load_edition
+from fa_registry.records import Check, Integrity
+from tests.builders import over_seeds, reading, record
 from tests.helpers.plugins import installed_member
 from tests.red_team.conftest import audited, call, judged
 
