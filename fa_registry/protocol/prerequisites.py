@@ -28,7 +28,7 @@ QUANTITIES = {METHOD: CONFORMANCE}  # where it is not the rule's own name
 WARNED = {
     # anybody can write `cuda` into a specification
     MEASURING: (MEASURING, "NOT MEASURED AGAIN", "every figure is measured again from the sealed weights"),
-    CREDIT_CHECK: (CREDIT, "NEAR BACKPROPAGATION", "at the final weights the credit is not backpropagation's"),
+    CREDIT_CHECK: (CREDIT, "NOT TOLD APART", "at the final weights the credit is not backpropagation's"),
     NETWORK_CHECK: (NETWORK, "LOOKS ANSWERS UP", "each answer of the network comes from its image alone"),
 }
 MOST_SHARED = 0.01
