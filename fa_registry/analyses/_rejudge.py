@@ -11,8 +11,9 @@ from functools import cached_property
 from fa_registry.analyses._methods import Method, trained
 from fa_registry.protocol.cases import Case
 from fa_registry.protocol.checking import CREDIT, LIMIT
-from fa_registry.protocol.engine import judge, judge_all
+from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.grouping import seeds_key
+from fa_registry.protocol.last_block import last_block_controls
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.rules import Condition, Edition, Rule, overridden
 from fa_registry.protocol.takes import take
@@ -60,7 +61,7 @@ class Edge:
 class Unit:
     """Runs that one threshold judges together: a single run, or for a rule over seeds all runs of a method.
 
-    beside: the frozen controls they are compared with.
+    beside: the controls they are compared with.
     """
 
     method: Method
@@ -84,7 +85,11 @@ class Unit:
         reading = take(condition.quantity, condition.take, first.record.measurements)[0]
         if not rule.reference or condition.quantity != rule.quantity:
             return (reading,)
-        reference = Case(first.record, self.beside.get(first.frozen_run_id)).reference(rule.reference).reading
+        last_block = last_block_controls(self.beside.values()).get(
+            (first.record.spec.setting.identity, first.record.spec.seed)
+        )
+        case = Case(first.record, self.beside.get(first.frozen_run_id), last_block)
+        reference = case.reference(rule.reference).reading
         for one in (reading, reference):
             if one.value is None:
                 return (one,)
@@ -107,11 +112,8 @@ class Unit:
         single = dataclasses.replace(self.edition, rules=(rule,), fail_if=(), strict=False)
         moved = overridden(single, {self.limit.name: threshold})
         bare = [but(run.record, trajectory={}) for run in self.runs]  # epochs do not enter the verdict
-        if rule.judge == LIMIT:
-            audits = (judge(bare[0], self.beside.get(self.runs[0].frozen_run_id), moved),)
-        else:
-            looks = {seeds_key(run.record.spec): self._finding(run).look for run in self.runs}
-            audits = judge_all((*bare, *self.beside.values()), moved, looks=looks)[: len(bare)]
+        looks = {seeds_key(run.record.spec): self._finding(run).look for run in self.runs}
+        audits = judge_all((*bare, *self.beside.values()), moved, looks=looks)[: len(bare)]
         return tuple(self._verdict(run, audit.findings[0]) for run, audit in zip(self.runs, audits, strict=True))
 
     def _finding(self, run: RunAudit) -> Finding:
@@ -139,7 +141,9 @@ def units(report: AuditReport, edition: Edition, limit: Limit) -> tuple[Unit, ..
     for method in trained(report):
         members = [(run,) for run in method.runs] if limit.rule.judge == LIMIT else [method.runs]
         for runs in members:
-            beside = {run.frozen_run_id: records[run.frozen_run_id] for run in runs if run.frozen_run_id in records}
+            references = {finding.reference_run_id for run in runs for finding in run.findings}
+            ids = sorted((references | {run.frozen_run_id for run in runs}) & records.keys())
+            beside = {run_id: records[run_id] for run_id in ids}
             found.append(Unit(method, runs, beside, limit, edition, report.waivers))
     return tuple(found)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import abc
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -102,3 +103,31 @@ def tensors_digest(*tensors: Tensor) -> str:
 def unaugmented(images: Tensor, generator: torch.Generator) -> Tensor:
     """The augmentation of sets that have none: the batch as it is."""
     return images
+
+
+SHARED: WeakKeyDictionary[Splits, int] = WeakKeyDictionary()  # the count of splits that this process has counted
+ROWS = 8_192  # images that are augmented at a time
+KEY_PIXELS = 64  # values of an image that are compared first, evenly spread: most images differ there
+
+
+def shared_samples(splits: Splits) -> int:
+    """Count the test images that are training images too, bit by bit, as stored or under one draw of the augmentation."""
+    if splits not in SHARED:
+        test = splits.test_images.flatten(1)
+        keys, draw = set(_bytes(_keys(test))), torch.Generator(splits.train_images.device).manual_seed(0)
+        found: set[bytes] = set()
+        for images in splits.train_images.split(ROWS):
+            seen = [images] if splits.augment is unaugmented else [images, splits.augment(images, draw)]
+            for rows in (one.flatten(1) for one in seen if one.shape[1:] == splits.test_images.shape[1:]):
+                alike = [index for index, key in enumerate(_bytes(_keys(rows))) if key in keys]
+                found |= {hashlib.sha256(row).digest() for row in _bytes(rows[alike])}
+        SHARED[splits] = sum(hashlib.sha256(row).digest() in found for row in _bytes(test)) if found else 0
+    return SHARED[splits]
+
+
+def _keys(rows: Tensor) -> Tensor:
+    return rows[:, :: -(-rows.shape[1] // KEY_PIXELS)]
+
+
+def _bytes(rows: Tensor) -> Iterator[bytes]:
+    return (row.tobytes() for row in rows.detach().cpu().contiguous().numpy())

@@ -47,6 +47,10 @@ class MethodCard:
     credit_scale: of which loss the source holds its credit when it normalises it, of the samples' sum (an error e without 1/N) or
     of their mean. Credits here are always of the sum; what the word decides is the unit of norm(c)'s ε, 1e-6 or N·1e-6.
     credit_scale_source: where that is known from.
+    needs_autograd: credits() differentiates through `inputs.network`. Without it a credit rule gets a network that gives values
+    and no gradients (fa_registry.training.detached_network). Forms show it.
+    may_reach_bp: the credit may come to equal the gradient while the feedback learns. An audit warns of any other method whose
+    credit does.
     version: of a method of our own; raised whenever one of its numbers changes, so that no run of the old code is taken for one of
     the new.
     """
@@ -68,6 +72,8 @@ class MethodCard:
     credit_scale: str = "sum"
     credit_scale_source: str = ""
     version: int = 1
+    needs_autograd: bool = False
+    may_reach_bp: bool = False
 
     def __post_init__(self):
         problems = [name for name in REQUIRED if not getattr(self, name)]
@@ -85,6 +91,11 @@ class MethodCard:
     def is_exact(self, site: int, blocks: int) -> bool:
         """Whether the credit at `site` (0..blocks) equals g by construction, so that its Γ = 1 says nothing."""
         return self.exact_sites == "all" or (self.exact_sites == "last" and site == blocks)
+
+    @property
+    def reaches_bp(self) -> bool:
+        """Whether the card declares that the credit is the gradient, approaches it, or may learn to equal it."""
+        return self.exact_sites == "all" or "approaches_bp" in self.properties or self.may_reach_bp
 
     def supports(self, architecture: str) -> bool:
         """Whether the method may be trained on the architecture of this name."""

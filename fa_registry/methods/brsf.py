@@ -47,6 +47,7 @@ class BatchMagnitudeSignFeedback(Method, ReplacesWeights, UpdatesFeedback):
         exact_sites="none",
         feedback="M (out, in) of every layer with independent entries N(0, 1/out), redrawn after every update of the weights",
         properties=("feedback_follows_sign", "transposed_weights_give_bp"),
+        needs_autograd=True,
         credit_scale_source="Liao et al. 2016 carry a sample's derivative of the loss back; 1/N enters with the update",
     )
 

@@ -82,6 +82,7 @@ class CreditBridge(Method, LearnsByLoss, UpdatesFeedback, Bridge):
         },
         properties=("feedback_learns",),
         learned=True,
+        may_reach_bp=True,
         credit_scale_source="arXiv 2606.21126's equation: V_φ predicts one sample's loss ℓ, and its slope is that sample's own",
     )
 

@@ -74,6 +74,7 @@ class DecoupledNeuralInterfaces(Method, LearnsByLoss):
                 0, "width of M_l's hidden layer; 0: M_l is linear", "one of the source's; chosen here", least=0
             ),
         },
+        may_reach_bp=True,
         credit_scale_source="Jaderberg et al. 2017 predict the loss's gradient and normalise nothing; as it is handed over here",
     )
 

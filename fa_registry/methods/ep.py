@@ -76,6 +76,7 @@ class EquilibriumPropagation(Method, MovesStates):
             "steps": Option(20, "steps of the nudged phase", "arXiv 2606.21126", least=1),
             "step_size": Option(0.1, "of the descent on the energy", "unpublished; chosen here", above=0),
         },
+        needs_autograd=True,
         credit_scale_source="Scellier & Bengio 2017: the energy, and with it a state's shift, is a sample's own, without 1/N",
     )
 

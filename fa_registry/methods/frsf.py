@@ -37,6 +37,7 @@ class FixedMagnitudeSignFeedback(Method, ReplacesWeights):
         exact_sites="none",
         feedback="M (out, in) of every layer with independent entries N(0, 1/out), fixed; the signs are the weights' own",
         properties=("feedback_fixed", "feedback_follows_sign", "transposed_weights_give_bp"),
+        needs_autograd=True,
         credit_scale_source="Liao et al. 2016 carry a sample's derivative of the loss back; 1/N enters with the update",
     )
 

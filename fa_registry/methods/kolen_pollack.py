@@ -50,6 +50,8 @@ class KolenPollack(Method, ReplacesWeights, LearnsByLoss):
         feedback="B (out, in) of every layer, at first independent entries N(0, 1/out); learned",
         properties=("kolen_pollack_converges", "transposed_weights_give_bp"),
         learned=True,
+        needs_autograd=True,
+        may_reach_bp=True,
         credit_scale_source="Akrout et al. 2019's code: the error is p − y without 1/N, the batch size divides the update alone",
     )
 

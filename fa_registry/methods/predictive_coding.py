@@ -61,6 +61,7 @@ class PredictiveCoding(Method):
             "step_size": Option(0.05, "of the descent on the energy", "chosen here", above=0),
             "fixed_prediction": Option(False, "hold predictions and Jacobians at the forward pass", "Millidge et al."),
         },
+        needs_autograd=True,
         credit_scale_source="Whittington & Bogacz 2017: a prediction error is a sample's own, without 1/N",
     )
 

@@ -40,6 +40,8 @@ class StateBridge(Method, LearnsByLoss):
         options={"conditioning": _bridge.conditioning_option("error", "arXiv 2606.21126: s = sg(e)")},
         properties=("feedback_learns",),
         learned=True,
+        needs_autograd=True,
+        may_reach_bp=True,
         credit_scale_source="arXiv 2606.21126's equation is of one sample's loss; no code was at hand that would say otherwise",
     )
 

@@ -43,6 +43,7 @@ class UniformSignFeedback(Method, ReplacesWeights):
         exact_sites="none",
         feedback="none: the signs of the network's own weights",
         properties=("approaches_bp", "feedback_follows_sign", "usf_on_sign_weights_gives_bp"),
+        needs_autograd=True,
         credit_scale_source="Liao et al. 2016 carry a sample's derivative of the loss back; 1/N enters with the update",
     )
 

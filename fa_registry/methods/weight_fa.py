@@ -30,6 +30,7 @@ class WeightFeedbackAlignment(Method, ReplacesWeights):
         exact_sites="none",
         feedback="B (out, in) of every layer with independent entries N(0, 1/out), fixed",
         properties=("feedback_fixed", "transposed_weights_give_bp"),
+        needs_autograd=True,
         credit_scale_source="Lillicrap et al. 2016: the error of one sample; Akrout et al. 2019's code has p − y, no 1/N",
     )
 

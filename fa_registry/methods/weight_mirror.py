@@ -63,6 +63,8 @@ class WeightMirror(Method, ReplacesWeights, UpdatesFeedback):
             ),
         },
         learned=True,
+        needs_autograd=True,
+        may_reach_bp=True,
         credit_scale_source="Akrout et al. 2019's code: the error is p − y without 1/N, the batch size divides the update alone",
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from fa_registry.protocol import last_block
 from fa_registry.protocol.grouping import is_repetition, one_a_seed
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.prerequisites import control_doubt, not_counted
@@ -45,11 +46,13 @@ class Case:
     """frozen: the frozen control of the same setting and seed, if there is one.
 
     rivals: several frozen controls of that setting and seed that differ; `frozen` is none of them then.
+    last_block: the control of the same setting and seed in which the last block alone is trained; see protocol.last_block.
     """
 
     record: RunRecord
     frozen: RunRecord | None
     rivals: tuple[RunRecord, ...] = ()
+    last_block: RunRecord | None = None
 
     @property
     def control(self) -> bool:
@@ -74,7 +77,13 @@ class Case:
         return control_doubt(self.frozen, self.record.integrity.state != "verified") if self.frozen else ""
 
     def reference(self, quantity: str) -> Reference:
-        """The frozen control's value; one given by hand only where there is no control."""
+        """Return the value to beat: the frozen control's, or that of the last block trained alone (protocol.last_block)."""
+        frozen = self._frozen_reference(quantity)
+        trained = last_block.higher(frozen.reading, self, quantity)
+        return Reference(trained, self.last_block.run_id, last_block.WORDS) if trained else frozen
+
+    def _frozen_reference(self, quantity: str) -> Reference:
+        """Return the frozen control's value; one given by hand only where there is no control."""
         if self.rivals:
             return Reference(Reading(None, self.doubt))
         if self.frozen:
@@ -133,7 +142,7 @@ class SeedGroup:
         """The group's margin over its controls: which seeds count, the mean, and the interval at the look's level."""
         accuracies: dict[int, float] = {}
         references: dict[int, Reference] = {}
-        left_out, doubts = [], []
+        left_out, doubts, trained_alone = [], [], []
         weights: dict[str, int] = {}
         for seed, case in self.counted.items():
             accuracy = case.record.measurements.scalars.get("accuracy", Reading(None, "accuracy was not measured"))
@@ -144,10 +153,12 @@ class SeedGroup:
                 continue
             accuracies[seed], references[seed] = accuracy.value, reference
             doubts += [f"seed {seed}: {case.other_set}"] if case.other_set else []
+            trained_alone += [seed] if reference.words == last_block.WORDS else []
         notes = [
             *shortened(left_out, "left out"),
             *shortened(list(self._repeated()), "seeds with several runs"),
             *shortened(list(_stated(references))),
+            *last_block.remarks(trained_alone),
             *shortened(doubts),
         ]
         stated = any(reference.stated for reference in references.values())

@@ -11,6 +11,7 @@ from fa_registry.protocol.checking import CREDIT, LIMIT, SEEDS
 from fa_registry.protocol.credit import judge_credit
 from fa_registry.protocol.grouping import frozen_controls, seeds_key
 from fa_registry.protocol.judges import judge_limit, judge_over_seeds
+from fa_registry.protocol.last_block import last_block_controls, without_control
 from fa_registry.protocol.prerequisites import evidence, several_controls, superseded
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.protocol.verdict import verdict
@@ -31,7 +32,7 @@ def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunA
     frozen: the frozen control of the same setting and seed, if there is one; nobody checks here that it is. Raises nothing for
     what a record may hold: a rule that crashes is an error finding. Source: the edition's, rule by rule.
     """
-    case = Case(record, frozen)
+    case = Case(record, frozen, frozen)  # no other run is known here, so that no ladder_1 control can be asked for
     return _audit(case, SeedGroup((case,)), edition, ())
 
 
@@ -71,8 +72,12 @@ def second_opinions(
 
 def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tuple[Case, SeedGroup]]:
     """Each run with its frozen control and its seeds. Identities are digests: taken once a run, the whole is linear."""
-    controls = frozen_controls(records)
-    cases = [_case(record, controls.get((record.spec.setting.identity, record.spec.seed), ())) for record in records]
+    controls, last_blocks = frozen_controls(records), last_block_controls(records)
+    places = ((record.spec.setting.identity, record.spec.seed) for record in records)
+    cases = [
+        _case(record, controls.get(place, ()), last_blocks.get(place))
+        for record, place in zip(records, places, strict=True)
+    ]
     members: dict[str, list[Case]] = {}
     keys = [seeds_key(record.spec) for record in records]
     for key, case in zip(keys, cases, strict=True):
@@ -81,9 +86,11 @@ def _grouped(records: Sequence[RunRecord], looks: Mapping[str, int]) -> list[tup
     return [(case, groups[key]) for key, case in zip(keys, cases, strict=True)]
 
 
-def _case(record: RunRecord, controls: tuple[RunRecord, ...]) -> Case:
+def _case(record: RunRecord, controls: tuple[RunRecord, ...], last_block: RunRecord | None) -> Case:
     """Pair a run with its one frozen control; where several differ, with none of them."""
-    return Case(record, None, controls) if len(controls) > 1 else Case(record, next(iter(controls), None))
+    if len(controls) > 1:
+        return Case(record, None, controls, last_block)
+    return Case(record, next(iter(controls), None), (), last_block)
 
 
 def _audit(case: Case, group: SeedGroup, edition: Edition, waivers: Sequence[Waiver]) -> RunAudit:
@@ -109,7 +116,7 @@ def _not_alone(case: Case, group: SeedGroup) -> Iterator[Finding]:
 def _judge_safely(rule: Rule, case: Case, group: SeedGroup) -> Finding:
     """A rule that crashes is an error finding with its traceback; the rest of the audit goes on."""
     try:
-        return JUDGES[rule.judge](rule, case, group)
+        return without_control(JUDGES[rule.judge](rule, case, group), case, group)
     except Exception as error:
         reason = f"the rule crashed: {type(error).__name__}: {error}"
         return Finding(

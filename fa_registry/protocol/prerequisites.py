@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fa_registry.records import Check, Finding, Reading, RunRecord
+from fa_registry.records import CREDIT_CHECK, NETWORK_CHECK, SHARED_SAMPLES, Check, Finding, Reading, RunRecord
 from fa_registry.records.configurations import is_cannot_tell
 from fa_registry.records.sealed_fields import OWN_LOOP
 
 METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # what stands in the place of a rule's code
 ADOPTED, CONTROLS, DUPLICATE = "adopted", "controls", "duplicate"
+CREDIT, NETWORK, DATA = "credit rule", "network", "data"
 CONFORMANCE = "conformance"  # the quantity of METHOD
 FAILED = "FAILED CONFORMANCE"
 TITLES = {
@@ -24,10 +25,21 @@ TITLES = {
     ADOPTED: "training of an adopted run",
     CONTROLS: "one frozen control a setting and seed",
     DUPLICATE: "one run a seed",
+    CREDIT: CREDIT_CHECK,
+    NETWORK: NETWORK_CHECK,
+    DATA: "test samples in the training set",
 }
 QUANTITIES = {name: name for name in TITLES} | {METHOD: CONFORMANCE}
 INITIAL, STEPS = "initial weights", "first steps"
 PROVING = (INITIAL, STEPS, CODE)  # subjects of the checks that have to agree on a frozen control
+# Subject of a check → the finding where it was not possible: rule, state, what is required. A run can then not pass.
+WARNED = {
+    # anybody can write `cuda` into a specification
+    MEASURING: (MEASURING, "NOT MEASURED AGAIN", "every figure is measured again from the sealed weights"),
+    CREDIT_CHECK: (CREDIT, "NOT TOLD APART", "at the final weights the credit is not backpropagation's"),
+    NETWORK_CHECK: (NETWORK, "LOOKS ANSWERS UP", "each answer of the network comes from its image alone"),
+}
+MOST_SHARED = 0.01
 
 
 def evidence(record: RunRecord) -> Iterator[Finding]:
@@ -54,10 +66,9 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
                 "measures it",
                 check.detail,
             )
-        # anybody can write `cuda` into a specification
-        if check.subject == MEASURING and check.outcome == "not possible":
-            required = "every figure is measured again from the sealed weights"
-            yield _finding(record, MEASURING, "warn", "NOT MEASURED AGAIN", required, check.detail)
+        if check.subject in WARNED and check.outcome == "not possible":
+            rule, state, required = WARNED[check.subject]
+            yield _finding(record, rule, "warn", state, required, check.detail)
     if record.spec.weights:
         required = "the audit can redraw the initial weights and replay the first steps of the run"
         words = "the run was trained elsewhere and adopted: no audit can know which code trained it"
@@ -66,6 +77,18 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
     if untold := [f"{check.subject}: {check.detail}" for check in checks if is_cannot_tell(check)]:
         required = "what this configuration recomputes is what the run recorded, within the tolerances"
         yield _finding(record, MEASURING, "warn", "CANNOT TELL HERE", required, "; ".join(untold))
+    if shared := shared_samples(record):
+        yield _finding(
+            record, DATA, "warn", "TEST IN TRAIN", f"at most {MOST_SHARED:.0%} of the test set is training data", shared
+        )
+
+
+def shared_samples(record: RunRecord) -> str:
+    """Return how many test samples the training set holds bit by bit, in words; empty up to MOST_SHARED of the test set."""
+    shared, samples = (record.measurements.conventions.get(name) for name in (SHARED_SAMPLES, "test_samples"))
+    if not isinstance(shared, int) or not isinstance(samples, int) or not shared > MOST_SHARED * samples:
+        return ""
+    return f"{shared:,} of {samples:,} test samples are training samples too"
 
 
 def several_controls(record: RunRecord, reason: str) -> Finding:
@@ -171,7 +194,7 @@ def _finding(record: RunRecord, rule: str, outcome: str, state: str, required: s
         rule=rule,
         title=TITLES[rule],
         outcome=outcome,
-        quantity=QUANTITIES[rule],
+        quantity=QUANTITIES.get(rule, rule),
         observed=Reading(None, words),
         required=required,
         sentence=f"{rule}: required {required}, observed: {words}",

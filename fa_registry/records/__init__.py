@@ -39,7 +39,10 @@ from fa_registry.records.reproduction import (
 from fa_registry.records.runs import (
     CHECK_OUTCOMES,
     CONFORMANCE_STATES,
+    CREDIT_CHECK,
+    NETWORK_CHECK,
     SCHEMA,
+    SHARED_SAMPLES,
     Check,
     Conformance,
     FigureDifference,
@@ -55,6 +58,9 @@ from fa_registry.records.runs import (
 
 __all__ = [
     "CHECK_OUTCOMES",
+    "SHARED_SAMPLES",
+    "NETWORK_CHECK",
+    "CREDIT_CHECK",
     "CONFORMANCE_STATES",
     "EXCLUSION_KINDS",
     "NOT_FINITE",

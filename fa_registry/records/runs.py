@@ -160,6 +160,9 @@ class SiteSeries:
 
 CheckOutcome = Literal["agrees", "differs", "not possible"]
 CHECK_OUTCOMES = get_args(CheckOutcome)
+# Subjects of checks that the protocol turns into findings, and the convention that counts test samples of the training set.
+CREDIT_CHECK, NETWORK_CHECK = "another rule than backpropagation", "answers of the network"
+SHARED_SAMPLES = "test_samples_in_train"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,18 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 from fa_registry.protocol.credit import carried_words, guard_of
-from fa_registry.protocol.prerequisites import ADOPTED, CODE, DUPLICATE, METHOD, SEAL, speaks_for_nothing
+from fa_registry.protocol.last_block import STATE as LAST_BLOCK
+from fa_registry.protocol.prerequisites import (
+    ADOPTED,
+    CODE,
+    CREDIT,
+    DATA,
+    DUPLICATE,
+    METHOD,
+    NETWORK,
+    SEAL,
+    speaks_for_nothing,
+)
 from fa_registry.protocol.verdict import stands
 from fa_registry.quantities import HEADLINE_GAMMA, SUBJECTS, label_of, quantity_of, subject_of
 from fa_registry.records import Exclusion, Finding, Reading, RunAudit
@@ -127,6 +138,12 @@ def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
             "method not measured",
             "Whether the method's code is what its card says was not measured by this audit",
         ),
+        (CREDIT, "warn"): (
+            "near backpropagation",
+            "The accuracy may not be claimed for another rule than backpropagation",
+        ),
+        (NETWORK, "warn"): ("answers looked up", "The accuracy may not be claimed of a network that classifies images"),
+        (DATA, "warn"): ("test in train", "The accuracy may not be claimed of images that training had not shown"),
         (SEAL, "warn"): (
             "not sealed",
             "That the run is what its seed and its method give could not be held against its own files",
@@ -214,7 +231,7 @@ OF_GAMMA = ("reference", "stability")  # subjects whose claims say what Γ compa
 ELSEWHERE = {  # subject → states that the other modules of claims speak of
     "scale": (EXPLODED,),
     "reference": (AT_FLOOR, "CONVERGED", NOISY),
-    "depth": (UNDERCUT, "UNDECIDED", "PROVISIONAL", "STATED"),
+    "depth": (UNDERCUT, "UNDECIDED", "PROVISIONAL", "STATED", LAST_BLOCK),
     "gamma_null_p": ("SPECIFIC", NOT_SPECIFIC),
 }
 

@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from fa_registry.protocol.last_block import CONTROL
+from fa_registry.protocol.last_block import STATE as LAST_BLOCK
+from fa_registry.protocol.last_block import WORDS as LAST_BLOCK_WORDS
 from fa_registry.quantities import SUBJECTS, label_of, over_seeds, symbol_of
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.claims_measured import UNDERCUT, by_author, claim, finding_with, with_state
@@ -35,6 +38,9 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     stated = with_state(runs, "STATED", quantities=DEPTH)
     if stated:
         yield claim("stated", _stated(finding_with(stated[0], "STATED", quantities=DEPTH)), runs, stated)
+    alone = with_state(runs, LAST_BLOCK, quantities=DEPTH)
+    if alone:
+        yield claim("last block", _last_block(finding_with(alone[0], LAST_BLOCK, quantities=DEPTH)), runs, alone)
     for key, state, what in (("undecided", "UNDECIDED", _undecided), ("provisional", "PROVISIONAL", _provisional)):
         touched = with_state(runs, state, quantities=DEPTH)
         if touched:
@@ -49,7 +55,17 @@ def cleared_words(runs: Sequence[RunAudit]) -> str:
     if not clears:
         return ""
     finding = finding_with(clears[0], "CLEARS", quantities=DEPTH)
-    return _interval(finding) + beside_limit(clears, finding)
+    over = [run for run in clears if _reference_id(run) not in ("", run.frozen_run_id)]
+    what = (
+        f"; the accuracy to beat is that {LAST_BLOCK_WORDS}, since the last block learns from the exact gradient"
+        if over
+        else ""
+    )
+    return what + _interval(finding) + beside_limit(clears, finding)
+
+
+def _reference_id(run: RunAudit) -> str:
+    return finding_with(run, "CLEARS", quantities=DEPTH).reference_run_id
 
 
 def _clear(runs: Sequence[RunAudit]) -> list[RunAudit]:
@@ -173,6 +189,15 @@ def _stated(finding: Finding) -> str:
     return (
         f"The trained blocks stand above {whose}, {seen}: that they beat frozen random ones is not shown. A frozen control of the "
         f"same setting, {needed}, would decide it"
+    )
+
+
+def _last_block(finding: Finding) -> str:
+    """The margin may be the work of the one block whose credit is exact."""
+    return (
+        f"The trained blocks beat frozen random ones{_interval(finding)}, but the last block learns from the exact gradient: its "
+        f"training alone may be what helps, and depth utility of the other blocks may not be claimed. The control {CONTROL} by bp, "
+        "which trains that block alone, would decide it for each seed"
     )
 
 

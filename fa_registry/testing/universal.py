@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from fa_registry.records import Scalar
 from fa_registry.testing.outcomes import Outcome, cosine, failed, inapplicable, passed, relative_error, within
 from fa_registry.testing.small_networks import SAMPLES, Case, Setting, draw_feedback, sum_gradients
 from fa_registry.training.checkpoint import load_into, save_tensors
-from fa_registry.training.credit_check import NEARLY_BP
+from fa_registry.training.credit_check import NEARLY_BP, changed_weights
 from fa_registry.training.task import network_shape
 
 AUTOGRAD_TOLERANCE = 1e-10  # two orders of the same float64 sums
@@ -65,17 +66,20 @@ def rows_keep_their_sum(setting: Setting) -> Outcome:
 
 
 def credit_is_pure(setting: Setting) -> Outcome:
-    """The same inputs give the same credits bit by bit, and asking changes neither the inputs nor the feedback state."""
+    """The same inputs give the same credits bit by bit, and asking changes neither inputs, network nor feedback state."""
     case = setting.case()
     inputs = case.inputs()
     kept = [state.clone() for state in (*inputs.hidden, inputs.error, inputs.onehot, inputs.output_gradient)]
     state = {name: value.clone() for name, value in case.feedback.state_dict().items()}
+    network = copy.deepcopy(case.network)
     first, second = [credit.clone() for credit in case.credits(inputs)], case.credits(inputs)
     for site, pair in enumerate(zip(first, second, strict=True)):
         if not torch.equal(*pair):
             return failed(f"site {site}: a second call differs by {relative_error(*pair):.1e}")
     if not all(map(torch.equal, kept, (*inputs.hidden, inputs.error, inputs.onehot, inputs.output_gradient))):
         return failed("credits() changed its inputs in place")
+    if complaint := changed_weights(network, case.network):
+        return failed(complaint)
     changed = [name for name, value in case.feedback.state_dict().items() if not torch.equal(value, state[name])]
     return (
         failed(f"credits() changed the feedback state: {', '.join(changed)}")

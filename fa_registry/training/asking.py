@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from fa_registry.errors import PluginError
 from fa_registry.methods.base import CreditInputs, LearnsByLoss, Method, MovesStates, UpdatesFeedback
+from fa_registry.training.detached_network import DetachedModule
 
 
 @contextmanager
@@ -40,8 +42,11 @@ def credits_and_states_of(
     """c_0..c_L, and the states at which the blocks learn from them: `inputs.hidden` itself for most methods.
 
     One function for training and for measuring: what is measured of a method that moves states is the credit that drove them.
+    A method whose card does not declare `needs_autograd` gets a network without gradients (DetachedModule).
     """
     with torch.no_grad(), held(inputs.network):
+        if not method.card.needs_autograd:
+            inputs = dataclasses.replace(inputs, network=DetachedModule(inputs.network, method.card.name))
         if isinstance(method, MovesStates):
             credits, states = method.credits_and_states(feedback, inputs)
         else:

@@ -73,7 +73,7 @@ class _MeasuredCredits(Method, MovesStates):
     moved: the states where its blocks learn; None: where they are (MovesStates).
     """
 
-    def __init__(self, card: MethodCard, credits: list[Tensor], moved: Sequence[Tensor] | None):
+    def __init__(self, card: MethodCard, credits: Sequence[Tensor], moved: Sequence[Tensor] | None):
         self.card, self._credits, self._moved = card, credits, moved
 
     def feedback(self, shape, options, generator) -> nn.Module:
@@ -97,6 +97,13 @@ def gradients(network: nn.Module) -> dict[str, Tensor | None]:
         name: None if parameter.grad is None else parameter.grad.clone()
         for name, parameter in network.named_parameters()
     }
+
+
+def changed_weights(before: nn.Module, after: nn.Module) -> str:
+    """Name the weights that the method itself has changed while it was asked; empty where none are. Only the optimiser may."""
+    pairs = zip(before.named_parameters(), after.parameters(), strict=True)
+    changed = [name for (name, weight), now in pairs if not torch.equal(weight, now)]
+    return f"the method changes the network's weights while it is asked for credits: {', '.join(changed)}" if changed else ""
 
 
 def trained_gradients(
@@ -127,7 +134,7 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
     judge_bp: also whether it is backpropagation under another name. Not where feedback has had time to learn the weights.
     """
     method = trial.method
-    inputs, credits, moved = _measured(trial, images, labels)
+    inputs, credits, moved = measured_credits(trial, images, labels)
     if not all(credit.isfinite().all() for credit in credits):
         return ""  # a run that has diverged: nothing is to be compared, and its figures say so
     full = [trial.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
@@ -135,15 +142,14 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
         worst = _worst({f"site {site}": ([credit], [inputs.gradients[site]]) for site, credit in enumerate(full)})
         complaint = f"it is trained end to end and says another credit than the gradient: {worst[1]}"
     else:
-        measured_method = _MeasuredCredits(method.card, credits, moved)
-        worst = _worst(_parts(trained, _gradients_by_credits(trial, images, labels, measured_method)))
+        worst = _worst(_parts(trained, gradients_by_credits(trial, images, labels, credits, moved)))
         complaint = f"{OTHERWISE}: {worst[1]}"
     if not worst[0] <= SAME_CREDIT:
         return complaint
     return _disguise(method.card, full, inputs.gradients) if judge_bp else ""
 
 
-def _measured(
+def measured_credits(
     trial: Trial, images: Tensor, labels: Tensor
 ) -> tuple[CreditInputs, list[Tensor], Sequence[Tensor] | None]:
     """What a method is told while it is measured, its credits, and the states to which it moves the blocks, if it does.
@@ -181,12 +187,24 @@ def _measured(
     return inputs, credits, None if places is inputs.hidden else places
 
 
-def _gradients_by_credits(trial: Trial, images: Tensor, labels: Tensor, measured: Method) -> Gradients:
-    """The weights' gradients by the rule J_l with these credits; inside a block a replaced weight stays replaced."""
+def gradients_by_credits(
+    trial: Trial,
+    images: Tensor,
+    labels: Tensor,
+    credits: Sequence[Tensor],
+    moved: Sequence[Tensor] | None = None,
+    replaced: bool = True,
+) -> Gradients:
+    """The weights' gradients by the rule J_l with these credits; inside a block a replaced weight stays replaced.
+
+    moved: the states at which the blocks learn, None for those of the forward pass. replaced: False ignores the method's matrices.
+    """
     network, method, spec = trial.network, trial.method, trial.spec
+    measured = _MeasuredCredits(method.card, credits, moved)
     network.zero_grad(set_to_none=True)
     with torch.no_grad():
-        matrices = method.backward_weights(trial.feedback, network) if isinstance(method, ReplacesWeights) else {}
+        replaces = replaced and isinstance(method, ReplacesWeights)
+        matrices = method.backward_weights(trial.feedback, network) if replaces else {}
     with _as_in_training(trial) as run, backward_through(network, matrices):
         local_step(network, measured, NoFeedback(), images, labels, spec.penalty, spec.recipe.credit_norm, run=run)
     return gradients(network)
@@ -238,11 +256,11 @@ def _disguise(card: MethodCard, credits: Sequence[Tensor], exact: Sequence[Tenso
         return ""
     blocks = len(credits) - 1
     sites = [site for site in range(blocks + 1) if not card.is_exact(site, blocks)]
-    cosines = [_cosine(credits[site], exact[site]) for site in sites]
+    cosines = [cosine(credits[site], exact[site]) for site in sites]
     return DISGUISED if cosines and min(cosines) > NEARLY_BP else ""
 
 
-def _cosine(credit: Tensor, gradient: Tensor) -> float:
-    """nan where one is zero, which is no cosine near 1."""
+def cosine(credit: Tensor, gradient: Tensor) -> float:
+    """Of a whole batch as one vector; nan where one is zero, which is no cosine near 1."""
     ours, exact = credit.flatten().double(), gradient.flatten().double()
     return (ours @ exact / (ours.norm() * exact.norm())).item()

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import datasets, diagnostics, provenance
+from fa_registry.datasets.base import shared_samples
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
 from fa_registry.diagnostics.gamma import NOT_CREDITED
@@ -23,7 +24,16 @@ from fa_registry.diagnostics.gamma import NUMBERS as OF_GAMMA
 from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
 from fa_registry.errors import PluginError, RegistryError
 from fa_registry.quantities import AGGREGATES, DECLARED, SPREAD
-from fa_registry.records import Measurements, Reading, RunRecord, RunSpec, Scalar, Series, SiteSeries
+from fa_registry.records import (
+    SHARED_SAMPLES,
+    Measurements,
+    Reading,
+    RunRecord,
+    RunSpec,
+    Scalar,
+    Series,
+    SiteSeries,
+)
 from fa_registry.terminal_loss import NO_CLASSES, is_regression
 from fa_registry.training.asking import check_finite
 from fa_registry.training.bench import (
@@ -140,6 +150,7 @@ def with_conventions(
         "eval_samples": len(task.eval_batch[1]),
         "eval_digest": eval_digest(task),
         "test_samples": len(task.splits.test_labels),
+        SHARED_SAMPLES: shared_samples(task.splits),
         **conventions_of(task, members),
         **bench_conventions(task, how),
     }

@@ -22,7 +22,14 @@ from fa_registry.records import Check
 from fa_registry.records.configurations import cannot_tell
 from fa_registry.seeding import generator
 from fa_registry.training.checkpoint import content_digest, load_tensors
-from fa_registry.training.credit_check import Trial, copied, gradients, objection, trained_gradients
+from fa_registry.training.credit_check import (
+    Trial,
+    changed_weights,
+    copied,
+    gradients,
+    objection,
+    trained_gradients,
+)
 from fa_registry.training.replay import (
     CANNOT_TELL,
     KEPT,
@@ -148,7 +155,8 @@ def credit_in_training(task: Task) -> Check:
     images, labels = task.eval_batch
     draw = generator(task.spec.seed, "method", task.device)
     trained = trained_gradients(trial, images, labels, draw, progress=0.5)
-    complaint = objection(Trial.beside(task, trial.noise), images, labels, trained, judge_bp=False)
+    complaint = changed_weights(task.network, trial.network)
+    complaint = complaint or objection(Trial.beside(task, trial.noise), images, labels, trained, judge_bp=False)
     if complaint:
         return Check("training credit", "differs", f"at the final weights: {complaint}")
     return Check("training credit", "agrees", "training and measuring are told one credit at the final weights")

@@ -41,11 +41,13 @@ from fa_registry.studies.workers import supervise
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import check_files, read_record, read_spec
+from fa_registry.training.backprop_check import backprop_check
 from fa_registry.training.bench import FIRST_CREDITED
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.code import packages_of
 from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve, threads_refused
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure, without_input_site
+from fa_registry.training.network_check import network_check
 from fa_registry.training.own_task import OWN_LOOP
 from fa_registry.training.redraw import OFF, Redrawn, Sealed, asked_steps, credit_in_training, redraw
 from fa_registry.training.specs import whole_number
@@ -417,6 +419,8 @@ def _measured(
             # an adopted run names the code that measured it: no check can say which code trained it
             checks = [*redrawn.checks, *([] if unasked else [credit_in_training(task)])]
             checks += [] if task.spec.weights else [code]
+            further = (backprop_check(task, NO_FEEDBACK if lost else ""), network_check(task, again))
+            checks += [check for check in further if check]
     except IntegrityError as error:
         raise IntegrityError(f"run {record.run_id}: {error}") from error
     logged = built_in_part(record.measurements) if diagnostics.CATALOG.third_party() else record.measurements

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fa_registry import catalog, diagnostics, methods
+from fa_registry import architectures, catalog, datasets, diagnostics, methods
 from fa_registry.workflows import conformance
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "third_party"
@@ -80,20 +80,23 @@ def installed(folder: Path) -> Iterator[Plugin]:
 
 
 @contextmanager
-def installed_diagnostic(folder: Path, name: str, source: str) -> Iterator[None]:
-    """A diagnostic of one file: its module is called as it is, and binds PLUGIN."""
+def installed_member(folder: Path, kind: str, name: str, source: str) -> Iterator[None]:
+    """A package of one module with one member. kind: methods, architectures, datasets or diagnostics. It binds PLUGIN."""
+    catalogs = {"methods": methods, "architectures": architectures, "datasets": datasets, "diagnostics": diagnostics}
+    catalog_of = vars(catalogs[kind].CATALOG)
     information = folder / f"{name}-1.0.dist-info"
     information.mkdir(parents=True)
     (folder / f"{name}.py").write_text(source, encoding="utf-8")
     (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
-    (information / "entry_points.txt").write_text(f"[fa_registry.diagnostics]\n{name} = {name}\n", encoding="utf-8")
+    (information / "entry_points.txt").write_text(f"[fa_registry.{kind}]\n{name} = {name}\n", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        vars(diagnostics.CATALOG).pop("_locations", None)
+        importlib.invalidate_caches()
+        catalog_of.pop("_locations", None)
         try:
             yield
         finally:
-            vars(diagnostics.CATALOG).pop("_locations", None)
+            catalog_of.pop("_locations", None)
             catalog.IMPORTED.clear()
             catalog.source_digest.cache_clear()
             sys.modules.pop(name, None)

@@ -71,6 +71,33 @@ def store(honest, tmp_path, monkeypatch) -> Store:
     return Store(folder)
 
 
+@pytest.fixture
+def study(tmp_path, empty_store, monkeypatch):
+    """study(**grid) trains a study of that grid in an empty store, with frozen controls, and audits it: its report."""
+    folder = tmp_path / "own"
+    (folder / "own").mkdir(parents=True)
+    shutil.copy(empty_store, folder)
+    monkeypatch.chdir(folder)
+
+    def train_and_audit(epochs: int = 8, **grid: object) -> AuditReport:
+        rows = "".join(f"{name} = {_toml(value)}\n" for name, value in grid.items())
+        text = f'name = "own"\ntitle = "An own study"\nedition = "2026-11"\ncost = "seconds"\n[recipe]\nepochs = {epochs}\n'
+        text += f"[controls]\nfrozen = true\n[[grid]]\n{rows}"
+        (folder / "own" / "study.toml").write_text(text, encoding="utf-8")
+        result = call("study", "own", "--jobs", "1", "--device", "cpu")
+        assert result.exit_code == 0, result.output
+        return audited(folder, "--study", "own", "--device", "cpu")[1]
+
+    return train_and_audit
+
+
+def _toml(value: object) -> str:
+    """A list, a table or a plain value as TOML writes it."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name} = {_toml(item)}" for name, item in value.items()) + " }"
+    return json.dumps(value)
+
+
 def audited(folder: Path, *arguments: str) -> tuple[int, AuditReport]:
     """Audit the tiny study (or what the arguments choose) in the working folder; returns (exit code, report)."""
     chosen = arguments if {"--study", "--run", "--experiment"} & set(arguments) else ("--study", "tiny", *arguments)

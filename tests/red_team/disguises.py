@@ -7,11 +7,26 @@ from torch import Tensor
 
 from fa_registry.methods.base import CreditInputs
 from fa_registry.methods.dfa import DirectFeedbackAlignment
-from tests.testing.fakes import BpDressedAsWeightFa, TrainedByBp, WeightFaMeasuredAsBp, backpropagated
+from tests.testing.fakes import (
+    BpDressedAsWeightFa,
+    TrainedByBp,
+    WeightFaMeasuredAsBp,
+    backpropagated,
+    calls_autograd,
+)
 
 
 class AlwaysBp(DirectFeedbackAlignment):
     """What a quick Γ = 1 looks like: nothing is hidden but the name."""
+
+    card = calls_autograd(DirectFeedbackAlignment.card)
+
+    def credits(self, feedback, inputs):
+        return backpropagated(inputs)
+
+
+class Undeclared(DirectFeedbackAlignment):
+    """The same under a card that does not declare autograd."""
 
     def credits(self, feedback, inputs):
         return backpropagated(inputs)
@@ -19,6 +34,8 @@ class AlwaysBp(DirectFeedbackAlignment):
 
 class _TwoFaced(DirectFeedbackAlignment):
     """Backpropagation while training, DFA while measured."""
+
+    card = calls_autograd(DirectFeedbackAlignment.card)
 
     def is_measured(self, inputs: CreditInputs) -> bool:
         raise NotImplementedError
@@ -70,6 +87,7 @@ def _first_test_image() -> Tensor:
 
 
 ALWAYS_BP = AlwaysBp()
+UNDECLARED = Undeclared()
 NOTICES_THE_GRADIENTS = NoticesTheGradients()
 NOTICES_THE_MODE = NoticesTheMode()
 NOTICES_THE_GENERATOR = NoticesTheGenerator()

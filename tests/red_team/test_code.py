@@ -50,7 +50,10 @@ SECRETLY_BP = """import torch
                 above = inputs.network.step(state, inputs.network.blocks[site](state))
                 (gradient,) = torch.autograd.grad(above, state, gradient)
                 credits.insert(0, gradient)
-        return credits"""
+        return credits
+
+    import dataclasses
+    card = dataclasses.replace(card, needs_autograd=True)"""
 BY_CONFORMANCE_ALONE = ("--replay", "off")  # the steps taken again find it out first: test_replay.py
 SCALED = ("return FixedMatrices([", "return FixedMatrices([5 * ")
 TURNED = ("return [inputs.error @", "return [-inputs.error @")

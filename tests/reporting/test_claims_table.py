@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from fa_registry.protocol.prerequisites import ADOPTED, CODE, DUPLICATE, METHOD, SEAL
+from fa_registry.protocol.prerequisites import ADOPTED, CODE, CREDIT, DATA, DUPLICATE, METHOD, NETWORK, SEAL
 from fa_registry.records import Exclusion, GuardReading, Integrity, Reading, RunAudit
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import claims_depth, claims_measured
@@ -368,6 +368,27 @@ def rows_of_evidence() -> Iterator[Row]:
         ("method fails", METHOD, "fail", "FAILED", "Nothing may be claimed of the method by this name: why"),
         ("method not measured", METHOD, "warn", "STATED", "what its card says was not measured by this audit: why"),
         (
+            "near backpropagation",
+            CREDIT,
+            "warn",
+            "NOT TOLD APART",
+            "The accuracy may not be claimed for another rule than backpropagation: why",
+        ),
+        (
+            "answers looked up",
+            NETWORK,
+            "warn",
+            "LOOKS ANSWERS UP",
+            "The accuracy may not be claimed of a network that classifies images: why",
+        ),
+        (
+            "test in train",
+            DATA,
+            "warn",
+            "TEST IN TRAIN",
+            "The accuracy may not be claimed of images that training had not shown: why",
+        ),
+        (
             "not sealed",
             SEAL,
             "warn",
@@ -407,6 +428,15 @@ def rows_of_evidence() -> Iterator[Row]:
     open_ = dataclasses.replace(typed, reference_run_id="f" * 32)
     words = "; the frozen control is not proven, and its accuracy counts as stated by the author"
     yield row("undecided", words, a_run(open_, verdict="warn"), a_run(typed, verdict="warn"))
+    alone = a_run(depth("LAST BLOCK", "warn", 10.0, (8.0, 12.0)), verdict="warn")
+    for words in (
+        "but the last block learns from the exact gradient: its training alone may be what helps",
+        "and depth utility of the other blocks may not be claimed. The control ladder_1 by bp, which trains that block alone",
+    ):
+        yield row("last block", words, alone, sealed)
+    over_it = a_run(depth("CLEARS", "pass", 10.0, (8.0, 12.0), reference_run_id="l" * 32))
+    beaten = "; the accuracy to beat is that of the control whose last block alone is trained (ladder_1), since the last block"
+    yield row("trained depth", f"{beaten} learns from the exact gradient", over_it, sealed)
 
 
 def rows_of_adopted_runs() -> Iterator[Row]:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fa_registry.methods._replaced import layer_weights
-from fa_registry.methods.base import CreditInputs, NoFeedback
+from fa_registry.methods.base import CreditInputs, MethodCard, NoFeedback
 from fa_registry.methods.bp import Backpropagation
 from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.methods.drtp import DirectRandomTargetProjection
@@ -18,6 +18,11 @@ from fa_registry.methods.forward_forward import ForwardForward
 from fa_registry.methods.pepita import ErrorDrivenInputModulation
 from fa_registry.methods.weight_fa import WeightFeedbackAlignment
 from fa_registry.terminal_loss import sample_losses
+
+
+def calls_autograd(card: MethodCard) -> MethodCard:
+    """The card of a method that declares what a fake needs: autograd on the network it is handed."""
+    return dataclasses.replace(card, needs_autograd=True)
 
 
 class TrainedByBp(BlockFeedbackAlignment):
@@ -54,6 +59,8 @@ def backpropagated(inputs: CreditInputs) -> list[torch.Tensor]:
 class BpDressedAsFa(BlockFeedbackAlignment):
     """FA's card and feedback; the credit is autograd's on inputs.network, with images and labels at hand."""
 
+    card = calls_autograd(BlockFeedbackAlignment.card)
+
     def credits(self, feedback, inputs):
         return backpropagated(inputs)
 
@@ -73,11 +80,15 @@ class WeightFaMeasuredAsBp(WeightFeedbackAlignment):
 
 
 class BpDressedAsDrtp(DirectRandomTargetProjection):
+    card = calls_autograd(DirectRandomTargetProjection.card)
+
     def credits(self, feedback, inputs):
         return backpropagated(inputs)
 
 
 class BpDressedAsForwardForward(ForwardForward):
+    card = calls_autograd(ForwardForward.card)
+
     def credits(self, feedback, inputs):
         return backpropagated(inputs)
 

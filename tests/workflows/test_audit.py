@@ -104,13 +104,13 @@ def test_the_forms_say_what_each_diagnostic_cannot_tell(trained):
     assert diagnostics.CATALOG.get("nudge").card.cannot_tell.split(";")[0] in form.read_text(encoding="utf-8")
 
 
-def test_a_lost_feedback_file_makes_gamma_na_and_leaves_the_verdict(trained):
+def test_a_lost_feedback_file_makes_gamma_na_and_leaves_the_verdict_but_for_a_warning(trained):
     before = entry(audited(trained)[1], "dfa")["verdict"]
     spoil("dfa", schema.FEEDBACK, lambda path: path.unlink())
-    for trust in ((), ("--trust-logged",)):
+    for trust, more in (((), ["credit rule not told apart"]), (("--trust-logged",), [])):
         _, result = audited(trained, *trust)
         run = entry(result, "dfa")
-        assert run["verdict"] == before
+        assert run["verdict"]["outcome"] == before["outcome"] and run["verdict"]["flags"] == [*before["flags"], *more]
         assert set(map(str, run["record"]["measurements"]["sites"]["gamma"])) == {str({"na": NO_FEEDBACK})}
         assert run["record"]["measurements"]["scalars"]["gamma_deep_mean"] == {"na": NO_FEEDBACK}
         assert run["record"]["integrity"]["state"] == "unverifiable"

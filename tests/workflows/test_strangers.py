@@ -12,7 +12,7 @@ import pytest
 
 from fa_registry.tracking.base import Point
 from fa_registry.workflows.stores import open_tracker
-from tests.helpers.plugins import installed_diagnostic
+from tests.helpers.plugins import installed_member
 
 # ℓ_1 of a state by its ℓ_2, so that nobody has to compute what the pages must show: 1 + the site, and 7 at the end.
 SOURCE = """
@@ -51,7 +51,7 @@ PLUGIN = Strange()
 @pytest.fixture
 def pages(workplace, tmp_path, registry):
     """What an audit, which measures again, and a comparison write with the package installed: name of the page → its text."""
-    with installed_diagnostic(tmp_path / "site-packages", "strange", SOURCE):
+    with installed_member(tmp_path / "site-packages", "diagnostics", "strange", SOURCE):
         for verb in (
             ("study", "tiny", "--jobs", "1", "--device", "cpu"),
             ("audit", "--study", "tiny", "--jobs", "1"),

@@ -80,7 +80,12 @@ PROMPTS = {  # key of a blank: its title, and what a person is asked
     "claim": ("Claim wording", "The sentence the paper will print, within the claims above."),
     "limitations": ("Known limitations", "What these runs cannot show."),
 }
-EXACT = {"all": "every site", "last": "the last site L", "none": "none"}
+EXACT = {
+    "all": "every site",
+    "last": "the last site L (the last block then trains as under backpropagation: depth utility is measured against that block "
+    "trained alone, the control ladder_1)",
+    "none": "none",
+}
 
 
 def form_context(group: Group, link: Link, sources: Sources, written: Mapping[str, str]) -> FormContext:

@@ -226,6 +226,13 @@ def aggregates(runs: Sequence[RunAudit]) -> Iterator[Metric]:
 
 NOT_RECORDED = "not recorded"
 UNKNOWN = "unknown"  # a commit that git could not name starts so
+DECLARED = {  # field of a method's card → the entry where it is true
+    "needs_autograd": ("Autograd", "this method's credit rule may call autograd on the network"),
+    "may_reach_bp": (
+        "Backpropagation",
+        "this method's credit may come to equal backpropagation's while its feedback learns",
+    ),
+}
 
 
 def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
@@ -242,6 +249,7 @@ def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
         *_data(records, report),
         entry("Seeds", ", ".join(str(record.spec.seed) for record in records)),
         entry("Feedback", words(method.get("feedback"))),
+        *(entry(term, text) for name, (term, text) in DECLARED.items() if method.get(name)),
         each("Feedback file", records, _feedback),
         entry("Recipe", _recipe(first, method.get("credit_scale", ""))),
         each("Hardware", records, lambda record: words(record.provenance.get("hardware"))),

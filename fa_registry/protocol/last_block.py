@@ -1,0 +1,91 @@
+"""Depth utility of a method whose last block learns from the exact gradient, held against that block trained alone.
+
+Beating frozen blocks shows nothing of such a method's rule when one deep last block does the work. Its margin is therefore over the
+higher of two controls: frozen, and ladder_1 by bp, in which the last block alone is trained. Without ladder_1 D3 cannot pass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from fa_registry.protocol.prerequisites import control_doubt
+from fa_registry.protocol.verdict import stands
+from fa_registry.records import Finding, Reading, RunRecord
+
+if TYPE_CHECKING:
+    from fa_registry.protocol.cases import Case, SeedGroup
+
+CONTROL = "ladder_1"
+WORDS = "of the control whose last block alone is trained (ladder_1)"
+SHOWN = 10  # seeds by number
+STATE = "LAST BLOCK"  # of a finding that would pass, were there the control
+EXACT = 0.99  # of the cosine of c_L with g_L, whether the card calls it exact or not
+
+Controls = Mapping[tuple[str, int], RunRecord]
+
+
+def last_block_controls(records: Iterable[RunRecord]) -> Controls:
+    """Find the ladder_1 controls by bp without penalty: (setting identity, seed) → the one of the highest accuracy.
+
+    A control that is no evidence is left out.
+    """
+    found: dict[tuple[str, int], RunRecord] = {}
+    for record in records:
+        spec, key = record.spec, (record.spec.setting.identity, record.spec.seed)
+        trains_it = (spec.control, spec.method, spec.penalty) == (CONTROL, "bp", 0.0)
+        if trains_it and stands(record) and not _doubt(record):
+            found[key] = max(record, found.get(key, record), key=_accuracy)
+    return found
+
+
+def is_exact_on_top(record: RunRecord) -> bool:
+    """Return whether the credit is the gradient at site L, of a method that is not backpropagation at every site.
+
+    Measured by the batch's cosine, whatever the card says. A single site with a cosine does not show backpropagation.
+    """
+    row = record.measurements.sites.get("gamma_batch", ())
+    known = [reading.value for reading in row if reading.value is not None]
+    if record.spec.method == "bp" or not row or row[-1].value is None or row[-1].value <= EXACT:
+        return False
+    return len(known) == 1 or min(known) <= EXACT
+
+
+def higher(frozen: Reading, case: Case, quantity: str) -> Reading | None:
+    """Return the ladder_1 control's reading where it is the one to beat; None where the frozen control's is."""
+    if case.last_block is None or not is_exact_on_top(case.record):
+        return None
+    trained = case.last_block.measurements.scalars.get(quantity, Reading(None, "not measured"))
+    is_higher = None not in (trained.value, frozen.value) and trained.value > frozen.value
+    return trained if is_higher else None
+
+
+def without_control(finding: Finding, case: Case, group: SeedGroup) -> Finding:
+    """Turn a pass over the frozen control into a warning where a seed of the method lacks its ladder_1 control."""
+    judged = group.counted.values() if finding.interval else (case,)
+    lacking = [one.record.spec.seed for one in judged if one.last_block is None and is_exact_on_top(one.record)]
+    if finding.outcome != "pass" or not lacking or not (finding.reference_run_id or finding.interval):
+        return finding
+    seeds = ", ".join(str(seed) for seed in sorted(set(lacking))[:SHOWN])
+    reason = (
+        f"{STATE}: the credit at the last block is the gradient, so that the margin may be that block's alone; seed {seeds} needs "
+        f"the control {CONTROL} by bp (fa-registry train --method bp --control {CONTROL})"
+    )
+    return dataclasses.replace(finding, outcome="warn", state=STATE, sentence=f"{finding.sentence}; {reason}")
+
+
+def remarks(seeds: Sequence[int]) -> Iterator[str]:
+    """Name the seeds whose margin is over the ladder_1 control."""
+    if seeds:
+        named = ", ".join(map(str, sorted(set(seeds))[:SHOWN]))
+        yield f"the margin of seed {named} is over the accuracy {WORDS}, which is higher than the frozen one"
+
+
+def _doubt(control: RunRecord) -> str:
+    return control_doubt(control, trusts=control.integrity.state == "trusted")
+
+
+def _accuracy(record: RunRecord) -> float:
+    reading = record.measurements.scalars.get("accuracy")
+    return -1.0 if reading is None or reading.value is None else reading.value

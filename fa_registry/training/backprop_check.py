@@ -1,0 +1,138 @@
+"""Check that a method which claims another rule is not backpropagation on its run's own final weights.
+
+The conformance suite measures small networks, which a method could recognise. This check measures the run's final weights with its
+feedback state, on the run's eval batch and on a batch of its training data.
+
+The measure is the cosine of a whole batch's credit with the gradient, or of the update that each leaves in the block, whichever is
+larger. Counted are the blocks' sites 1..L whose block has weights and whose credit is not exact by construction. If fewer than two
+are left, site 0 counts too where the embedding has weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from fa_registry import methods
+from fa_registry.architectures.base import part_of
+from fa_registry.records import CREDIT_CHECK, Check
+from fa_registry.seeding import generator
+from fa_registry.training.bench import stream
+from fa_registry.training.credit_check import Gradients, Trial, cosine, gradients_by_credits, measured_credits
+from fa_registry.training.task import EVAL_SAMPLES, Task, network_shape
+
+ANOTHER_NAME = "this is backpropagation by another name"
+DECLARED = "its card declares that its credit may reach backpropagation's"
+NEAR = 0.99  # at every counted site: no rule of the catalog that does not declare it comes so near
+NEAR_UNDER_FRESH_FEEDBACK = 0.9  # at any counted site: the conformance suite's limit at initialisation (credit.md §5.2)
+SHOWN = 8  # sites by number; the others are counted
+
+Cosines = Mapping[int, float]  # by site
+
+
+def backprop_check(task: Task, no_feedback: str = "") -> Check | None:
+    """Compare the method's credits and updates with backpropagation's.
+
+    Args:
+        task: A run's task with its final weights and feedback state.
+        no_feedback: Why the feedback state is missing, empty where it is there.
+
+    Returns:
+        None for a control and for a method whose credit is exact everywhere. The outcome is "not possible" where the check cannot
+        tell the method from backpropagation, and where the feedback state is missing.
+    """
+    card = task.method.card
+    if task.spec.control != "none" or card.exact_sites == "all":
+        return None
+    if no_feedback:
+        return Check(CREDIT_CHECK, "not possible", no_feedback)
+    sites = counted_sites(task)
+    own = _largest(_cosines(task, sites, *batch) for batch in _batches(task))
+    if objection := _objection(task, sites, own):
+        return Check(CREDIT_CHECK, "not possible", f"{ANOTHER_NAME}: {objection}")
+    declared = DECLARED if card.reaches_bp else f"not above {NEAR} at every site that counts"
+    return Check(CREDIT_CHECK, "agrees", f"{_words(own)}; {declared}")
+
+
+def _objection(task: Task, sites: Sequence[int], own: Cosines) -> str:
+    """Return why the method is backpropagation although its card does not declare it; empty where it is not."""
+    card = task.method.card
+    if own and min(own.values()) > NEAR and not card.reaches_bp:
+        return f"{_words(own)}, above {NEAR} at every site that counts"
+    fresh = {} if "approaches_bp" in card.properties else _under_fresh_feedback(task, sites)
+    if fresh and max(fresh.values()) >= NEAR_UNDER_FRESH_FEEDBACK:
+        limit = f"allowed below {NEAR_UNDER_FRESH_FEEDBACK} at every site that counts"
+        return f"under a fresh draw of its feedback {_words(fresh)}, {limit}"
+    return ""
+
+
+def counted_sites(task: Task) -> list[int]:
+    """Return the sites whose credit is not exact by construction and that weights learn from; see the top of this file."""
+    parts = {part_of(name) for name, _ in task.network.named_parameters()}
+    sites = [site for site in range(1, task.blocks + 1) if not task.exact_sites[site] and f"blocks.{site - 1}" in parts]
+    return [0, *sites] if len(sites) < 2 and "embed" in parts and not task.exact_sites[0] else sites
+
+
+def _batches(task: Task) -> Iterator[tuple[Tensor, Tensor]]:
+    """Give the eval batch, and training samples drawn from the run's seed and augmented as in training."""
+    yield task.eval_batch
+    splits = task.splits
+    chosen = torch.randperm(len(splits.train_labels), generator=stream(task, "backprop_batch"))[:EVAL_SAMPLES]
+    chosen = chosen.to(task.device)
+    augmentation = stream(task, "backprop_augmentation", task.device)
+    yield splits.augment(splits.train_images[chosen], augmentation), splits.train_labels[chosen]
+
+
+def _cosines(task: Task, sites: Sequence[int], images: Tensor, labels: Tensor) -> Cosines:
+    """Return the larger cosine of credit and update per site; a site at which neither has one is left out."""
+    # without the penalty, whose pull on the weights is the same under every method
+    plain = dataclasses.replace(task, spec=dataclasses.replace(task.spec, penalty=0.0))
+    noise = generator(task.spec.seed, "noise", task.device)
+    inputs, credits, states = measured_credits(Trial.beside(plain, noise), images, labels)
+    own = gradients_by_credits(Trial.beside(plain, noise), images, labels, credits, states)
+    exact = gradients_by_credits(Trial.beside(plain, noise), images, labels, inputs.gradients, replaced=False)
+    found = {}
+    for site in sites:
+        credit = task.network.spread(credits[site], inputs.hidden[site])
+        both = (cosine(credit, inputs.gradients[site]), _update_cosine(own, exact, site))
+        if known := [value for value in both if math.isfinite(value)]:
+            found[site] = max(known)
+    return found
+
+
+def _update_cosine(own: Gradients, exact: Gradients, site: int) -> float:
+    """Return the cosine of two updates of the block below `site`, of the embedding at site 0."""
+    part = f"blocks.{site - 1}" if site else "embed"
+    names = [name for name in own if part_of(name) == part and own[name] is not None and exact[name] is not None]
+    if not names:
+        return math.nan
+    return cosine(*(torch.cat([side[name].flatten() for name in names]) for side in (own, exact)))
+
+
+def _under_fresh_feedback(task: Task, sites: Sequence[int]) -> Cosines:
+    """Return a third-party method's cosines on the eval batch under a fresh draw of its feedback; empty without feedback."""
+    if methods.CATALOG.location(task.spec.method).own or not task.feedback.state_dict():
+        return {}
+    shape = network_shape(task.network, task.splits.test_images[:1], task.card.classes)
+    drawn = task.method.feedback(shape, task.spec.method_options, stream(task, "backprop_fresh_feedback"))
+    return _cosines(dataclasses.replace(task, feedback=drawn.to(task.device)), sites, *task.eval_batch)
+
+
+def _largest(tables: Iterator[Cosines]) -> Cosines:
+    largest: dict[int, float] = {}
+    for table in tables:
+        for site, value in table.items():
+            largest[site] = max(value, largest.get(site, -1.0))
+    return largest
+
+
+def _words(cosines: Cosines) -> str:
+    if not cosines:
+        return "no counted site has a credit and a gradient that are not zero"
+    each = [f"{value:.5f} at site {site}" for site, value in cosines.items()]
+    rest = f" and at {len(each) - SHOWN} sites more" if len(each) > SHOWN else ""
+    return f"the cosine with backpropagation's is {', '.join(each[:SHOWN])}{rest}"

@@ -1,0 +1,125 @@
+"""Check that a third-party network computes its answers from the images, and does not look them up.
+
+A network can hold the test set and answer from it by the content of an image, by its place in a batch or in the test set, or by
+what it was asked before. Each probe takes away what one kind of lookup needs and leaves what a classifier needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fa_registry import architectures
+from fa_registry.diagnostics import evaluating
+from fa_registry.records import NETWORK_CHECK, Check, Measurements
+from fa_registry.terminal_loss import is_regression
+from fa_registry.training.bench import stream
+from fa_registry.training.measuring import accuracy
+from fa_registry.training.task import Task
+
+SAMPLES = 1_000  # test samples of the probes, drawn from the run's seed; all of a smaller test set
+ALONE = 64  # samples that are also classified one by one
+NOISE = 0.01  # of the images' standard deviation: invisible, and other bits in every pixel
+MARGIN = 0.05  # of accuracy: far more than rounding or this noise change, far less than a lookup gains
+DEVIATIONS = 4.0  # standard deviations of the sampling that no probe counts
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Accuracies of one network, as fractions, and how many samples they are of.
+
+    whole: of the whole test set in its order. shuffled: of `samples` test samples in random order. noisy: of the same with NOISE.
+    random: of random images with the test labels in their order. train: of as many training samples. chance: share of the most
+    frequent test label. alone: share of ALONE samples whose class is the same alone and in a batch.
+    """
+
+    whole: float
+    shuffled: float
+    noisy: float
+    random: float
+    train: float
+    chance: float
+    alone: float
+    samples: int
+
+    def deviation(self, share: float) -> float:
+        """Return what sampling alone can explain of an accuracy near `share`, MARGIN included."""
+        return MARGIN + DEVIATIONS * (max(share * (1 - share), 1 / self.samples) / self.samples) ** 0.5
+
+    @property
+    def objections(self) -> Iterator[str]:
+        """Give what no network does that computes each answer from one image."""
+        if abs(self.whole - self.shuffled) > self.deviation(self.whole):
+            yield f"in another order the accuracy is {self.shuffled:.4f}, in the test set's own {self.whole:.4f}"
+        if self.alone < 1 - MARGIN:
+            yield f"of {ALONE} samples {1 - self.alone:.0%} get another class alone than in a batch"
+        if self.shuffled - self.noisy > self.deviation(self.noisy):
+            yield f"with noise of {NOISE:g} standard deviations the accuracy is {self.noisy:.4f}, without {self.shuffled:.4f}"
+        if self.random - self.chance > self.deviation(self.chance):
+            yield f"random images get the test set's labels, {self.random:.4f} of them, by chance {self.chance:.4f}"
+        if self.whole - self.train > self.deviation(self.train):
+            yield f"the accuracy on training samples is {self.train:.4f}, on the test set {self.whole:.4f}"
+
+
+def network_check(task: Task, measured: Measurements) -> Check | None:
+    """Probe the network of a run's task with its final weights.
+
+    Args:
+        task: The run's task; its network is not changed.
+        measured: The run's recomputed measurements, for the accuracy on the whole test set.
+
+    Returns:
+        None for a built-in architecture and without classes. The outcome is "not possible" where a probe objects.
+    """
+    whole = measured.scalars["accuracy"].value
+    if (
+        architectures.CATALOG.location(task.spec.architecture).own
+        or is_regression(task.splits.test_labels)
+        or whole is None
+    ):
+        return None
+    try:
+        probes = probe(task, whole)
+    except Exception as error:  # a network that only answers the batches it knows
+        return Check(NETWORK_CHECK, "not possible", f"a probe of the network failed: {type(error).__name__}: {error}")
+    if objections := list(probes.objections):
+        return Check(NETWORK_CHECK, "not possible", f"they do not come from each image alone: {'; '.join(objections)}")
+    return Check(
+        NETWORK_CHECK,
+        "agrees",
+        f"accuracy {probes.whole:.4f} in the test set's order, {probes.shuffled:.4f} in another, {probes.noisy:.4f} with noise, "
+        f"{probes.train:.4f} on training samples, {probes.random:.4f} on random images",
+    )
+
+
+def probe(task: Task, whole: float) -> Probes:
+    """Measure all probes; every draw comes from the run's seed. whole: the accuracy on the whole test set."""
+    splits, draw = task.splits, stream(task, "network_check")
+    order = torch.randperm(len(splits.test_labels), generator=draw)[:SAMPLES].to(task.device)
+    images, labels = splits.test_images[order], splits.test_labels[order]
+    noise = torch.randn(images.shape, generator=draw).to(images) * images.std() if images.is_floating_point() else None
+    own_order = splits.test_labels[: len(order)]
+    chosen = torch.randperm(len(splits.train_labels), generator=draw)[:SAMPLES].to(task.device)
+    train = splits.augment(splits.train_images[chosen], stream(task, "network_check_augmentation", task.device))
+    shuffled = accuracy(task.network, images, labels)
+    return Probes(
+        whole=whole,
+        shuffled=shuffled,
+        noisy=shuffled if noise is None else accuracy(task.network, images + NOISE * noise, labels),
+        random=0.0 if noise is None else accuracy(task.network, images.mean() + noise, own_order),
+        train=accuracy(task.network, train, splits.train_labels[chosen]),
+        chance=own_order.bincount().max().item() / len(own_order),
+        alone=_same_alone(task, images[:ALONE]),
+        samples=len(order),
+    )
+
+
+def _same_alone(task: Task, images: Tensor) -> float:
+    """Return the share of samples whose class is the same in a batch of one."""
+    with torch.inference_mode(), evaluating(task.network):
+        together = task.network(images).argmax(dim=1)
+        alone = torch.cat([task.network(image[None]).argmax(dim=1) for image in images])
+    return (together == alone).double().mean().item()
