@@ -82,6 +82,8 @@ class StudyTable:
     """how every grid is trained that does not say otherwise"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
     """which controls every setting gets; `frozen` is true unless it says false"""
+    waivers: str = ""
+    """file of findings that shall not count, relative to this file; an audit's page names it"""
 
 
 def wrong_fields(raw: Mapping[str, Any]) -> list[str]:

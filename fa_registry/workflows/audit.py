@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import json
 import logging
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -97,6 +98,9 @@ def run_audit(
     adopted = launched_run() if adopt else ""
     selection = select(tracker, chosen)
     report = build_report(tracker, selection, editions, measuring, place.root, waivers)
+    if not terms.waivers and (named := study_waivers(chosen)):
+        remark = f"The study's own file names waivers: {Path(named).name} beside it."
+        report = dataclasses.replace(report, remarks=(*report.remarks, remark))
     if reference:
         report = dataclasses.replace(report, reproduction=reproduction(reference, report))
     report = with_unaudited(tracker, report, selection.runs)
@@ -119,7 +123,7 @@ def checked_audit(
     """
     problems: list[str] = []
     editions, measuring = checked_judging(chosen, terms, measuring, pages, problems)
-    waivers = _waivers(terms.waivers, problems)
+    waivers = _waivers(terms.waivers or study_waivers(chosen), problems)
     reference = study_reference(chosen, problems)
     if problems:
         raise InvalidFields("audit", problems)
@@ -136,13 +140,29 @@ def checked_judging(
 
 
 def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
-    """The waivers of the file, or of the current folder's; what is wrong with them is added to `problems`."""
-    path = file or (WAIVERS if Path(WAIVERS).is_file() else "")
+    """Load the waivers of `file`, if one is named; what is wrong with them is added to `problems`.
+
+    The audit never uses a file that nobody named: a file in the current folder could turn exit code 1 into 0.
+    """
+    unused = Path(WAIVERS)
+    if unused.is_file() and not (file and os.path.isfile(file) and unused.samefile(file)):
+        LOG.warning("%s in the current folder is not used; `--waivers %s` applies it", WAIVERS, WAIVERS)
     try:
-        return load_waivers(Path(path), datetime.date.today()) if path else ()
+        return load_waivers(Path(file), datetime.date.today()) if file else ()
     except InvalidFields as error:
-        problems += [f"waivers {path}: {problem}" for problem in error.problems]
+        problems += [f"waivers {file}: {problem}" for problem in error.problems]
         return ()
+
+
+def study_waivers(chosen: Chosen) -> str:
+    """Return the path of the waivers file that the study names; empty if it names none, or if no study was chosen."""
+    if not chosen.study:
+        return ""
+    try:
+        named = chosen.file.raw.get("waivers", "")
+        return str(chosen.file.path.parent / named) if isinstance(named, str) and named else ""
+    except (UnknownName, InvalidFields):  # `checked_terms` reports it
+        return ""
 
 
 def build_report(

@@ -241,8 +241,8 @@ def audit(
 ) -> AuditResult:
     """Recompute and judge runs, write the pages, and log the audit beside its runs.
 
-    editions: several side by side instead of `edition`. waivers: file of findings that shall not count [waivers.toml, if it is
-    here]. trust_logged: judge logged figures without measuring again. replay: how many training steps of every run are taken
+    editions: several side by side instead of `edition`. waivers: file of findings that shall not count [the file that the
+    study names]. trust_logged: judge logged figures without measuring again. replay: how many training steps of every run are taken
     again, `auto` or `off`. factories: `package.module:function` of models of others' own loops, which may be imported then.
     executor, with what a cluster is asked for: who measures again, as for `study` [this machine].
 
