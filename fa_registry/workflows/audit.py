@@ -35,7 +35,7 @@ from fa_registry.records import (
 from fa_registry.reporting.notebook import report_html
 from fa_registry.reporting.pages.form import in_place_of_a_form, standing_alone
 from fa_registry.reporting.pages.notes import Notes, not_judged_words
-from fa_registry.reporting.render import render_report
+from fa_registry.reporting.render import render_report, renderer
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, Tracker
 from fa_registry.tracking.pages import seal_folder, seal_pages
@@ -107,7 +107,9 @@ def run_audit(
     out = Path(pages.out)
     written = tuple(render_report(report, out, pages.own_templates))
     beside = tracker.beside(selection.runs[0].experiment)  # the audit stands in its runs' experiment
-    audit_run_id, page = log_audit(beside, report, written, out, selection, adopted)
+    audit_run_id, page = log_audit(
+        beside, report, written, out, selection, adopted, renderer(pages.own_templates)
+    )
     verdicts = [run.verdict for run in report.runs if run.verdict.outcome != "control"]
     gaps = [excluded for excluded in report.excluded if early_is_incomplete or excluded.kind != "ended early"]
     code = exit_code(verdicts, bool(gaps) or not verdicts)
@@ -244,7 +246,13 @@ RULE = "\n\n---\n\n"  # in a study's note, between what its newest audit found a
 
 
 def log_audit(
-    tracker: Tracker, report: AuditReport, pages: Sequence[Path], out: Path, selection: Selection, adopted: str
+    tracker: Tracker,
+    report: AuditReport,
+    pages: Sequence[Path],
+    out: Path,
+    selection: Selection,
+    adopted: str,
+    rendered_by: str,
 ) -> tuple[str, str]:
     """One audit run with the pages as artifacts (or the run `adopted`): its id, and where the runs stand side by side.
 
@@ -259,6 +267,7 @@ def log_audit(
         schema.TAG_STUDY: selection.study,
         schema.TAG_EDITION: edition_words(report.edition),
         schema.TAG_AUDIT: jsonio.digest_of(report),
+        schema.TAG_RENDERER: rendered_by,
     }
     run_id = tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
     status, state = "failed", "FAILED"

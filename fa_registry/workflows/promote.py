@@ -14,8 +14,6 @@ from typing import Any
 
 from fa_registry import jsonio, methods, owners
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
-from fa_registry.protocol.engine import judge_all
-from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.rules import load_edition
 from fa_registry.protocol.shipped import DIGEST, FOREIGN, SHIPPED, edition_words, standing
 from fa_registry.records import AuditReport, EditionReference, Reading, RunRecord, RunSpec
@@ -28,6 +26,7 @@ from fa_registry.tracking.reader import read_record
 from fa_registry.training import model_folder
 from fa_registry.training.model_folder import Despite, ModelCard, Opinion
 from fa_registry.workflows.audit import marked
+from fa_registry.workflows.audit_proof import judged_again
 from fa_registry.workflows.editions import load_or_name, signature
 from fa_registry.workflows.evidence import gather
 from fa_registry.workflows.reports import recorded_report
@@ -117,12 +116,7 @@ def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, place:
             f"run {run.run_id}: its newest audit names edition {signature(opinion.edition)} and judged by other limits: "
             f"{', '.join(wrong)}"
         )
-    looks = {
-        seeds_key(other.record.spec): max([finding.look for finding in other.findings], default=1)
-        for other in report.runs
-    }
-    records = [other.record for other in report.runs]
-    again = judge_all(records, edition, report.waivers, looks)[place].verdict
+    again = judged_again(report, opinion.edition)[place].verdict
     if again != opinion.verdict:
         raise IntegrityError(
             f"run {run.run_id}: its newest audit says {opinion.verdict.label} by edition {signature(opinion.edition)}, and its own "
