@@ -143,7 +143,9 @@ def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integ
     if extra := sorted(_metrics(reported) - _metrics(recorded)):
         words = f"the report has metrics that the run did not record: {', '.join(_first(extra))}"
         return Integrity("unverifiable", (f"{words}; `fa-registry audit` measures the run again",))
-    return Integrity("verified", ("every artifact is the one audited, and the figures are those that the run recorded",))
+    return Integrity(
+        "verified", ("every artifact is the one audited, and the figures are those that the run recorded",)
+    )
 
 
 def _is_same(recorded: RunRecord, reported: RunRecord, name: str) -> bool:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
-from fa_registry import jsonio
+from fa_registry import jsonio, load_model
+from fa_registry.errors import IntegrityError
 from fa_registry.tracking import schema
+from fa_registry.tracking.models import TAG_CARD, folder_name, promotion_key
 from fa_registry.tracking.pages import SEAL
+from fa_registry.training.model_folder import CARD, NETWORK, ModelCard
 from tests.helpers.pictures import blank_pictures
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.red_team.attacks import Store
@@ -40,7 +45,9 @@ def verify(*arguments):
     """The exit code of `verify`, and name of each row → (state, details)."""
     result = call("verify", *arguments, "--json")
     rows = json.loads(result.stdout)
-    return result.exit_code, {row["name"]: (row["integrity"]["state"], "; ".join(row["integrity"]["details"])) for row in rows}
+    return result.exit_code, {
+        row["name"]: (row["integrity"]["state"], "; ".join(row["integrity"]["details"])) for row in rows
+    }
 
 
 def verified_run(store, run_id):
@@ -66,7 +73,9 @@ def seal_pages_again(store):
     """Every digest of the audit's pages as the files are now, and the tag over them."""
     run_id = audit_run(store)
     folder = store.artifacts(run_id)
-    store.change_json(run_id, SEAL, lambda held: held.update({name: jsonio.file_digest(folder / name) for name in held}))
+    store.change_json(
+        run_id, SEAL, lambda held: held.update({name: jsonio.file_digest(folder / name) for name in held})
+    )
     store.set_tag(run_id, schema.TAG_PAGES, jsonio.file_digest(folder / SEAL))
 
 
@@ -215,3 +224,79 @@ def test_a_run_that_a_later_audit_excluded_is_compared_with_that_audit(audited_s
     assert (code, own[0], verdicts[0], pages[0]) == (0, "verified", "verified", "verified"), own
     audited_store.set_tag(run_id, "fa.verdict", "NOT JUDGED (broken)")
     assert "the audit says 'NOT JUDGED (integrity failure)'" in verified_run(audited_store, run_id)[1][1]
+
+
+@pytest.fixture
+def promoted(audited_store):
+    """The audited store, the folder of a promoted model's files, and its reference."""
+    run_id = audited_store.run_id(method="fa", seed=1)
+    result = call("promote", run_id, "--name", "fa", "--despite", "for the test", "--author", "A. Author", "--json")
+    assert result.exit_code == 0, result.output
+    (folder,) = (audited_store.artifacts(run_id) / "promoted").iterdir()
+    return audited_store, folder, "models:/fa/1"
+
+
+def zero_the_weights(store, folder):
+    """Zeroed weights, their digest in the card, and the digest of the card in the version's tag."""
+    tensors = load_file(folder / NETWORK)
+    save_file({name: torch.zeros_like(tensor) for name, tensor in tensors.items()}, folder / NETWORK)
+    card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    card["digests"][NETWORK] = jsonio.file_digest(folder / NETWORK)
+    (folder / CARD).write_text(jsonio.pretty(card), encoding="utf-8")
+    tag_the_card(store, folder)
+
+
+def tag_the_card(store, folder):
+    digest = jsonio.file_digest(folder / CARD)
+    store.sql("UPDATE model_version_tags SET value = ? WHERE key = ?", digest, TAG_CARD)
+
+
+def move(store, folder):
+    """The files into the folder that their card asks for, and the version's source to it, as only SQL can."""
+    card = jsonio.decode(ModelCard, json.loads((folder / CARD).read_text(encoding="utf-8")), CARD)
+    target = folder.with_name(folder_name(promotion_key(card), jsonio.file_digest(folder / CARD)))
+    folder.rename(target)
+    store.sql("UPDATE model_versions SET source = replace(source, ?, ?)", folder.name, target.name)
+    store.sql("UPDATE model_versions SET storage_location = replace(storage_location, ?, ?)", folder.name, target.name)
+
+
+def test_an_untouched_promoted_model_is_loaded(promoted):
+    _, _, reference = promoted
+    assert any(weight.abs().sum() > 0 for weight in load_model(reference).network.parameters())
+
+
+def test_a_card_with_its_tag_made_anew_does_not_load_zeroed_weights(promoted):
+    store, folder, reference = promoted
+    zero_the_weights(store, folder)
+    with pytest.raises(IntegrityError, match=r"its source names the card [0-9a-f]{16}, found another card"):
+        load_model(reference)
+
+
+def test_a_card_of_other_words_with_its_tag_made_anew_is_not_believed(promoted):
+    store, folder, reference = promoted
+    card = json.loads((folder / CARD).read_text(encoding="utf-8")) | {"accuracy": 0.999}
+    (folder / CARD).write_text(jsonio.pretty(card), encoding="utf-8")
+    tag_the_card(store, folder)
+    with pytest.raises(IntegrityError, match="found another card"):
+        load_model(reference)
+
+
+def test_a_source_that_was_edited_too_does_not_load_weights_that_the_run_did_not_record(promoted):
+    store, folder, reference = promoted
+    zero_the_weights(store, folder)
+    move(store, folder)
+    with pytest.raises(IntegrityError, match=r"network.safetensors: not the files that run [0-9a-f]{32} recorded"):
+        load_model(reference)
+
+
+def test_figures_edited_in_the_report_are_not_promoted(audited_store):
+    run_id = audited_store.run_id(method="fa", seed=1)
+    frozen = audited_store.run_id(control="frozen", seed=1)
+
+    def edit(report):
+        (run,) = [run for run in report["runs"] if run["record"]["run_id"] == frozen]
+        run["record"]["measurements"]["scalars"]["accuracy"] = 0.01
+
+    forge(audited_store, edit)
+    refused = call("promote", run_id, "--despite", "for the test", "--author", "A. Author")
+    assert refused.exit_code == 3 and f"of run {frozen}" in refused.output and "recomputed 0.01" in refused.output
