@@ -14,11 +14,11 @@ from fa_registry.training.checkpoint import content_digest
 from fa_registry.workflows import near_copies
 from fa_registry.workflows.near_copies import LIMIT, NEAREST_HONEST, distance, initial_weights, may_be_near
 from tests.builders import record, spec
-from tests.red_team.conftest import call, judged
+from tests.red_team.conftest import judged
 from tests.red_team.test_redrawn import decoded, measure_again_and_seal
+from tests.red_team.test_settings_beside import train
 from tests.red_team.test_tables import caught
 
-SETTING = ("--epochs", "4", "--set", "architecture.d_hidden=16,architecture.num_blocks=2", "--device", "cpu")
 NEAR = "final weights: the same weights as run "
 
 
@@ -91,25 +91,20 @@ def test_the_honest_store_accuses_nobody_and_keeps_its_distance(store, audit):
 
 def test_settings_that_hardly_differ_accuse_nobody(store, audit):
     """A learning rate of 1e-3 and of 1.0000001e-3, a tiny penalty, a run that was trained twice, and a ladder's rungs."""
-    more = [
-        ("--method", "bp", "--seed", "1", "--learning-rate", "1.0000001e-3"),
-        ("--method", "dfa", "--seed", "1", "--penalty", "1e-7"),
-        ("--method", "dfa", "--seed", "1", "--control", "ladder_1"),
-        ("--method", "dfa", "--seed", "1", "--control", "ladder_2"),
-        ("--method", "dfa", "--seed", "1", "--force"),
-    ]
-    for arguments in more:
-        result = call("train", *arguments, *SETTING)
-        assert result.exit_code == 0, result.output
+    train("--method", "bp", "--seed", "1", recipe="learning_rate=1.0000001e-3")
+    train("--method", "dfa", "--seed", "1", "--penalty", "1e-7")
+    train("--method", "dfa", "--seed", "1", "--control", "ladder_1")
+    train("--method", "dfa", "--seed", "1", "--control", "ladder_2")
+    train("--method", "dfa", "--seed", "1", "--force")
     _, report = audit("--experiment", "fa_registry", "--trust-logged")
     assert not report.excluded and len(report.runs) == 17
 
 
 def test_runs_of_one_epoch_and_a_sweep_of_penalties_accuse_nobody(store, audit):
-    shape = ("--set", "architecture.d_hidden=16,architecture.num_blocks=2", "--device", "cpu", "--seed", "1", "--epochs", "1")
-    for arguments in (*(("--method", name) for name in ("bp", "fa", "dfa")), ("--method", "bp", "--control", "frozen")):
-        for penalty in ("0", "0.01") if "--control" not in arguments else ("0",):
-            assert call("train", *arguments, "--penalty", penalty, *shape).exit_code == 0
+    for method in ("bp", "fa", "dfa"):
+        for penalty in ("0", "0.01"):
+            train("--method", method, "--seed", "1", "--epochs", "1", "--penalty", penalty)
+    train("--method", "bp", "--control", "frozen", "--seed", "1", "--epochs", "1")
     _, report = audit("--experiment", "fa_registry", "--trust-logged")
     assert not report.excluded and len(report.runs) == 12 + 7
 

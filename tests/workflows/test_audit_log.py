@@ -322,7 +322,8 @@ def test_a_waiver_applies_and_one_that_has_expired_is_reported_and_does_not(trai
     text = WAIVER.format(method="dfa", expiry="9999-01-01") + WAIVER.format(method="fa", expiry="2026-02-01")
     text += WAIVER.format(method="bp", expiry="9999-01-01").replace("D3", "D8")
     (workplace / "waivers.toml").write_text(text + WAIVER.format(method="dfaa", expiry="9999-01-01"))
-    _, result = audited(trained, "--threshold", "D3=200", "--waivers", "waivers.toml")  # a margin of 200 pp: D3 fires whatever was trained
+    # a margin of 200 pp: D3 fires whatever was trained
+    _, result = audited(trained, "--threshold", "D3=200", "--waivers", "waivers.toml")
     report = result["report"]
     verdicts = {
         run["record"]["spec"]["method"]: run["verdict"]
