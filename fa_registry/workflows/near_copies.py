@@ -24,6 +24,7 @@ from fa_registry.records import RunRecord, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.training.checkpoint import load_tensors
+from fa_registry.training.controls import rung
 from fa_registry.training.task import build_network
 
 # The smallest `distance` of two honest runs of different methods, seeds or controls that was measured, and the largest that is a
@@ -194,7 +195,15 @@ def may_be_near(one: RunSpec, other: RunSpec) -> bool:
 
 
 def _kin(spec: RunSpec) -> tuple[object, ...]:
-    return spec.method, spec.seed, spec.control, spec.architecture, spec.dataset
+    return spec.method, spec.seed, effective_control(spec), spec.architecture, spec.dataset
+
+
+def effective_control(spec: RunSpec) -> str:
+    """Return the control under its plainest name: ladder_L trains all blocks, and ladder_0 by bp is frozen."""
+    trained = rung(spec.control)
+    if trained is not None and trained == spec.architecture_options.get("num_blocks"):
+        return "none"
+    return "frozen" if trained == 0 and spec.method == "bp" else spec.control
 
 
 def _without_control(spec: RunSpec) -> tuple[object, ...]:

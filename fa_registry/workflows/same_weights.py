@@ -18,8 +18,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.reader import read_provenance, read_spec, runs_by_tag
 from fa_registry.training.checkpoint import content_digest, load_tensors
-from fa_registry.training.controls import rung
-from fa_registry.workflows.near_copies import near_copies
+from fa_registry.workflows.near_copies import effective_control, near_copies
 
 FINAL_WEIGHTS = "final weights"  # subject of the checks
 NOT_COMPARABLE = "a weight is not finite: what training broke down to is the same in any two runs"
@@ -102,10 +101,8 @@ def effective(spec: RunSpec) -> RunSpec:
     control, options = spec.control, _options(spec)
     if control == "shallow" or blocks == 0:
         control, options = "shallow", _without(options, "num_blocks")
-    elif rung(control) == blocks:
-        control = "none"
-    elif rung(control) == 0 and spec.method == "bp":
-        control = "frozen"
+    else:
+        control = effective_control(spec)
     if spec.epochs == 0 or recipe.learning_rate == 0:  # as it was drawn
         return RunSpec("", spec.architecture, "", spec.seed, 0, {}, options, Recipe(), 0.0, _drawn(control))
     if recipe.optimizer == "adamw" and recipe.weight_decay * recipe.learning_rate < LOST:

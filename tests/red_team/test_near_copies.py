@@ -112,6 +112,7 @@ def test_runs_of_one_epoch_and_a_sweep_of_penalties_accuse_nobody(store, audit):
 MLP = {"architecture": "mlp", "architecture_options": {"d_hidden": 16, "num_blocks": 2}}
 MAY = [
     ({}, {"penalty": 0.1}),
+    ({"control": "ladder_2"}, {"penalty": 1e-7}),
     ({"weights": "a"}, {"weights": "b", "method": "fa"}),
     ({**MLP, "method": "fa", "control": "ladder_1"}, {**MLP, "method": "bp", "control": "ladder_1"}),
     ({**MLP, "method": "dfa", "control": "ladder_0"}, {**MLP, "method": "bp", "control": "frozen"}),
