@@ -143,7 +143,7 @@ def test_many_runs_cost_no_comparison_of_every_pair(monkeypatch):
     draw = torch.Generator().manual_seed(0)
     held = {f"{number:032x}": {"w": torch.randn(500, generator=draw)} for number in range(2000)}
     held[f"{1999:032x}"] = {"w": held[f"{0:032x}"]["w"] * (1 + 1e-5)}
-    initial, asked = {"w": torch.zeros(500)}, []
+    initial, asked = {"w": torch.randn(500, generator=draw)}, []
 
     def read(tracker, run_id):
         asked.append(run_id)
