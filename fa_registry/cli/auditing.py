@@ -190,6 +190,8 @@ def audited(result: AuditResult, as_json: bool) -> None:
     for other in report.choice.unaudited or () if report.choice else ():
         gone = ", deleted in MLflow" if other.deleted else ""
         say(f"left out: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}{gone}")
+    for other in report.choice.beside or () if report.choice else ():
+        say(f"tried beside, within 1 %: seed {other.spec.seed} of {other.spec.label}, {other.setting}: {other.status}")
     for remark in report.remarks:
         say(f"note: {remark}")
     say(f"report: {result.pages[0]}")

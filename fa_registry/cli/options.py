@@ -178,7 +178,7 @@ THRESHOLD = click.option(
     help="Another threshold for a rule of the leading edition, then marked modified; may be repeated.",
 )
 WAIVERS = click.option(
-    "--waivers", default="", metavar="FILE", help="Findings that shall not count [waivers.toml, if it is here]."
+    "--waivers", default="", metavar="FILE", help="Findings that shall not count [the file that the study names]."
 )
 STOP_ON = click.option(
     "--stop-on",

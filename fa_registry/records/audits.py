@@ -249,6 +249,10 @@ class Choice:
     """older finished runs of the audited specifications, passed over for the newest"""
     unaudited: tuple[OtherRun, ...] | None = None
     """every further run of the store of a method and setting that was judged; null in older reports, which did not look"""
+    beside: tuple[OtherRun, ...] | None = None
+    """every run of the store whose specification is a judged one's but for numbers that differ by at most 1 %, judged ones too:
+    settings that were tried beside it; null in older reports, which did not look
+    """
 
 
 @dataclass(frozen=True)

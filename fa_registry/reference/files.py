@@ -74,9 +74,9 @@ WAIVERS = f"""
 ## waivers.toml
 
 Findings that shall not count: each becomes `waived` with its reason, and the verdict is a WARN at best. `audit` takes the file of
-the current folder, or `--waivers FILE`. A waiver names a run, by {LEAST_RUN} or more characters of its id, or a method by its
-label, as `dfa+pen λ=0.01`. One whose last day has passed, and one that speaks of no run or rule at hand, has no effect: the audit
-says so.
+`--waivers FILE`, else the one that the study names (`waivers = "waivers.toml"`), and no other. A waiver names a run, by
+{LEAST_RUN} or more characters of its id, or a method by its label, as `dfa+pen λ=0.01`. One whose last day has passed, and one
+that speaks of no run or rule at hand, has no effect: the audit says so.
 
 ```toml
 [[waiver]]

@@ -9,6 +9,7 @@ from fa_registry.protocol.cases import whole
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.integrity import difference_words
+from fa_registry.protocol.near_settings import differing_numbers, words
 from fa_registry.protocol.verdict import stands
 from fa_registry.quantities import AGGREGATES
 from fa_registry.records import AuditReport, Choice, OtherRun, Reading, RunAudit, RunRecord, RunSpec
@@ -364,6 +365,8 @@ def _nothing_left_out(asked: Asked, seeds: str) -> Answered:
         return UNKNOWN, f"{selected}, and whether others were left out is not known: {DID_NOT_LOOK}"
     by_hand = f"--seeds {choice.asked['seeds']} was asked for" if "seeds" in choice.asked else ""
     passed_over, mentioned = _in_the_store(asked, choice.unaudited or ())
+    hidden, tried = _tried_beside(asked, choice.beside or ())
+    passed_over, mentioned = [*passed_over, *hidden], [*mentioned, *tried]
     if passed_over:
         how = f"{by_hand}, and the" if by_hand else "the"
         return VIOLATED, f"seeds {seeds}: {how} store holds what is not in this report: {'; '.join(passed_over)}"
@@ -412,6 +415,23 @@ def _in_the_store(asked: Asked, others: Sequence[OtherRun]) -> tuple[list[str], 
         chosen = other.finished and counts and (other.spec.seed not in seeds or other.newer)
         (passed_over if chosen else mentioned).append(_other(other, other.spec.seed in seeds))
     return passed_over, mentioned
+
+
+def _tried_beside(asked: Asked, others: Sequence[OtherRun]) -> tuple[list[str], list[str]]:
+    """Return what was passed over, and what is merely mentioned, of settings that differ by at most 1 % in some numbers.
+
+    Passed over is a finished run that this report does not judge, of a seed that the method has no judged run of here.
+    """
+    report = asked.sources.report
+    mine = asked.sources.judged_seeds.get(asked.spec.seeds, frozenset())
+    judged = {run.record.run_id for run in report.runs}
+    hidden, tried = [], []
+    for other in others:
+        if differing := differing_numbers(asked.spec, other.spec):
+            counts = other.finished and other.run_id not in judged and other.spec.seed not in mine
+            line = f"tried beside with {words(differing)}: {_other(other, False)}"
+            (hidden if counts else tried).append(line)
+    return hidden, [*tried[:SHOWN], *([f"{len(tried) - SHOWN} more tried beside"] if len(tried) > SHOWN else [])]
 
 
 def _other(other: OtherRun, again: bool) -> str:

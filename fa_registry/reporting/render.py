@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,8 +13,10 @@ from types import MappingProxyType
 
 from jinja2 import Environment, TemplateError, meta, nodes
 
-from fa_registry import cores, owners, resources
+from fa_registry import cores, owners, provenance, resources
+from fa_registry.catalog import source_digest
 from fa_registry.errors import InvalidFields, join_names, unknown_name_text
+from fa_registry.jsonio import digest_of, file_digest
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import AuditReport
 from fa_registry.reporting.figures.style import VECTORS
@@ -50,7 +53,9 @@ UNLINKED = "<!-- fa:compare -->"
 LINKED = '<li><a href="compare.html">compare.html</a>: methods or runs side by side</li>'
 NOT_OURS = ("note.md.j2", "audit_note.md.j2")  # written to the store for every reader of it: always the shipped ones
 LARGEST_TEMPLATE = 2**20  # bytes; the largest shipped one has 20 kB
+OWN_TEMPLATES = ", user templates"  # ends what `renderer` returns
 UNCALCULABLE = (ValueError, ArithmeticError, RuntimeError)
+DRAWN_WITH = ("jinja2", "matplotlib", "numpy", "scipy")  # libraries whose release decides bytes of a page
 PREFIX = ".rendering-"  # of the folder that pages are written in
 # What each template receives: the fields are its variables, no more and no less; every field has its help and unit.
 TEMPLATES: Mapping[str, type] = MappingProxyType(
@@ -100,6 +105,21 @@ def _as_values_allow(report: AuditReport) -> Iterator[None]:
         raise InvalidFields(
             f"audit of {report.selection}", [f"{why}. Nothing was written; measure its runs again"]
         ) from error
+
+
+def renderer(templates: Path | None = None) -> str:
+    """Return what decides the bytes of pages beside the report: this package's source, the libraries and the processor.
+
+    Args:
+        templates: as for `render_report`; with a folder, nobody else can render the same pages.
+    """
+    shipped = {path.name: file_digest(path) for path in sorted(resources.templates().glob(f"*{SUFFIX}"))}
+    source = digest_of([source_digest("fa_registry"), shipped])
+    versions = {name: importlib.metadata.version(name) for name in ("fa_registry", *DRAWN_WITH)}
+    libraries = ", ".join(f"{name} {version}" for name, version in versions.items())
+    machine = provenance.hardware()
+    own = OWN_TEMPLATES if templates else ""
+    return f"{libraries}, source {source[:16]}, {machine['machine']} {machine['cpu']}{own}"
 
 
 def in_the_way(out: Path) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from fa_registry.records import EditionReference, Reading, Verdict, Waiver
+from fa_registry.records import EditionReference, OtherRun, Reading, Verdict, Waiver
 
 T = TypeVar("T")
 
@@ -254,6 +254,15 @@ class AuditRow:
     judged: Mapping[str, Judged] = field(default_factory=dict)
     control_state: str = ""
     proof: str = ""
+
+
+@dataclass(frozen=True)
+class BesideRow:
+    """A run of a setting that differs from a judged one by at most 1 %. of: the judged method; differs: in which numbers."""
+
+    run: OtherRun
+    of: str
+    differs: str
 
 
 @dataclass(frozen=True)

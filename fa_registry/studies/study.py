@@ -86,6 +86,8 @@ class StudyTable:
     """how many states of every run are kept, from each of which an audit replays the next epoch on any machine; for what is to be
     published
     """
+    waivers: str = ""
+    """file of findings that shall not count, relative to this file; an audit's page names it"""
 
 
 def wrong_fields(raw: Mapping[str, Any]) -> list[str]:

@@ -15,12 +15,17 @@ from mlflow.artifacts import download_artifacts
 from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 from mlflow.protos.databricks_pb2 import RESOURCE_ALREADY_EXISTS, ErrorCode
 
-from fa_registry import owners
-from fa_registry.errors import StoreError, UnknownName, UsageError
+from fa_registry import jsonio, owners
+from fa_registry.errors import IntegrityError, StoreError, UnknownName, UsageError
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.client import Client, answering
 from fa_registry.tracking.places import local_folder, looked_for
+from fa_registry.tracking.reader import check_seal, read_provenance
 from fa_registry.tracking.refusals import Refusal
 from fa_registry.tracking.store import resolve_uri, sqlite_path
+from fa_registry.training import model_folder
+from fa_registry.training.model_folder import ModelCard
 
 SCHEME = "models:/"
 REFERENCE = re.compile(r"models:/(?P<name>[^/@:]+)(?:@(?P<alias>[\w-]+)|/(?P<version>\d+))")
@@ -39,6 +44,53 @@ TAG_PROMOTION = "fa.promotion"  # digest of what was promoted and by which verdi
 MAX_DESCRIPTION = 4000  # characters; the database holds 5000
 CUT = "\n\n… cut here; the whole text is card.md among the files."
 PAGE = 1000
+FOLDER_DIGITS = 16  # hexadecimal, of a digest in a folder's name
+
+
+FOLDER = "promoted"  # of the run's artifacts; the files of every version are in a folder of their own below it
+FILES = {model_folder.NETWORK: schema.FINAL, model_folder.FEEDBACK: schema.FEEDBACK, model_folder.SPEC: schema.SPEC}
+
+
+def promotion_key(card: ModelCard) -> str:
+    """Return a digest that is equal for the same run with the same verdicts and reason: promoting it twice makes one version."""
+    weights = [card.digests.get(name, "") for name in FILES]
+    edition = card.opinions[0].edition
+    return jsonio.digest_of([card.run_id, weights, [edition.name, edition.digest], verdict_tags(card), card.despite])
+
+
+def verdict_tags(card: ModelCard) -> dict[str, str]:
+    """Return tag → verdict of every edition of the card."""
+    return {schema.verdict_tag(opinion.edition): opinion.verdict.label for opinion in card.opinions}
+
+
+def folder_name(key: str, card_digest: str) -> str:
+    """Return the name of a version's folder, from its promotion key and the SHA-256 of its card.json.
+
+    MLflow keeps the folder's address as the version's source, which no call of its API changes.
+    """
+    return jsonio.digest_of([key, card_digest])[:FOLDER_DIGITS]
+
+
+def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard) -> None:
+    """Raise IntegrityError unless card and weights are those that were promoted, whatever the version's tags say.
+
+    The card has to be the one that the version's source names, and the weights those that the run itself recorded.
+    """
+    key, folder = promotion_key(card), version.source.rstrip("/").rpartition("/")[2]
+    # releases that wrote no digest of the card into it named the folder by the key alone
+    if folder not in (folder_name(key, version.tags[TAG_CARD]), key[:FOLDER_DIGITS]):
+        raise IntegrityError(
+            f"{version.reference}: its source names the card {folder}, found another card whose tag {TAG_CARD} was made anew"
+        )
+    if card.run_id != version.run_id:
+        raise IntegrityError(f"{version.reference}: it is of run {version.run_id}, its card of run {card.run_id}")
+    run = tracker.get(version.run_id)
+    path = tracker.artifact(run.run_id, schema.PROVENANCE)
+    recorded = read_provenance(path)["digests"] if path else {}
+    check_seal(tracker, run, recorded)
+    other = [name for name, artifact in FILES.items() if card.digests.get(name) != recorded.get(artifact)]
+    if other:
+        raise IntegrityError(f"{version.reference}: {', '.join(other)}: not the files that run {run.run_id} recorded")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import json
 import logging
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ from fa_registry.records import (
 from fa_registry.reporting.notebook import report_html
 from fa_registry.reporting.pages.form import in_place_of_a_form, standing_alone
 from fa_registry.reporting.pages.notes import Notes, not_judged_words
-from fa_registry.reporting.render import render_report
+from fa_registry.reporting.render import render_report, renderer
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, Tracker
 from fa_registry.tracking.pages import seal_folder, seal_pages
@@ -99,13 +100,17 @@ def run_audit(
     adopted = launched_run() if adopt else ""
     selection = select(tracker, chosen)
     report = build_report(tracker, selection, editions, measuring, place.root, waivers)
+    if not terms.waivers and (named := study_waivers(chosen)):
+        remark = f"The study's own file names waivers: {Path(named).name} beside it."
+        report = dataclasses.replace(report, remarks=(*report.remarks, remark))
     if reference:
         report = dataclasses.replace(report, reproduction=reproduction(reference, report))
     report = with_unaudited(tracker, report, selection.runs)
     out = Path(pages.out)
     written = tuple(render_report(report, out, pages.own_templates))
     beside = tracker.beside(selection.runs[0].experiment)  # the audit stands in its runs' experiment
-    audit_run_id, page = log_audit(beside, report, written, out, selection, adopted)
+    rendered_by = renderer(pages.own_templates)
+    audit_run_id, page = log_audit(beside, report, written, out, selection, adopted, rendered_by)
     verdicts = [run.verdict for group in groups(report) if not group.control for run in group.runs]
     gaps = [excluded for excluded in report.excluded if early_is_incomplete or excluded.kind != "ended early"]
     code = exit_code(verdicts, bool(gaps) or not verdicts)
@@ -121,7 +126,7 @@ def checked_audit(
     """
     problems: list[str] = []
     editions, measuring = checked_judging(chosen, terms, measuring, pages, problems)
-    waivers = _waivers(terms.waivers, problems)
+    waivers = _waivers(terms.waivers or study_waivers(chosen), problems)
     reference = study_reference(chosen, problems)
     if problems:
         raise InvalidFields("audit", problems)
@@ -138,13 +143,29 @@ def checked_judging(
 
 
 def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
-    """The waivers of the file, or of the current folder's; what is wrong with them is added to `problems`."""
-    path = file or (WAIVERS if Path(WAIVERS).is_file() else "")
+    """Load the waivers of `file`, if one is named; what is wrong with them is added to `problems`.
+
+    The audit never uses a file that nobody named: a file in the current folder could turn exit code 1 into 0.
+    """
+    unused = Path(WAIVERS)
+    if unused.is_file() and not (file and os.path.isfile(file) and unused.samefile(file)):
+        LOG.warning("%s in the current folder is not used; `--waivers %s` applies it", WAIVERS, WAIVERS)
     try:
-        return load_waivers(Path(path), datetime.date.today()) if path else ()
+        return load_waivers(Path(file), datetime.date.today()) if file else ()
     except InvalidFields as error:
-        problems += [f"waivers {path}: {problem}" for problem in error.problems]
+        problems += [f"waivers {file}: {problem}" for problem in error.problems]
         return ()
+
+
+def study_waivers(chosen: Chosen) -> str:
+    """Return the path of the waivers file that the study names; empty if it names none, or if no study was chosen."""
+    if not chosen.study:
+        return ""
+    try:
+        named = chosen.file.raw.get("waivers", "")
+        return str(chosen.file.path.parent / named) if isinstance(named, str) and named else ""
+    except (UnknownName, InvalidFields):  # `checked_terms` reports it
+        return ""
 
 
 def build_report(
@@ -235,7 +256,13 @@ RULE = "\n\n---\n\n"  # in a study's note, between what its newest audit found a
 
 
 def log_audit(
-    tracker: Tracker, report: AuditReport, pages: Sequence[Path], out: Path, selection: Selection, adopted: str
+    tracker: Tracker,
+    report: AuditReport,
+    pages: Sequence[Path],
+    out: Path,
+    selection: Selection,
+    adopted: str,
+    rendered_by: str,
 ) -> tuple[str, str]:
     """One audit run with the pages as artifacts (or the run `adopted`): its id, and where the runs stand side by side.
 
@@ -250,6 +277,7 @@ def log_audit(
         schema.TAG_STUDY: selection.study,
         schema.TAG_EDITION: edition_words(report.edition),
         schema.TAG_AUDIT: jsonio.digest_of(report),
+        schema.TAG_RENDERER: rendered_by,
     }
     run_id = tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
     status, state = "failed", "FAILED"

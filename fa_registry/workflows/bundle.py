@@ -8,23 +8,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from fa_registry import jsonio, owners
 from fa_registry.bundles.archive import Manifest, manifest_bytes, pack, unpack
 from fa_registry.bundles.contents import RUNS, collect, opened
 from fa_registry.bundles.signing import signed, signer
 from fa_registry.errors import IntegrityError, InvalidFields, RegistryError, UsageError
-from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.integrity import compare
-from fa_registry.protocol.rules import load_edition, shipped
 from fa_registry.records import AuditReport, Integrity, RunAudit, RunRecord
-from fa_registry.reporting.render import render_report
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.memory import MemoryTracker
-from fa_registry.tracking.pages import SEAL, check_audit_pages
 from fa_registry.tracking.reader import NEEDED, check_files, check_seal, read_sealed
+from fa_registry.workflows.audit_proof import check_pages, check_verdicts, is_same_release, outcome_of, rendered_again
 from fa_registry.workflows.evidence import Gathered, checked_measuring, gather_all
 from fa_registry.workflows.reports import newest_report, recorded_report
 from fa_registry.workflows.requests import Measuring
@@ -33,7 +29,6 @@ from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.verify import Verification
 
 LICENCE = re.compile(r"[A-Za-z0-9.\-]{1,64}")  # an SPDX identifier
-FORM = re.compile(r"forms/[^/]+\.md")  # what people write into: kept where pages are rendered again
 
 
 @dataclass(frozen=True)
@@ -84,70 +79,20 @@ def verify_bundle(path: Path, measuring: Measuring = Measuring(), key: str = "")
         who = signer(manifest_bytes(manifest), signature, Path(key) if key else None)
         tracker, audit, runs = opened(folder)
         report = recorded_report(tracker, audit.run_id, f"fa-registry audit --study {manifest.study}")
+        looks, _ = looks_of([judged.record for judged in report.runs], runs)
+        same = is_same_release(audit)
         sealed = Integrity("verified", (f"{len(manifest.files)} files are as they were packed; {who}",))
         return [
             Verification("", f"the bundle, {path.name}", sealed, dict(manifest.sizes)),
-            _outcome("the pages", lambda: _pages(tracker, audit, report)),
-            _outcome("the verdicts", lambda: _verdicts(report, runs)),
+            Verification("", "the pages", outcome_of(lambda: _pages(tracker, audit, report))),
+            Verification("", "the verdicts", outcome_of(lambda: check_verdicts(report, same, looks))),
             *_runs(folder, runs, report.runs, manifest, measuring),
         ]
 
 
-def _outcome(name: str, look: Any) -> Verification:
-    try:
-        return Verification("", name, look())
-    except RegistryError as error:
-        state = "mismatch" if isinstance(error, IntegrityError) else "unverifiable"
-        return Verification("", name, Integrity(state, (str(error),)))
-
-
 def _pages(tracker: MemoryTracker, audit: StoredRun, report: AuditReport) -> Integrity:
-    """Whether the report gives the pages again, byte for byte; what people wrote into forms is kept."""
-    names = [name for name in check_audit_pages(tracker, audit) if name != SEAL]
-    held = tracker.folder / audit.run_id
-    with owners.folder("fa_registry-pages-") as out:
-        for name in filter(FORM.fullmatch, names):
-            (out / name).parent.mkdir(exist_ok=True)
-            (out / name).write_bytes((held / name).read_bytes())
-        rendered = {path.relative_to(out).as_posix(): path for path in render_report(report, out)}
-        differing = sorted(
-            name for name in names if name not in rendered or rendered[name].read_bytes() != (held / name).read_bytes()
-        )
-    if differing:
-        words = f"rendered again, {len(differing)} of {len(names)} pages are other: {', '.join(differing[:5])}"
-        return Integrity(
-            "unverifiable",
-            (f"{words}; they are as the audit sealed them: another release, or templates of its author's, wrote them",),
-        )
-    return Integrity("verified", (f"rendered again, all {len(names)} pages are the same bytes",))
-
-
-def _verdicts(report: AuditReport, runs: Sequence[StoredRun]) -> Integrity:
-    """Whether the edition that is installed here judges the recorded figures as the report does."""
-    reference = report.edition
-    if (
-        reference.name not in shipped()
-        or load_edition(reference.name).reference.digest != reference.digest
-        or reference.overrides
-    ):
-        return Integrity(
-            "unverifiable",
-            (f"edition {reference.name} with digest {reference.digest[:8]} is none that ships with this release",),
-        )
-    records = [judged.record for judged in report.runs]
-    looks, _ = looks_of(records, runs)
-    again = judge_all(records, load_edition(reference.name), report.waivers, looks)
-    differing = [
-        f"{judged.record.name}: {judged.verdict.label}, judged again {other.verdict.label}"
-        for judged, other in zip(report.runs, again, strict=True)
-        if (judged.verdict, judged.findings) != (other.verdict, other.findings)
-    ]
-    if differing:
-        return Integrity("mismatch", tuple(differing[:5]))
-    return Integrity(
-        "verified",
-        (f"judged again by edition {reference.name}, all {len(again)} verdicts and their findings are the same",),
-    )
+    with rendered_again(tracker, audit, report) as out:
+        return check_pages(tracker, audit, out)
 
 
 def _runs(

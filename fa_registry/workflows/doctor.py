@@ -20,12 +20,17 @@ from fa_registry.tracking.places import placed, put_right
 from fa_registry.tracking.store import check_writable, resolve_uri, sqlite_path
 from fa_registry.training.configuration import configuration
 from fa_registry.training.devices import bf16_gain
+from fa_registry.untrusted import RECORD
 from fa_registry.workflows import data
+from fa_registry.workflows.audit_proof import verdict_tag_differences
 from fa_registry.workflows.elsewhere import at_work_elsewhere, host_of, watched
 from fa_registry.workflows.leftovers import KINDS, leftovers
 from fa_registry.workflows.members import PLUGGED, try_out
+from fa_registry.workflows.reports import REPORT, load_report
 from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker, registry_folder
+from fa_registry.workflows.verify import audits_of
 
+MOST_TAGS = 5  # that disagree with an audit and are listed
 WORTH = 1.5  # of a step a part is products: what these gain less than that, the casts around them take again
 
 
@@ -43,6 +48,7 @@ def examine(store: str = "", repair: bool = False, pages: str = "reports") -> li
         "store": partial(_finished_runs, store),
         "artifacts": partial(_files, store, repair),
         "MLflow's pages": partial(_page, store),
+        "verdict tags": partial(_verdict_tags, store),
         "templates": lambda: f"{len(list(resources.templates().glob('*.j2')))} in {resources.templates()}",
         "studies": lambda: ", ".join(study.names()),
         "temporary folder": tempfile.gettempdir,
@@ -142,6 +148,29 @@ def _finished_runs(store: str) -> str:
     except StoreError:
         return f"{tracker.uri}: {count} finished runs; it can only be read"
     return f"{tracker.uri}: {count} finished runs"
+
+
+def _verdict_tags(store: str) -> dict[str, Any]:
+    """Compare the tags `fa.verdict…` of all runs with the reports of their newest audits."""
+    tracker = None if _is_missing(store) else open_tracker(store, create=False)
+    runs = tracker.search({schema.TAG_KIND: "run"}) if tracker else []
+    wrong, unread, count = [], [], 0
+    for audit_id, judged in audits_of(tracker, runs).items():
+        try:
+            path = tracker.artifact(audit_id, REPORT) if audit_id else None
+            if path is None or path.stat().st_size > RECORD:
+                unread += judged
+                continue
+            report = load_report(path)
+        except RegistryError:
+            unread += judged
+            continue
+        count += len(judged)
+        wrong += [line for run in judged for line in verdict_tag_differences(report, run)]
+    found = wrong[:MOST_TAGS] or [f"of {count} runs: those of their audits"]
+    found += [f"{len(wrong) - MOST_TAGS} more"] if len(wrong) > MOST_TAGS else []
+    found += [f"{len(unread)} runs are not compared: `fa-registry verify` compares them"] if unread else []
+    return {"ok": not wrong, "state": "NOT OK" if wrong else "ok", "found": "; ".join(found)}
 
 
 def _page(store: str) -> str:

@@ -14,8 +14,6 @@ from typing import Any
 
 from fa_registry import jsonio, methods, owners
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
-from fa_registry.protocol.engine import judge_all
-from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.rules import load_edition
 from fa_registry.protocol.shipped import DIGEST, FOREIGN, SHIPPED, edition_words, standing
 from fa_registry.records import AuditReport, EditionReference, Reading, RunRecord, RunSpec
@@ -23,11 +21,20 @@ from fa_registry.reporting.pages.form_tables import words
 from fa_registry.reporting.text.filters import fence, markdown_text, reading
 from fa_registry.tracking import models, schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.models import ModelRegistry, RegisteredVersion
+from fa_registry.tracking.models import (
+    FILES,
+    FOLDER,
+    ModelRegistry,
+    RegisteredVersion,
+    folder_name,
+    promotion_key,
+    verdict_tags,
+)
 from fa_registry.tracking.reader import read_record
 from fa_registry.training import model_folder
 from fa_registry.training.model_folder import Despite, ModelCard, Opinion
 from fa_registry.workflows.audit import marked
+from fa_registry.workflows.audit_proof import check_record, judged_again
 from fa_registry.workflows.editions import load_or_name, signature
 from fa_registry.workflows.evidence import gather
 from fa_registry.workflows.reports import recorded_report
@@ -35,9 +42,6 @@ from fa_registry.workflows.requests import Place
 from fa_registry.workflows.same_weights import compared
 from fa_registry.workflows.selection import whole_id
 from fa_registry.workflows.stores import open_tracker
-
-FOLDER = "promoted"  # of the run's artifacts; the files of every version lie in a folder of their own below it
-FILES = {model_folder.NETWORK: schema.FINAL, model_folder.FEEDBACK: schema.FEEDBACK, model_folder.SPEC: schema.SPEC}
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ def opinions(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple
         raise IntegrityError(
             f"run {run.run_id}: the tag {schema.TAG_REPORT} names audit {audit_run_id}, which did not judge it"
         )
+    setting = report.runs[place].record.spec.setting.identity
     if report.runs[place].record.digests != read_record(tracker, run).digests:
         raise UsageError(
             f"run {run.run_id}: audit {audit_run_id} judged other files than it has now; judge it again: {_audit(run, edition)}"
@@ -85,6 +90,9 @@ def opinions(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple
     for other in report.opinions:
         judgement = other.judgements[place]
         judged.append(Opinion(other.edition, judgement.verdict, judgement.findings))
+    for other in report.runs:
+        if other.record.spec.setting.identity == setting:
+            _check_record(tracker, audit_run_id, other.record)
     deciding = _deciding(run, [opinion.edition for opinion in judged], edition)
     for opinion in judged:
         if standing(opinion.edition) == SHIPPED:
@@ -102,6 +110,15 @@ def _audit(run: StoredRun, edition: str) -> str:
     return f"`{shlex.join(words)}`"
 
 
+def _check_record(tracker: Tracker, audit_run_id: str, record: RunRecord) -> None:
+    """Raise IntegrityError where the audit's report has other figures of a run than the run recorded."""
+    found = check_record(tracker, tracker.get(record.run_id), record)
+    if found.state == "mismatch":
+        raise IntegrityError(
+            f"audit {audit_run_id}: of run {record.run_id} ({record.name}) {'; '.join(found.details)}; audit it again"
+        )
+
+
 def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, place: int) -> None:
     """Raise IntegrityError where a shipped edition's verdict rests on limits that it does not have, or is not what the edition
     says when it is asked again about the report's own figures."""
@@ -117,12 +134,7 @@ def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, place:
             f"run {run.run_id}: its newest audit names edition {signature(opinion.edition)} and judged by other limits: "
             f"{', '.join(wrong)}"
         )
-    looks = {
-        seeds_key(other.record.spec): max([finding.look for finding in other.findings], default=1)
-        for other in report.runs
-    }
-    records = [other.record for other in report.runs]
-    again = judge_all(records, edition, report.waivers, looks)[place].verdict
+    again = judged_again(report, opinion.edition)[place].verdict
     if again != opinion.verdict:
         raise IntegrityError(
             f"run {run.run_id}: its newest audit says {opinion.verdict.label} by edition {signature(opinion.edition)}, and its own "
@@ -184,7 +196,7 @@ def run_promote(
     record = verified(tracker, stored, place.root)  # after the refusals that cost nothing
     card = _card(record, judged, audit_run_id, reason)
     name = name or model_name(record.spec, record.setting)
-    registry, key = ModelRegistry(tracker.uri), _key(card)
+    registry, key = ModelRegistry(tracker.uri), promotion_key(card)
     versions = registry.versions(name)
     present = next((known for known in versions if known.tags.get(models.TAG_PROMOTION) == key), None)
     version = present or _register(tracker, registry, record, card, name)
@@ -232,31 +244,22 @@ def _card(record: RunRecord, judged: tuple[Opinion, ...], audit_run_id: str, des
     )
 
 
-def _key(card: ModelCard) -> str:
-    """Equal for the same run with the same verdicts and reason: promoting it twice makes one version."""
-    weights = [card.digests.get(name, "") for name in FILES]
-    edition = card.opinions[0].edition
-    return jsonio.digest_of([card.run_id, weights, [edition.name, edition.digest], _verdict_tags(card), card.despite])
-
-
-def _verdict_tags(card: ModelCard) -> dict[str, str]:
-    return {schema.verdict_tag(opinion.edition): opinion.verdict.label for opinion in card.opinions}
-
-
 def _register(
     tracker: Tracker, registry: ModelRegistry, record: RunRecord, card: ModelCard, name: str
 ) -> RegisteredVersion:
     """Upload the version's files as artifacts of the run, where a server lets a version point to, and register them."""
-    path = f"{FOLDER}/{_key(card)[:16]}"
     with owners.folder("fa_registry-promote-") as upload:
-        folder = upload / path
+        folder = upload / FOLDER / "card"
         _copy(tracker, card, folder)
         text = model_card_text(card, name)
         (folder / model_folder.CARD_TEXT).write_bytes(text.encode("utf-8", errors="backslashreplace"))
         for_people = {model_folder.CARD_TEXT: jsonio.file_digest(folder / model_folder.CARD_TEXT)}
         whole = dataclasses.replace(card, digests={**card.digests, **for_people})
         (folder / model_folder.CARD).write_text(jsonio.pretty(whole), encoding="utf-8")
-        tags = {models.TAG_CARD: jsonio.file_digest(folder / model_folder.CARD), **_tags(card, record.spec)}
+        digest = jsonio.file_digest(folder / model_folder.CARD)
+        tags = {models.TAG_CARD: digest, **_tags(card, record.spec)}
+        path = f"{FOLDER}/{folder_name(promotion_key(card), digest)}"
+        folder.rename(upload / path)
         tracker.upload(card.run_id, upload)
     return registry.register(name, card.run_id, path, tags, text)
 
@@ -276,7 +279,7 @@ def _copy(tracker: Tracker, card: ModelCard, folder: Path) -> None:
 def _tags(card: ModelCard, spec: RunSpec) -> dict[str, str]:
     deciding = card.opinions[0]
     tags = {
-        **_verdict_tags(card),
+        **verdict_tags(card),
         schema.TAG_VERDICT: marked(deciding.verdict, deciding.edition),
         models.TAG_EDITION: f"{edition_words(deciding.edition)}, sha256 {deciding.edition.digest}",
         models.TAG_RUN: card.run_id,
@@ -290,7 +293,7 @@ def _tags(card: ModelCard, spec: RunSpec) -> dict[str, str]:
         models.TAG_CONTROL: "" if card.control == "none" else card.control,
         models.TAG_DESPITE: card.despite.reason if card.despite else "",
         models.TAG_AUTHOR: card.despite.author if card.despite else "",
-        models.TAG_PROMOTION: _key(card),
+        models.TAG_PROMOTION: promotion_key(card),
     }
     return {tag: value for tag, value in tags.items() if value}
 

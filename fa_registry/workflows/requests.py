@@ -64,7 +64,7 @@ class Chosen:
 class Terms:
     """What runs are judged by. edition, or several editions: see editions.chosen_editions; thresholds: of the leading one.
 
-    waivers: a file; empty: waivers.toml of the current folder, if it is there.
+    waivers: a file; empty: the one that the study names, if it names one.
     """
 
     edition: str = ""

@@ -18,7 +18,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.reader import read_provenance, read_spec, runs_by_tag
 from fa_registry.training.checkpoint import content_digest, load_tensors
-from fa_registry.training.controls import rung
+from fa_registry.workflows.near_copies import effective_control, near_copies
 
 FINAL_WEIGHTS = "final weights"  # subject of the checks
 NOT_COMPARABLE = "a weight is not finite: what training broke down to is the same in any two runs"
@@ -58,10 +58,25 @@ def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
         by_digest.setdefault(digest, []).append(record)
     by_digest.pop("", None)
     elsewhere = _elsewhere(tracker, by_digest)
-    return [
+    after = [
         _with_finding(record, [*by_digest.get(digest, ()), *elsewhere.get(digest, ())])
         for digest, record in zip(digests, records, strict=True)
     ]
+    near, by_id = near_copies(tracker, records), {record.run_id: record for record in records}
+    return [_with_near(record, near.get(record.run_id, {}), by_id) for record in after]
+
+
+def _with_near(record: RunRecord, near: Mapping[str, str], by_id: Mapping[str, RunRecord]) -> RunRecord:
+    """Return the record with a finding for the runs whose weights are almost its own; one that has a finding stays as it is."""
+    if not near or any(_is_found(check) for check in record.integrity.checks):
+        return record
+    told = [f"the same weights as run {run_id} ({by_id[run_id].name}) {words}" for run_id, words in near.items()]
+    rest = [f"{len(told) - SHOWN} more"] if len(told) > SHOWN else []
+    return _with_check(record, Check(FINAL_WEIGHTS, "differs", "; ".join([*told[:SHOWN], *rest])))
+
+
+def _is_found(check: Check) -> bool:
+    return (check.subject, check.outcome) == (FINAL_WEIGHTS, "differs")
 
 
 def may_share_weights(one: RunSpec, other: RunSpec) -> bool:
@@ -86,10 +101,8 @@ def effective(spec: RunSpec) -> RunSpec:
     control, options = spec.control, _options(spec)
     if control == "shallow" or blocks == 0:
         control, options = "shallow", _without(options, "num_blocks")
-    elif rung(control) == blocks:
-        control = "none"
-    elif rung(control) == 0 and spec.method == "bp":
-        control = "frozen"
+    else:
+        control = effective_control(spec)
     if spec.epochs == 0 or recipe.learning_rate == 0:  # as it was drawn
         return RunSpec("", spec.architecture, "", spec.seed, 0, {}, options, Recipe(), 0.0, _drawn(control))
     if recipe.optimizer == "adamw" and recipe.weight_decay * recipe.learning_rate < LOST:
@@ -180,8 +193,13 @@ def _with_finding(record: RunRecord, same: Iterable[RunRecord]) -> RunRecord:
     finding = Check(
         FINAL_WEIGHTS, "differs", f"the same weights, bit by bit, as {words}: two specifications cannot give that"
     )
+    return _with_check(record, finding)
+
+
+def _with_check(record: RunRecord, finding: Check) -> RunRecord:
+    """Return the record with this finding on its final weights instead of the check that found nothing."""
     integrity = record.integrity
-    kept = tuple(check for check in integrity.checks if check.subject != FINAL_WEIGHTS or check.outcome == "differs")
+    kept = tuple(check for check in integrity.checks if check.subject != FINAL_WEIGHTS or _is_found(check))
     return dataclasses.replace(record, integrity=with_checks(dataclasses.replace(integrity, checks=kept), [finding]))
 
 

@@ -12,6 +12,7 @@ from fa_registry.errors import IntegrityError, NothingSelected, RegistryError, U
 from fa_registry.protocol.cases import COUNTED
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.integrity import with_checks
+from fa_registry.protocol.near_settings import NEAR, by_skeleton, differing_numbers, skeleton
 from fa_registry.records import AuditReport, Choice, Exclusion, Measurements, OtherRun, RunRecord, RunSpec
 from fa_registry.studies.study import Study
 from fa_registry.tracking import schema
@@ -311,38 +312,70 @@ def _name(seeds: Iterable[int]) -> str:
 
 COMPARED = ("architecture", "dataset", "epochs")  # parameters that all runs of a setting share
 FREE = ("cfg/seed", "cfg/weights")  # parameters in which the runs of one group differ
+Candidate = tuple[StoredRun, RunSpec | None]  # a run that may be of a judged setting, and what its spec.json says
 
 
 def with_unaudited(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun]) -> AuditReport:
     """The report with what the store holds besides; judged: the runs that it was asked for."""
     choice = report.choice or Choice("")
-    return replace(report, choice=replace(choice, unaudited=tuple(_unaudited(tracker, report, judged))))
+    known = {run.record.run_id for run in report.runs} | {excluded.run_id for excluded in report.excluded}
+    candidates = _candidates(tracker, [run.record.spec for run in report.runs], known)
+    others = [(run, _read(tracker, run, schema.SPEC, RunSpec)) for run in candidates]
+    unaudited = tuple(_unaudited(tracker, report, judged, others))
+    return replace(report, choice=replace(choice, unaudited=unaudited, beside=tuple(_beside(tracker, report, others))))
 
 
-def _unaudited(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun]) -> Iterator[OtherRun]:
+def _beside(tracker: Tracker, report: AuditReport, others: Sequence[Candidate]) -> Iterator[OtherRun]:
+    """Yield the runs of settings that differ from a judged one by at most 1 % in some numbers; by label, setting and seed.
+
+    Seeds that came out badly could hide in such a setting, so that those are shown that this report judges, too.
+    """
+    groups = by_skeleton(run.record.spec for run in report.runs)
+    found = []
+    for run in report.runs:
+        if _is_beside(groups, run.record.spec):
+            found.append(
+                _other(run.record.run_id, run.record.spec, f"{run.record.status}, judged in this report", True)
+            )
+    for run, spec in others:
+        if spec and _is_beside(groups, spec):
+            found.append(replace(_other(run.run_id, spec, *_ended(tracker, run, spec)), deleted=run.deleted))
+    yield from sorted(found, key=lambda other: (other.spec.label, other.spec.seeds, other.spec.seed, other.run_id))
+
+
+def _is_beside(groups: Mapping[Any, Sequence[RunSpec]], spec: RunSpec) -> bool:
+    return any(differing_numbers(spec, judged) for judged in groups.get(skeleton(spec), ()))
+
+
+def _other(run_id: str, spec: RunSpec, status: str, finished: bool) -> OtherRun:
+    return OtherRun(run_id, spec, setting_label(spec), status, finished)
+
+
+def _unaudited(
+    tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun], others: Sequence[Candidate]
+) -> Iterator[OtherRun]:
     """Runs of the judged groups, controls included, that are neither judged nor listed as excluded; by seed, newest first."""
     started = {run.run_id: run.started for run in judged}
     newest: dict[str, int] = {}
     for run in report.runs:
         identity = run.record.spec.identity
         newest[identity] = max(newest.get(identity, 0), started.get(run.record.run_id, 0))
-    for run, spec in sorted(_others(tracker, report), key=lambda pair: (pair[1].label, pair[1].seed, -pair[0].started)):
+    seeds = _others(report, others)
+    for run, spec in sorted(seeds, key=lambda pair: (pair[1].label, pair[1].seed, -pair[0].started)):
         status, finished = _ended(tracker, run, spec)
         newer = spec.identity in newest and run.started > newest[spec.identity]
         yield OtherRun(run.run_id, spec, setting_label(spec), status, finished, run.deleted, newer)
 
 
-def _others(tracker: Tracker, report: AuditReport) -> Iterator[tuple[StoredRun, RunSpec]]:
+def _others(report: AuditReport, others: Sequence[Candidate]) -> Iterator[tuple[StoredRun, RunSpec]]:
     """Every run that the report does not know and that is a seed of one of its methods, by its spec.json or its parameters.
 
     A run at work has no spec.json yet, and one whose files were changed or removed may have none any more.
     """
-    known = {run.record.run_id for run in report.runs} | {excluded.run_id for excluded in report.excluded}
     specs = [run.record.spec for run in report.runs]
     groups = {spec.seeds for spec in specs}
     by_params = {_shared(schema.params(spec)): spec for spec in specs}
-    for run in _candidates(tracker, specs, known):
-        own = _read(tracker, run, schema.SPEC, RunSpec)
+    for run, own in others:
         sibling = by_params.get(_shared(run.params))
         seed = schema.seed_of(run.params)
         if own and own.seeds in groups:
@@ -355,13 +388,22 @@ def _candidates(tracker: Tracker, specs: Iterable[RunSpec], known: Collection[st
     """Every run of the store, but those whose id is `known`, that its parameters or its tags place in a setting of the specs."""
     settings = {spec.setting.identity: spec for spec in specs}.values()
     runs: dict[str, StoredRun] = {}
-    for values in dict.fromkeys(tuple(str(getattr(spec, name)) for name in COMPARED) for spec in settings):
-        params = {f"cfg/{name}": value for name, value in zip(COMPARED, values, strict=True)}
+    for asked in dict.fromkeys(_asked_of(spec) for spec in settings):
+        params = dict(asked)
         runs |= {run.run_id: run for run in tracker.search_everywhere(params, {}) if run.run_id not in known}
     for label in dict.fromkeys(setting_label(spec) for spec in settings):
         placed = tracker.search_everywhere({}, {schema.TAG_SETTING: label})
         runs |= {run.run_id: run for run in placed if run.run_id not in known}
     return list(runs.values())
+
+
+def _asked_of(spec: RunSpec) -> tuple[tuple[str, str], ...]:
+    """Return the parameters that the runs of a setting share with those of settings that differ by 1 % in some numbers.
+
+    A number of epochs of which 1 % is less than one has no neighbour.
+    """
+    names = [name for name in COMPARED if name != "epochs" or spec.epochs * NEAR < 1]
+    return tuple((f"cfg/{name}", str(getattr(spec, name))) for name in names)
 
 
 def _shared(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

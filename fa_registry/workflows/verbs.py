@@ -249,8 +249,8 @@ def audit(
 ) -> AuditResult:
     """Recompute and judge runs, write the pages, and log the audit beside its runs.
 
-    editions: several side by side instead of `edition`. waivers: file of findings that shall not count [waivers.toml, if it is
-    here]. trust_logged: judge logged figures without measuring again. replay: `auto` trains one run of every group and every
+    editions: several side by side instead of `edition`. waivers: file of findings that shall not count [the file
+    that the study names]. trust_logged: judge logged figures without measuring again. replay: `auto` trains one run of every group and every
     frozen control again to the end and takes 8 steps of the others, `all` trains every run again, a number takes so many steps of
     every run, `off` none. nonce: repeats an audit's choice [a new random one]. factories: `package.module:function` of models of
     others' own loops, which may be imported then.

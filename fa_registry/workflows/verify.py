@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, InvalidFields, RegistryError, UsageError
 from fa_registry.protocol.integrity import with_checks
-from fa_registry.records import AuditReport, Check, Integrity, RunAudit
+from fa_registry.protocol.verdict import NOT_JUDGED
+from fa_registry.records import AuditReport, Check, Integrity, RunRecord
+from fa_registry.reporting.pages.notes import Notes
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import Tracker
+from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.pages import check_audit_pages, check_run_pages
 from fa_registry.tracking.reader import check_files, check_seal, table_history
 from fa_registry.tracking.schema import TAG_AUDIT
+from fa_registry.workflows.audit_proof import (
+    check_attached,
+    check_pages,
+    check_record,
+    check_records,
+    check_verdicts,
+    is_same_release,
+    outcome_of,
+    rendered_again,
+    verdict_tag_differences,
+)
 from fa_registry.workflows.evidence import Gathered, checked_measuring, gather_all
-from fa_registry.workflows.reports import existing, load_report
+from fa_registry.workflows.reports import LARGEST, existing, load_report, recorded_report
 from fa_registry.workflows.requests import Chosen, Measuring
+from fa_registry.workflows.same_weights import compared
 from fa_registry.workflows.selection import select
 from fa_registry.workflows.stores import open_tracker
 
-PAGES = "pages"  # subject of a Check
+PAGES, TAGS = "pages", "verdict tags"  # subjects of a Check
+MOST_AUDITS = 20  # newest ones that are searched for the one that excluded a run
+SHOWN = 5  # runs that a message names
+WORST_FIRST = ("mismatch", "unverifiable", "trusted", "verified")
 
 
 @dataclass(frozen=True)
@@ -55,19 +73,25 @@ def run_verify(
 
 
 def verify_runs(chosen: Chosen, measuring: Measuring, store: str = "") -> list[Verification]:
-    """Recompute every selected run from its artifacts and compare with what it logged."""
+    """Recompute every selected run from its artifacts and compare with what it logged; then check the audits that judged them.
+
+    A run's verdict tags and attached pages have to be what its audit's report gives; the report is judged again, and its pages
+    are rendered again.
+    """
     problems: list[str] = []
     checked = checked_measuring(measuring, problems)
     if problems:
         raise InvalidFields("verify", problems)
     tracker = open_tracker(store, create=False)
     runs = select(tracker, chosen).runs
-    verified = [_verified(tracker, outcome) for outcome in gather_all(tracker, runs, checked)]
-    audits = dict.fromkeys(run.tags[schema.TAG_REPORT] for run in runs if schema.TAG_REPORT in run.tags)
-    return [*verified, *(_audit_pages(tracker, audit_id) for audit_id in audits)]
+    audits = audits_of(tracker, runs)
+    checks: dict[str, list[Check]] = {run.run_id: [] for run in runs}
+    proven = [row for audit_id, judged in audits.items() for row in _audit(tracker, audit_id, judged, checks)]
+    verified = [_verified(tracker, outcome, checks[outcome.run.run_id]) for outcome in gather_all(tracker, runs, checked)]
+    return [*verified, *proven]
 
 
-def _verified(tracker: Tracker, gathered: Gathered) -> Verification:
+def _verified(tracker: Tracker, gathered: Gathered, checks: Sequence[Check]) -> Verification:
     """A changed file is a mismatch, and so is a table of the store; whatever else broke says nothing about the figures."""
     run, record = gathered.run, gathered.record
     if not record:
@@ -78,51 +102,129 @@ def _verified(tracker: Tracker, gathered: Gathered) -> Verification:
         pages = check_run_pages(tracker, run)
     except IntegrityError as error:
         check = Check(PAGES, "differs", str(error))
-    integrity = with_checks(record.integrity, [table_history(tracker, run), check])
+    integrity = with_checks(record.integrity, [table_history(tracker, run), check, *checks])
     paths = {name: tracker.artifact(run.run_id, name) for name in (schema.PROVENANCE, *record.digests)}
     sizes = {name: path.stat().st_size for name, path in paths.items() if path}  # checked as the run was gathered
     return Verification(run.run_id, run.name, integrity, {**sizes, **pages})
 
 
-def _audit_pages(tracker: Tracker, audit_id: str) -> Verification:
-    """Whether the pages of an audit are as it wrote them."""
-    name = f"the pages of audit {audit_id}"
+def audits_of(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
+    """Return the id of the newest audit that wrote each run's verdict tags → those runs; an empty id where none is known.
+
+    The tag `fa.report` names the audit that judged a run. An audit that could not judge it only replaced its verdict: it is the
+    newest complete audit whose report lists the run among the excluded ones.
+    """
+    audits: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        if not any(name.startswith(schema.TAG_VERDICT) for name in run.tags):
+            continue
+        excluded = run.tags.get(schema.TAG_VERDICT, "").startswith(NOT_JUDGED)
+        audit_id = _excluding(tracker, run) if excluded else run.tags.get(schema.TAG_REPORT, "")
+        audits.setdefault(audit_id, []).append(run)
+    return audits
+
+
+def _excluding(tracker: Tracker, run: StoredRun) -> str:
+    """Return the id of the newest audit whose report excludes the run; empty where none of the last MOST_AUDITS does."""
+    audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STATUS: "complete"}, most=MOST_AUDITS)
+    for audit in audits:
+        with contextlib.suppress(RegistryError):  # an unreadable report: an older audit may be the one
+            report = recorded_report(tracker, audit.run_id, "fa-registry audit")
+            if any(excluded.run_id == run.run_id for excluded in report.excluded):
+                return audit.run_id
+    return ""
+
+
+def _audit(
+    tracker: Tracker, audit_id: str, runs: Sequence[StoredRun], checks: dict[str, list[Check]]
+) -> Iterator[Verification]:
+    """Check an audit and what it left on `runs`: a Check of each is added to `checks`, run id → its checks."""
+    name = f"audit {audit_id or 'of the verdict tags'}"
     try:
-        files = check_audit_pages(tracker, tracker.get(audit_id))
+        audit = tracker.get(audit_id) if audit_id else None
+        if audit is None:
+            named = ", ".join(f"run {run.run_id} ({run.name})" for run in runs[:SHOWN])
+            raise UsageError(f"no audit of this store says what the tags {schema.TAG_VERDICT} of {named} say")
+        report = recorded_report(tracker, audit_id, "fa-registry audit")
     except RegistryError as error:
         state = "mismatch" if isinstance(error, IntegrityError) else "unverifiable"
-        return Verification("", name, Integrity(state, (str(error),)))
-    words = "every page is as the audit wrote it" if files else "written by an older release, which sealed no pages"
-    return Verification("", name, Integrity("verified", (words,)), files)
+        yield Verification("", f"the pages of {name}", Integrity(state, (str(error),)))
+        return
+    verdicts = outcome_of(lambda: _verdicts(tracker, report, is_same_release(audit)))
+    yield Verification("", f"the verdicts of {name}", verdicts)
+    with contextlib.ExitStack() as stack:
+        out = None
+
+        def pages() -> Integrity:
+            nonlocal out
+            out = stack.enter_context(rendered_again(tracker, audit, report))
+            return check_pages(tracker, audit, out)
+
+        found = outcome_of(pages)
+        files = {} if found.state == "mismatch" else check_audit_pages(tracker, audit)
+        yield Verification("", f"the pages of {name}", found, files)
+        notes = Notes(report)
+        for run in runs:
+            checks[run.run_id] += _left_on(tracker, audit, notes, run, out)
+
+
+def _verdicts(tracker: Tracker, report: AuditReport, same_release: bool) -> Integrity:
+    """Compare the report's records with the runs, then its verdicts with what its editions say of the records."""
+    records = check_records(tracker, report)
+    judged = check_verdicts(report, same_release)
+    worst = min((records, judged), key=lambda found: WORST_FIRST.index(found.state))
+    return Integrity(worst.state, (*records.details, *judged.details) if worst.state == "verified" else worst.details)
+
+
+def _left_on(
+    tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path | None
+) -> Iterator[Check]:
+    """Check the verdict tags of a run, and its attached pages where the audit's own could be rendered again into `out`."""
+    wrong = verdict_tag_differences(notes.sources.report, run)
+    yield Check(TAGS, "differs" if wrong else "agrees", "; ".join(wrong) or f"those of audit {audit.run_id}")
+    if out is not None:
+        found = outcome_of(lambda: check_attached(tracker, audit, notes, run, out))
+        outcome = {"verified": "agrees", "mismatch": "differs"}.get(found.state, "not possible")
+        yield Check(PAGES, outcome, "; ".join(found.details))
 
 
 def verify_report(path: Path, store: str = "") -> list[Verification]:
-    """Compare an audit.json with the store: every run still there, every artifact still the one that was audited."""
+    """Compare an audit.json with the store: its runs, their artifacts, and its verdicts, judged again.
+
+    Every record has to be what its run recorded, and every verdict what the edition says of the records. Nothing is measured.
+    """
     report = load_report(path)
     tracker = open_tracker(store, create=False)
-    results = [_still_stands(run, tracker) for run in report.runs]
-    return [Verification("", f"the report itself, {path.name}", _is_recorded(report, tracker)), *results]
+    # of the text and not of the report: a field that a later release adds has no part in what was recorded
+    digest = jsonio.digest_of(jsonio.read_json(path, LARGEST))
+    audit = next(iter(tracker.search({schema.TAG_KIND: "audit", TAG_AUDIT: digest})), None)
+    recorded = Integrity("verified", ("an audit run of this store recorded exactly this report",))
+    if audit is None:
+        words = f"no audit run of this store recorded a report with digest {digest}"
+        recorded = Integrity("mismatch", (words,))
+    verdicts = outcome_of(lambda: check_verdicts(report, bool(audit) and is_same_release(audit)))
+    same = {record.run_id: record.integrity for record in _same_weights(tracker, report)}
+    return [
+        Verification("", f"the report itself, {path.name}", recorded),
+        Verification("", f"the verdicts of {path.name}", verdicts),
+        *(_still_stands(run.record, same, tracker) for run in report.runs),
+    ]
 
 
-def _is_recorded(report: AuditReport, tracker: Tracker) -> Integrity:
-    """Whether an audit run of the store recorded exactly this report: figures and verdicts, not artifacts alone."""
-    digest = jsonio.digest_of(report)
-    if tracker.search({schema.TAG_KIND: "audit", TAG_AUDIT: digest}):
-        return Integrity("verified", ("an audit run of this store recorded exactly this report",))
-    return Integrity("mismatch", (f"no audit run of this store recorded a report with digest {digest}",))
+def _same_weights(tracker: Tracker, report: AuditReport) -> list[RunRecord]:
+    """Return those records of the report whose final weights are another run's."""
+    records = [run.record for run in report.runs]
+    return [after for before, after in zip(records, compared(tracker, records), strict=True) if after is not before]
 
 
-def _still_stands(run: RunAudit, tracker: Tracker) -> Verification:
-    """Whether a run's files and specification are those that were audited; the seal in its tag is over provenance.json too."""
-    record = run.record
+def _still_stands(record: RunRecord, same: Mapping[str, Integrity], tracker: Tracker) -> Verification:
+    """Check that a run's files, specification and figures are those that were audited."""
+    files: dict[str, int] = {}
     try:
         stored = tracker.get(record.run_id)
         files = check_seal(tracker, stored, record.digests) | check_files(tracker, record.run_id, record.digests)
-        integrity = Integrity("verified", ("every artifact is the one audited",))
+        integrity = same.get(record.run_id) or check_record(tracker, stored, record)
     except RegistryError as error:
         state = "mismatch" if isinstance(error, IntegrityError) else "unverifiable"
-        return Verification(record.run_id, record.name, Integrity(state, (str(error),)))
-    if stored.tags.get(schema.TAG_SPEC) != record.spec.identity:
-        words = f"tag {schema.TAG_SPEC}: expected {record.spec.identity}, found {stored.tags.get(schema.TAG_SPEC)}"
-        integrity = Integrity("mismatch", (words,))
+        integrity = Integrity(state, (str(error),))
     return Verification(record.run_id, record.name, integrity, files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -9,11 +10,13 @@ import sys
 import pytest
 
 import fa_registry
+from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, UnknownName, UsageError
 from fa_registry.jsonio import file_digest
+from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.models import TAG_CARD, ModelRegistry
-from fa_registry.training.model_folder import CARD
+from fa_registry.tracking.models import FILES, FOLDER, TAG_CARD, ModelRegistry, folder_name, promotion_key
+from fa_registry.training.model_folder import CARD, ModelCard
 from tests.helpers.small import weights_equal
 from tests.training.test_model_folder import made
 
@@ -53,13 +56,21 @@ def registered(tmp_path, empty_store):
     tracker = MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     task = made(tmp_path)
     run_id = tracker.create("run", {}, {})
-    (tmp_path / "upload").mkdir()
-    (tmp_path / "model").rename(tmp_path / "upload" / "promoted")
+    path = tmp_path / "model" / CARD
+    card = jsonio.decode(ModelCard, json.loads(path.read_text(encoding="utf-8")) | {"run_id": run_id}, CARD)
+    path.write_text(jsonio.pretty(card), encoding="utf-8")
+    folder = tmp_path / "upload" / FOLDER / folder_name(promotion_key(card), file_digest(path))
+    folder.parent.mkdir(parents=True)
+    path.parent.rename(folder)
+    recorded = {artifact: card.digests[name] for name, artifact in FILES.items()}
+    provenance = tmp_path / "upload" / schema.PROVENANCE
+    provenance.write_text(jsonio.pretty({"digests": recorded}), encoding="utf-8")
+    seal = jsonio.digest_of({**recorded, schema.PROVENANCE: file_digest(provenance)})
+    tracker.log(run_id, tags={schema.TAG_ARTIFACTS: seal})
     tracker.upload(run_id, tmp_path / "upload")
-    digest = file_digest(tmp_path / "upload" / "promoted" / CARD)
     registry = ModelRegistry(tracker.uri)
-    for tags in ({TAG_CARD: digest}, {}):
-        registry.register("tiny", run_id, "promoted", tags, "")
+    for tags in ({TAG_CARD: file_digest(folder / CARD)}, {}):
+        registry.register("tiny", run_id, f"{FOLDER}/{folder.name}", tags, "")
     return registry, task
 
 

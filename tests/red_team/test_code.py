@@ -208,7 +208,7 @@ def test_a_method_called_our_own_in_the_sealed_file_is_still_checked(secretly_bp
 def test_no_waiver_takes_back_a_failed_conformance(secretly_bp):
     waiver = f'[[waiver]]\nrule = "method"\nmethod = "{NAME}"\nreason = "trust me"\nauthor = "A. Author"\n'
     Path("waivers.toml").write_text(f'{waiver}date = "2020-01-01"\nexpiry = "2999-01-01"\n', encoding="utf-8")
-    code, run = secretly_bp.audit(*BY_CONFORMANCE_ALONE)
+    code, run = secretly_bp.audit(*BY_CONFORMANCE_ALONE, "--waivers", "waivers.toml")
     assert (code, run.verdict.outcome) == (1, "fail")
 
 

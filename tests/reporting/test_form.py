@@ -236,7 +236,9 @@ def test_the_audit_is_the_one_that_was_asked_for(made, rich):
 
 def test_without_a_study_the_new_runs_are_audited_and_waivers_are_said(made):
     line = made(opinions=())[1][-1]
-    assert line.startswith("fa-registry audit --run RUN --edition 2026-11  # RUN: the id of each run that the lines")
+    assert line.startswith(
+        "fa-registry audit --run RUN --edition 2026-11 --waivers waivers.toml  # RUN: the id of each"
+    )
     assert line.endswith("; with the waivers.toml whose waivers this report names")
 
 

@@ -317,12 +317,13 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_measured(registry, w
     assert not (workplace / "reports").exists()
 
 
-def test_a_waiver_in_the_folder_is_taken_and_one_that_has_expired_is_said_and_not_taken(trained, workplace):
+def test_a_waiver_applies_and_one_that_has_expired_is_reported_and_does_not(trained, workplace):
     before = tags().get(verdict_tag("2026-05"))
     text = WAIVER.format(method="dfa", expiry="9999-01-01") + WAIVER.format(method="fa", expiry="2026-02-01")
     text += WAIVER.format(method="bp", expiry="9999-01-01").replace("D3", "D8")
     (workplace / "waivers.toml").write_text(text + WAIVER.format(method="dfaa", expiry="9999-01-01"))
-    _, result = audited(trained, "--threshold", "D3=200")  # a margin of 200 pp: D3 fires whatever was trained
+    # a margin of 200 pp: D3 fires whatever was trained
+    _, result = audited(trained, "--threshold", "D3=200", "--waivers", "waivers.toml")
     report = result["report"]
     verdicts = {
         run["record"]["spec"]["method"]: run["verdict"]

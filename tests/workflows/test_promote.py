@@ -109,7 +109,7 @@ def test_what_is_loaded_is_what_was_trained(judged):
         assert loaded.spec.identity == run.tags[schema.TAG_SPEC] and loaded.method is task.method
 
 
-def test_the_run_is_still_verified(judged):
+def test_the_run_is_still_verified(drawn, judged):
     run = judged.run()
     judged.promoted(run, *BY_2026_11, "--name", "still")
     result = CliRunner().invoke(main, ["verify", "--run", run.run_id, "--store", judged.store, "--json"])

@@ -71,6 +71,8 @@ def test_what_the_audit_would_refuse_is_refused_before_the_training(registry, wo
     result = registry(*RUN, "--editions", "2026-05,2099-01")
     assert result.exit_code == 2 and "unknown edition '2099-01'" in result.stderr
     (workplace / "waivers.toml").write_text("x = ")
+    study = workplace / "tiny" / "study.toml"
+    study.write_text(f'waivers = "../waivers.toml"\n{study.read_text()}')
     assert registry(*RUN).exit_code == 2
     assert MlflowTracker().search({}) == []
 

@@ -391,6 +391,7 @@ def _audit(report: AuditReport) -> str:
     if report.choice and chosen:
         remarks.append(_whose_file(report.choice.study))
     if report.waivers:
+        options.append("--waivers waivers.toml")
         remarks.append("with the waivers.toml whose waivers this report names")
     return _remarked(f"fa-registry audit {' '.join(options)}", remarks)
 

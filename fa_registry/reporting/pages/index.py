@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.protocol.near_settings import by_skeleton, differing_numbers, skeleton, words
 from fa_registry.protocol.replayed import proof
 from fa_registry.quantities import BESIDE_CONTROL, WITH_DEVIATION, Quantity, means_in_words, symbol_of
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
@@ -31,6 +32,7 @@ from fa_registry.reporting.pages.published_figures import ReproductionTable
 from fa_registry.reporting.sources import EvidenceRow, Sources, changed_editions, evidence, integrity_states, not_intact
 from fa_registry.reporting.values import (
     AuditRow,
+    BesideRow,
     ChangedEdition,
     Comparison,
     Count,
@@ -97,6 +99,7 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
         reproduction=published_figures.table(report.reproduction),
         excluded=Listed.first(MOST, report.excluded),
         unaudited=_unaudited(report),
+        beside=_beside(report),
         integrity=Listed.first(MOST, integrity),
         evidence=evidence(report.runs, report.excluded),
         not_intact=Listed.first(MOST_NAMES, not_intact(report.excluded)),
@@ -145,6 +148,21 @@ def _unaudited(report: AuditReport) -> Listed[OtherRun] | None:
     """Finished runs first: they could have been judged."""
     found = report.choice.unaudited if report.choice else None
     return None if found is None else Listed.first(MOST, sorted(found, key=lambda run: not run.finished))
+
+
+def _beside(report: AuditReport) -> Listed[BesideRow] | None:
+    """Return each run of a setting that differs by at most 1 % from a judged one, with how it differs."""
+    found = report.choice.beside if report.choice else None
+    if found is None:
+        return None
+    groups = by_skeleton(run.record.spec for run in report.runs)
+    rows = (
+        BesideRow(other, judged.label, words(differing))
+        for other in found
+        for judged in groups.get(skeleton(other.spec), ())
+        if (differing := differing_numbers(judged, other.spec))
+    )
+    return Listed.first(MOST, list(rows))
 
 
 def _overrides(editions: Sequence[EditionReference]) -> Iterator[Entry]:
@@ -366,6 +384,10 @@ class IndexContext:
     )
     unaudited: Listed[OtherRun] | None = documented(
         "runs of the judged methods and settings that the store holds and this audit left out; none where nobody looked",
+        "runs",
+    )
+    beside: Listed[BesideRow] | None = documented(
+        "runs whose specification is a judged one's but for numbers that differ by at most 1 %; none where nobody looked",
         "runs",
     )
     integrity: Listed[IntegrityRow] = documented("whether the logged figures stand, run by run, worst first", "runs")

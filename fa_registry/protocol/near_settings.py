@@ -1,0 +1,63 @@
+"""Find specifications that differ by less than NEAR in some numbers: two settings on paper, one setting in effect."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from fa_registry.records import RunSpec
+
+NEAR = 0.01  # of the larger number
+SEEDED = ("seed", "weights")  # fields in which the runs of one setting differ
+
+
+def differing_numbers(one: RunSpec, other: RunSpec) -> dict[str, tuple[float, float]]:
+    """Return field → both numbers where the specifications differ in numbers alone, each by at most NEAR of the larger.
+
+    Empty where they are the same but for the seed, or differ in anything else.
+    """
+    first, second = dict(_fields(one)), dict(_fields(other))
+    if first.keys() != second.keys():
+        return {}
+    differing = {name: (first[name], second[name]) for name in first if first[name] != second[name]}
+    return differing if all(_is_near(*pair) for pair in differing.values()) else {}
+
+
+def skeleton(spec: RunSpec) -> tuple[tuple[str, Any], ...]:
+    """Return what two specifications share whose differences are in numbers alone."""
+    return tuple((name, "number" if _is_number(value) else value) for name, value in _fields(spec))
+
+
+def by_skeleton(specs: Iterable[RunSpec]) -> Mapping[tuple[tuple[str, Any], ...], list[RunSpec]]:
+    """Return skeleton → one specification of each method and setting."""
+    found: dict[tuple[tuple[str, Any], ...], dict[str, RunSpec]] = {}
+    for spec in specs:
+        found.setdefault(skeleton(spec), {}).setdefault(spec.seeds, spec)
+    return {key: list(alike.values()) for key, alike in found.items()}
+
+
+def _fields(spec: RunSpec) -> Iterator[tuple[str, Any]]:
+    for field in dataclasses.fields(spec):
+        value = getattr(spec, field.name)
+        if field.name == "recipe":
+            yield from (("recipe." + name, held) for name, held in vars(value).items())
+        elif isinstance(value, Mapping):
+            yield from ((f"{field.name}.{name}", held) for name, held in sorted(value.items()))
+        elif field.name not in SEEDED:
+            yield field.name, value
+    yield "adopted", bool(spec.weights)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_near(one: Any, other: Any) -> bool:
+    return _is_number(one) and _is_number(other) and abs(one - other) <= NEAR * max(abs(one), abs(other))
+
+
+def words(differing: Mapping[str, tuple[float, float]]) -> str:
+    """Return the differences in words: `learning_rate 0.0010000001 instead of 0.001`. The second number is the other's."""
+    named = {name.rpartition(".")[2]: pair for name, pair in differing.items()}
+    return ", ".join(f"{name} {second!r} instead of {first!r}" for name, (first, second) in named.items())

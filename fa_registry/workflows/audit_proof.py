@@ -1,0 +1,274 @@
+"""Check a recorded audit: judge its records again, compare them with their runs, and render its pages again.
+
+Tags, digests and pages of a store can all be made anew by its owner. The edition's judgement of the recorded figures cannot,
+nor can the bytes that this package renders from a report.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from fa_registry import jsonio, owners
+from fa_registry.errors import IntegrityError, RegistryError
+from fa_registry.protocol.engine import judge_all
+from fa_registry.protocol.grouping import seeds_key
+from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare
+from fa_registry.protocol.rules import load_edition
+from fa_registry.protocol.shipped import SHIPPED, edition_words, standing
+from fa_registry.records import AuditReport, EditionReference, Finding, Integrity, Judgement, RunAudit, RunRecord
+from fa_registry.reporting.pages.form import in_place_of_a_form, standing_alone
+from fa_registry.reporting.pages.notes import Notes, not_judged_words
+from fa_registry.reporting.render import OWN_TEMPLATES, render_report, renderer
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.pages import SEAL, check_audit_pages
+from fa_registry.tracking.reader import read_record
+from fa_registry.workflows.audit import verdict_tags
+
+FORM = re.compile(r"forms/[^/]+\.md")  # people write into these: what they wrote is kept when pages are rendered again
+SHOWN = 5  # differences that a message lists
+RECORDED = ("spec", "status", "digests", "feedback", "provenance", "trajectory")  # fields that a run's files decide
+
+
+def outcome_of(check: Callable[[], Integrity]) -> Integrity:
+    """Return what `check` finds; an IntegrityError is a mismatch, any other RegistryError makes it unverifiable."""
+    try:
+        return check()
+    except RegistryError as error:
+        state = "mismatch" if isinstance(error, IntegrityError) else "unverifiable"
+        return Integrity(state, (str(error),))
+
+
+def judged_again(
+    report: AuditReport, reference: EditionReference, looks: Mapping[str, int] | None = None
+) -> tuple[RunAudit, ...]:
+    """Judge the report's records by a shipped edition, with the overrides and waivers that the report records.
+
+    Args:
+        looks: `seeds_key` of a group → number of its interim analysis; by default those that the findings record.
+    """
+    edition = load_edition(reference.name, {code: float(limit) for code, limit in reference.overrides.items()})
+    return judge_all([run.record for run in report.runs], edition, report.waivers, looks or _recorded_looks(report))
+
+
+def _recorded_looks(report: AuditReport) -> dict[str, int]:
+    looks: dict[str, int] = {}
+    for run in report.runs:
+        key = seeds_key(run.record.spec)
+        looks[key] = max([looks.get(key, 1), *(finding.look for finding in run.findings)])
+    return looks
+
+
+def check_verdicts(report: AuditReport, same_release: bool = True, looks: Mapping[str, int] | None = None) -> Integrity:
+    """Compare every verdict and finding of the report with what its editions say of the report's own records.
+
+    Args:
+        same_release: whether the code that judged is the code that is installed here. Another release may judge otherwise,
+            so that a difference is unverifiable then and no mismatch.
+        looks: see `judged_again`.
+    """
+    wrong, reworded, unknown, names = [], [], [], []
+    for reference, judged in _opinions(report):
+        if standing(reference) != SHIPPED:
+            unknown.append(
+                f"edition {reference.name} with digest {reference.digest[:8]} is none that ships with this release: "
+                "its verdicts cannot be judged again here"
+            )
+            continue
+        names.append(edition_words(reference))
+        for run, said, again in zip(report.runs, judged, judged_again(report, reference, looks), strict=True):
+            if _decisive(said) != _decisive(again):
+                label, now = said.verdict.label, again.verdict.label
+                what = f"its findings are not those of {now}" if label == now else f"{label}, judged again {now}"
+                wrong.append(f"{run.record.name} (run {run.record.run_id}): {what} by edition {reference.name}")
+            elif said.findings != again.findings:
+                reworded.append(f"{run.record.name}: findings by edition {reference.name} are worded otherwise")
+    if wrong or reworded:
+        why = () if same_release else ("another release may have judged: its code is not the code installed here",)
+        return Integrity("mismatch" if same_release else "unverifiable", (*_first([*wrong, *reworded]), *why))
+    if unknown:
+        return Integrity("unverifiable", tuple(unknown))
+    words = f"all {len(report.runs)} verdicts and their findings are the same"
+    return Integrity("verified", (f"judged again by edition {', '.join(names)}, {words}",))
+
+
+def _opinions(report: AuditReport) -> Iterator[tuple[EditionReference, Sequence[RunAudit | Judgement]]]:
+    yield report.edition, report.runs
+    for opinion in report.opinions:
+        yield opinion.edition, opinion.judgements
+
+
+def _decisive(judged: RunAudit | Judgement) -> tuple[object, ...]:
+    """Return what decides, without the sentences: those may be worded otherwise by another release."""
+    return judged.verdict, tuple(map(_decides, judged.findings))
+
+
+def _decides(finding: Finding) -> tuple[object, ...]:
+    observed = (finding.observed.value, finding.interval, finding.threshold, finding.seeds, finding.look)
+    return finding.rule, finding.outcome, finding.state, finding.gating, finding.stated, observed
+
+
+def _first(lines: Sequence[str]) -> tuple[str, ...]:
+    rest = len(lines) - SHOWN
+    return (*lines[:SHOWN], *([f"and {rest} more ({len(lines)} in all)"] if rest > 0 else []))
+
+
+# The report's records, compared with the runs of the store.
+
+
+def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integrity:
+    """Compare a record of a report with the files that are recorded of its run; nothing is measured again.
+
+    Raises:
+        IntegrityError: a file is missing, or is not the one that was recorded.
+    """
+    recorded = read_record(tracker, run)
+    wrong = [name for name in RECORDED if not _is_same(recorded, reported, name)]
+    wrong += ["by_site"] if reported.by_site and not _is_same(recorded, reported, "by_site") else []
+    if reported.setting != recorded.provenance.get("setting", reported.setting):
+        wrong.append("setting")
+    before, after = recorded.measurements.scalars, reported.measurements.scalars
+    wrong += [name for name in ONLY_IN_TRAINING if before.get(name) != after.get(name)]
+    found = compare(recorded.measurements, reported.measurements)
+    details = [f"the report's {name} is not what the run recorded" for name in wrong]
+    details += [f"{check.subject}: {check.detail}" for check in recorded.integrity.checks if check.outcome == "differs"]
+    details += found.details if found.state == "mismatch" else ()
+    if details:
+        return Integrity("mismatch", _first(details))
+    if found.state != "verified":
+        return Integrity(found.state, found.details)
+    if extra := sorted(_metrics(reported) - _metrics(recorded)):
+        words = f"the report has metrics that the run did not record: {', '.join(_first(extra))}"
+        return Integrity("unverifiable", (f"{words}; `fa-registry audit` measures the run again",))
+    return Integrity(
+        "verified", ("every artifact is the one audited, and the figures are those that the run recorded",)
+    )
+
+
+def _is_same(recorded: RunRecord, reported: RunRecord, name: str) -> bool:
+    return jsonio.digest_of(getattr(recorded, name)) == jsonio.digest_of(getattr(reported, name))
+
+
+def _metrics(record: RunRecord) -> set[str]:
+    measured = record.measurements
+    return {name for held in (measured.sites, measured.scalars) for name in held} - set(ONLY_IN_TRAINING)
+
+
+def check_records(tracker: Tracker, report: AuditReport) -> Integrity:
+    """Compare every record of the report with its run: a mismatch if one differs, unverifiable if one cannot be compared."""
+    found = [(run.record, outcome_of(lambda run=run: _of_run(tracker, run.record))) for run in report.runs]
+    for state in ("mismatch", "unverifiable"):
+        words = [f"run {record.run_id}: {'; '.join(one.details)}" for record, one in found if one.state == state]
+        if words:
+            return Integrity(state, _first(words))
+    return Integrity("verified", (f"the records of all {len(found)} runs are those that the runs recorded",))
+
+
+def _of_run(tracker: Tracker, record: RunRecord) -> Integrity:
+    return check_record(tracker, tracker.get(record.run_id), record)
+
+
+# The audit's pages, rendered again from its report.
+
+
+def is_same_release(audit: StoredRun) -> bool:
+    """Return whether the code that is installed here judged and rendered the audit."""
+    return audit.tags.get(schema.TAG_RENDERER, "").removesuffix(OWN_TEMPLATES) == renderer()
+
+
+@contextmanager
+def rendered_again(tracker: Tracker, audit: StoredRun, report: AuditReport) -> Iterator[Path]:
+    """Render the report's pages into a temporary folder, with what people wrote into the audit's forms."""
+    with owners.folder("fa_registry-pages-") as out:
+        for name in filter(FORM.fullmatch, check_audit_pages(tracker, audit)):
+            (out / name).parent.mkdir(exist_ok=True)
+            (out / name).write_bytes(tracker.artifact(audit.run_id, name).read_bytes())
+        render_report(report, out)
+        yield out
+
+
+def check_pages(tracker: Tracker, audit: StoredRun, out: Path) -> Integrity:
+    """Compare the audit's pages with those rendered again into `out`, byte by byte."""
+    recorded = set(check_audit_pages(tracker, audit)) - {SEAL}
+    rendered = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    names = sorted(recorded | rendered) if recorded else sorted(rendered)
+    differing = [name for name in names if not _are_same_bytes(tracker, audit.run_id, name, out / name)]
+    origin = "" if recorded else "written by an older release, which sealed no pages; "
+    if differing:
+        words = f"rendered again, {len(differing)} of {len(names)} pages are other: {', '.join(differing[:SHOWN])}"
+        return _other_bytes(audit, f"{origin}{words}")
+    return Integrity("verified", (f"{origin}rendered again, all {len(names)} pages are the same bytes",))
+
+
+def _are_same_bytes(tracker: Tracker, run_id: str, name: str, rendered: Path) -> bool:
+    path = tracker.artifact(run_id, name)
+    return path is not None and rendered.is_file() and path.read_bytes() == rendered.read_bytes()
+
+
+def _other_bytes(audit: StoredRun, words: str) -> Integrity:
+    """Return a mismatch where this release rendered the pages; unverifiable with the reason where something else did."""
+    by, here = audit.tags.get(schema.TAG_RENDERER, ""), renderer()
+    if by == here:
+        return Integrity("mismatch", (words,))
+    if by.endswith(OWN_TEMPLATES):
+        return Integrity("unverifiable", (f"{words}; rendered by a user template, cannot be rendered again",))
+    whose = f"rendered by {by}; installed here is {here}" if by else "the audit did not record what rendered them"
+    return Integrity("unverifiable", (f"{words}; {whose}: another release or machine may give other bytes",))
+
+
+# What an audit left on a run: the tags of its verdicts, and the attached pages.
+
+
+def check_attached(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path) -> Integrity:
+    """Compare the pages that the audit attached to a run with those rendered again into `out`."""
+    expected = _attached_pages(tracker, audit, notes, run, out)
+    held = {name: tracker.artifact(run.run_id, name) for name in schema.ADDED_BY_AUDITS}
+    differing = [name for name, path in held.items() if _text(path) != expected.get(name)]
+    if differing:
+        words = f"rendered again from audit {audit.run_id}, attached pages are other: {', '.join(differing)}"
+        return _other_bytes(audit, words)
+    return Integrity("verified", ("rendered again, the attached pages are the same bytes",))
+
+
+def _text(path: Path | None) -> bytes | None:
+    return path.read_bytes() if path else None
+
+
+def _attached_pages(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path) -> dict[str, bytes]:
+    whole, report = tracker.link(audit.run_id, "index.html"), notes.sources.report
+    judged = {one.record.run_id: one for one in report.runs}.get(run.run_id)
+    if judged is None:
+        (excluded,) = [one for one in report.excluded if one.run_id == run.run_id]
+        note = notes.of_excluded(excluded, whole)
+        has_form = tracker.artifact(run.run_id, schema.FORM) is not None
+        forms = {schema.FORM: in_place_of_a_form(note)} if has_form else {}
+    else:
+        link = notes.forms.get(run.run_id)
+        note = notes.of_run(judged, tracker.link(run.run_id, schema.FORM) if link else "", whole)
+        forms = {schema.FORM: standing_alone((out / link.href).read_text(encoding="utf-8"))} if link else {}
+    return {name: text.encode() for name, text in {schema.SHORT_FORM: note, **forms}.items()}
+
+
+def verdict_tag_differences(report: AuditReport, run: StoredRun) -> list[str]:
+    """Return a line for every tag `fa.verdict…` of the run that is not what the report says of it."""
+    expected = expected_verdict_tags(report, run)
+    return [
+        f"run {run.run_id} ({run.name}): tag {name} is {run.tags.get(name, 'not set')!r}, the audit says {value!r}"
+        for name, value in expected.items()
+        if run.tags.get(name) != value
+    ]
+
+
+def expected_verdict_tags(report: AuditReport, run: StoredRun) -> dict[str, str]:
+    """Return the tags `fa.verdict…` that the audit set on the run; empty where the report does not name the run."""
+    for place, judged in enumerate(report.runs):
+        if judged.record.run_id == run.run_id:
+            return verdict_tags(report, place, {})
+    for excluded in report.excluded:
+        if excluded.run_id == run.run_id:
+            names = [name for name in run.tags if name.startswith(schema.TAG_VERDICT)]
+            return dict.fromkeys(names, not_judged_words(excluded))
+    return {}

@@ -1,0 +1,294 @@
+"""Find final weights that lie closer together than two honest runs ever do: a copy of another run with some numbers changed.
+
+Compared are trained tensors alone, those that training moved away from the initial weights, and by medians: a few numbers that
+were changed by much move no median. The cost grows with the number of runs: candidates come from a sample of each run's weights.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fa_registry import datasets, methods
+from fa_registry.architectures.base import part_of
+from fa_registry.errors import RegistryError
+from fa_registry.records import RunRecord, RunSpec
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import Tracker
+from fa_registry.training.checkpoint import load_tensors
+from fa_registry.training.controls import rung
+from fa_registry.training.task import build_network
+
+# The smallest `distance` of two honest runs of different methods, seeds or controls that was measured, and the largest that is a
+# finding. Source: digits, seed 1, 12 and 48 steps of every method and of frozen and ladder_1 controls, resmlp and mlp 16x2. After
+# 12 steps kolen_pollack and weight_fa on mlp are 0.0092 apart, frozen and ladder_1 0.018; on resmlp the nearest are 0.050. After
+# 48 steps two methods on resmlp are at least 0.16 apart. The honest store of tests/red_team is measured by a test.
+NEAREST_HONEST = 0.0092
+LIMIT = NEAREST_HONEST / 8
+SHORT = 0.07  # of the initial weights: the way of those 12 steps
+# Of a tensor's norm, beside the shrinking by weight decay: a shorter way tells no two methods apart in float32.
+MOVED = 1e-3
+SAMPLED = 64  # entries of a run's weights that are compared before all are
+KEYS = 8  # of these, by which runs are sorted
+NEIGHBOURS = 32  # in that order, which each run is compared with
+ALIKE = 0.4  # share of the sample that has to be near: fewer than half of the numbers were changed
+LEAST_ENTRIES = 8  # of a tensor whose equality says something
+LEAST_STEPS = 3  # before that, two methods may move the readout alike
+MOST_CANDIDATES = 20_000  # pairs that are compared entry by entry
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """What is kept of a run: digests of its trained tensors, and a sample of its weights with the way that they went."""
+
+    record: RunRecord
+    digests: Mapping[str, str]
+    shapes: str
+    sample: np.ndarray
+    scale: float
+
+
+def near_copies(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, dict[str, str]]:
+    """Return run id → id of another run that holds almost the same weights → what both share, in words.
+
+    Runs of which one is adopted, or whose initial weights cannot be drawn here, are compared through the other's.
+    """
+    ordered = sorted(records, key=lambda record: (record.spec.architecture, record.spec.seed, record.run_id))
+    runs = [run for record in ordered if (run := _trained(tracker, record))]
+    found: dict[str, dict[str, str]] = {}
+    for one, other, words in (*_near(tracker, runs), *_shared_tensors(runs)):
+        for run, twin in ((one, other), (other, one)):
+            found.setdefault(run.record.run_id, {}).setdefault(twin.record.run_id, words)
+    return found
+
+
+def _trained(tracker: Tracker, record: RunRecord) -> _Trained | None:
+    held = _held(tracker, record.run_id)
+    if not held or not _are_finite(held):
+        return None
+    initial = initial_weights(record.spec)
+    names = trained_names(held, initial)
+    large = [name for name in names if held[name].numel() >= LEAST_ENTRIES]
+    digests = {name: _digest(held[name]) for name in large} if initial and _has_steps(record) else {}
+    shapes = hashlib.sha256(repr([(name, tuple(held[name].shape)) for name in sorted(held)]).encode()).hexdigest()
+    sample = _sampled(held, shapes)
+    # of an adopted run nobody knows how far its weights went
+    way = np.abs(sample - _sampled(initial, shapes)) if initial.keys() == held.keys() else np.abs(sample) / 10
+    scale = float(np.median(way[way > 0])) if way.any() else 0.0
+    return _Trained(record, digests, shapes, sample, scale)
+
+
+def _sampled(tensors: Mapping[str, Tensor], shapes: str) -> np.ndarray:
+    """Return the same SAMPLED entries of all networks of these shapes."""
+    every = torch.cat([tensors[name].reshape(-1) for name in sorted(tensors)])
+    generator = torch.Generator().manual_seed(int(shapes[:15], 16))
+    return every[torch.randint(len(every), (SAMPLED,), generator=generator)].double().numpy()
+
+
+def _held(tracker: Tracker, run_id: str) -> dict[str, Tensor]:
+    """Return the floating-point tensors of a run's final weights; none where they cannot be read."""
+    with contextlib.suppress(RegistryError):  # what is wrong with the file is reported where the run is measured
+        path = tracker.artifact(run_id, schema.FINAL)
+        tensors = load_tensors(path) if path else {}
+        return _floating(tensors)
+    return {}
+
+
+def _floating(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
+
+
+def _are_finite(tensors: Mapping[str, Tensor]) -> bool:
+    return all(bool(tensor.isfinite().all()) for tensor in tensors.values())
+
+
+def initial_weights(spec: RunSpec) -> Mapping[str, Tensor]:
+    """Return the initial weights that the specification gives; empty where they are not known here."""
+    if spec.weights:
+        return {}
+    options = tuple(sorted(spec.architecture_options.items()))
+    return _drawn(spec.architecture, options, spec.dataset, spec.seed, spec.control == "shallow")
+
+
+@lru_cache(maxsize=16)
+def _drawn(architecture: str, options: tuple, dataset: str, seed: int, shallow: bool) -> Mapping[str, Tensor]:
+    control = "shallow" if shallow else "none"
+    spec = RunSpec("bp", architecture, dataset, seed, 1, architecture_options=dict(options), control=control)
+    try:
+        network = build_network(spec, datasets.get(dataset).card)
+    except Exception:  # code of another package: what is wrong with it is reported where the run is measured
+        return {}
+    return _floating({name: tensor.detach() for name, tensor in network.state_dict().items()})
+
+
+def trained_names(held: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> list[str]:
+    """Return the names of tensors that training moved; all where the initial weights are not those of this network."""
+    if {name: tensor.shape for name, tensor in held.items()} != {n: tensor.shape for n, tensor in initial.items()}:
+        return sorted(held)
+    drawn = [name for name in sorted(held) if initial[name].any()]
+    moved = [name for name in drawn if _has_moved(held[name].reshape(-1), initial[name].reshape(-1))]
+    # a tensor that begins at zero has no scale of its own
+    return moved and sorted([*moved, *(name for name in held if name not in drawn and held[name].any())])
+
+
+def _has_moved(held: Tensor, initial: Tensor) -> bool:
+    """Return whether more happened to a tensor than weight decay, which shrinks it in every run alike."""
+    held, initial = held.double(), initial.double()
+    shrunk = initial * (held @ initial / (initial @ initial))
+    return bool((held - shrunk).norm() > MOVED * held.norm())
+
+
+def _has_steps(record: RunRecord) -> bool:
+    """Return whether the run took enough steps for methods to move apart; the state that it recorded says how many."""
+    step = schema.sealed_step(record.digests)
+    return record.spec.epochs * (step or LEAST_STEPS) >= LEAST_STEPS
+
+
+def _digest(tensor: Tensor) -> str:
+    return hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest()
+
+
+def distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> float:
+    """Return the largest distance of a tensor that both trained, by medians, which a few numbers do not move.
+
+    It is |a − b| over |a − a₀|. Of a way shorter than SHORT of the initial weights it is enlarged in proportion: what two methods
+    have in common at the first step moves them apart in the second order alone.
+
+    Infinity where the tensors that both trained have fewer than SAMPLED entries.
+    """
+    names = [name for name in trained_names(one, initial) if name in trained_names(other, initial)]
+    if sum(one[name].numel() for name in names) < SAMPLED:
+        return float("inf")
+    return max(_apart(one[name], other[name], initial[name]) for name in names)
+
+
+def _apart(one: Tensor, other: Tensor, initial: Tensor) -> float:
+    off, way, size = (tensor.abs().median().item() for tensor in (one - other, one - initial, initial))
+    if not off:
+        return 0.0
+    return off / way * max(1.0, SHORT * size / way) if way else float("inf")
+
+
+# Which pairs of runs are compared at all.
+
+
+def may_be_near(one: RunSpec, other: RunSpec) -> bool:
+    """Return whether two honest runs may have almost the same weights, so that nearness is no finding.
+
+    They may where both are adopted (models are trained further from one file), where they differ in numbers alone (one method,
+    seed, control, architecture and data set), and where every trained part of both gets the exact gradient on one seed.
+    """
+    if one.weights and other.weights:
+        return True
+    if _kin(one) == _kin(other):
+        return True
+    blocks = _exact_blocks(one) if one.seed == other.seed else None
+    return blocks is not None and blocks == _exact_blocks(other)
+
+
+def _kin(spec: RunSpec) -> tuple[object, ...]:
+    return spec.method, spec.seed, effective_control(spec), spec.architecture, spec.dataset
+
+
+def effective_control(spec: RunSpec) -> str:
+    """Return the control under its plainest name: ladder_L trains all blocks, and ladder_0 by bp is frozen."""
+    trained = rung(spec.control)
+    if trained is not None and trained == spec.architecture_options.get("num_blocks"):
+        return "none"
+    return "frozen" if trained == 0 and spec.method == "bp" else spec.control
+
+
+def _without_control(spec: RunSpec) -> tuple[object, ...]:
+    return _kin(dataclasses.replace(spec, control="none"))
+
+
+def _exact_blocks(spec: RunSpec) -> int | None:
+    """Return how many blocks the run trained, if all that it trained got the exact gradient: its weights are then those of bp."""
+    initial = initial_weights(spec)
+    try:
+        sites = methods.CATALOG.get(spec.method).card.exact_sites
+    except RegistryError:
+        return None
+    parts = {part_of(name) for name in initial}
+    blocks = len([part for part in parts if part.startswith("blocks.")])
+    rung = spec.control.removeprefix("ladder_")
+    trained = int(rung) if rung.isdigit() else blocks if spec.control == "none" else 0
+    exact = sites == "all" or ("embed" not in parts and trained <= (sites == "last"))
+    return trained if initial and exact else None
+
+
+def _near(tracker: Tracker, runs: Sequence[_Trained]) -> Iterator[tuple[_Trained, _Trained, str]]:
+    """Yield the pairs whose every trained tensor is nearer than LIMIT, of those whose samples are."""
+    groups: dict[str, list[_Trained]] = {}
+    for run in runs:
+        groups.setdefault(run.shapes, []).append(run)
+    candidates = [pair for group in groups.values() for pair in _candidates(group)]
+    for one, other in candidates[:MOST_CANDIDATES]:
+        initial = initial_weights(one.record.spec) or initial_weights(other.record.spec)
+        held = [_held(tracker, run.record.run_id) for run in (one, other)]
+        if not initial or any(tensors.keys() != initial.keys() for tensors in held):
+            continue
+        apart = distance(*held, initial)
+        if apart <= LIMIT:
+            changed = sum(int((held[0][name] != held[1][name]).sum()) for name in held[0])
+            total = sum(tensor.numel() for tensor in held[0].values())
+            yield one, other, _near_words(changed, total, apart)
+
+
+def _near_words(changed: int, total: int, apart: float) -> str:
+    return (
+        f"but for {changed:,} of {total:,} numbers: {apart:.2g} of the way from the initial weights apart, and two honest runs "
+        f"end at least {NEAREST_HONEST:g} apart"
+    )
+
+
+def _candidates(runs: Sequence[_Trained]) -> list[tuple[_Trained, _Trained]]:
+    """Return pairs whose samples are near, each pair once: neighbours in the order of one of KEYS sampled entries."""
+    if len(runs) < 2:
+        return []
+    samples = np.stack([run.sample for run in runs])
+    scales = np.array([run.scale for run in runs])
+    pairs: dict[tuple[int, int], None] = {}
+    for key in range(KEYS):
+        order = np.argsort(samples[:, key], kind="stable")
+        for step in range(1, min(NEIGHBOURS, len(runs) - 1) + 1):
+            first, second = order[:-step], order[step:]
+            limit = 2 * LIMIT * np.minimum(scales[first], scales[second])
+            near = (np.abs(samples[first] - samples[second]) <= limit[:, None]).mean(axis=1) >= ALIKE
+            pairs |= {
+                tuple(sorted(pair)): None for pair in zip(first[near].tolist(), second[near].tolist(), strict=True)
+            }
+    chosen = [(runs[first], runs[second]) for first, second in pairs]
+    return [(one, other) for one, other in chosen if not may_be_near(one.record.spec, other.record.spec)]
+
+
+def _shared_tensors(runs: Sequence[_Trained]) -> Iterator[tuple[_Trained, _Trained, str]]:
+    """Yield pairs of runs of which a trained tensor is the same bit by bit, though method or seed are not.
+
+    Controls of one method and seed are left out: a method that learns locally trains the same embedding under each.
+    """
+    holders: dict[tuple[str, str], list[_Trained]] = {}
+    for run in runs:
+        for name, digest in run.digests.items():
+            holders.setdefault((name, digest), []).append(run)
+    shared: dict[tuple[str, str], tuple[_Trained, _Trained, list[str]]] = {}
+    for (name, _), same in holders.items():
+        # one run of each method, seed, architecture and data set stands for the others: their number may be large
+        alone = list({_without_control(run.record.spec): run for run in same}.values())
+        for place, one in enumerate(alone[:NEIGHBOURS]):
+            for other in alone[place + 1 : NEIGHBOURS]:
+                if not may_be_near(one.record.spec, other.record.spec):
+                    key = one.record.run_id, other.record.run_id
+                    shared.setdefault(key, (one, other, []))[2].append(name)
+    for one, other, names in shared.values():
+        several = len(names) > 1
+        words = f"in {len(names)} trained tensor{'s' if several else ''}, bit by bit, as {', '.join(names[:3])}"
+        yield one, other, words
