@@ -21,6 +21,7 @@ from fa_registry.cli.tables import SHORT_ID, print_json, say, table, text
 from fa_registry.errors import IntegrityError, UsageError
 from fa_registry.lint.base import LintFinding, LintReport
 from fa_registry.lint.linting import lint_paths, sarif
+from fa_registry.output_streams import has_reader
 
 if TYPE_CHECKING:
     from fa_registry.workflows.at_work import AtWork
@@ -392,7 +393,7 @@ def watch(study: str, every: float, once: bool, limit: int, store: str, as_json:
                 click.clear()
             _print_watched(shown, rows, study)
             before = shown
-        if once or not is_anybody_at_work(rows):
+        if once or not is_anybody_at_work(rows) or not has_reader(sys.stdout):
             return
         time.sleep(every)
 
