@@ -1,7 +1,7 @@
 """Standard output and standard error that outlive their reader: a closed pipe ends the output, never the work.
 
-`fa-registry study mine | head -3` closes the pipe after three lines. Python then raises BrokenPipeError in the code that prints next:
-a progress bar, a log message, a warning, a method's own `print`, or the interpreter itself at shutdown.
+`fa-registry study mine | head -3` closes the pipe after three lines. Python then raises BrokenPipeError in the code that prints
+next: a progress bar, a log message, a warning, a method's own `print`, or the interpreter itself at shutdown.
 """
 
 from __future__ import annotations

@@ -245,15 +245,24 @@ def show(run_id: str, store: str, as_json: bool) -> None:
 
 @click.command(short_help="Check versions, store and data; mend what killed runs left.")
 @click.option("--repair", is_flag=True, help="Take away what killed processes left behind; nothing in use is touched.")
+@click.option(
+    "--gone",
+    multiple=True,
+    metavar="MACHINE",
+    help="With --repair: close the runs of another machine or container that no longer exists and gave its runs no heartbeat; "
+    "repeatable.",
+)
 @click.option("--out", "pages", default="reports", metavar="FOLDER", help="The folder of pages to look into [reports].")
 @STORE
 @JSON
-@examples("doctor", "doctor --repair", "doctor --store sqlite:///other.db --json")
-def doctor(repair: bool, pages: str, store: str, as_json: bool) -> None:
+@examples(
+    "doctor", "doctor --repair", "doctor --repair --gone 3f2a90ab11cd", "doctor --store sqlite:///other.db --json"
+)
+def doctor(repair: bool, gone: tuple[str, ...], pages: str, store: str, as_json: bool) -> None:
     """Check versions, device, store, data, and what killed runs left behind. Exit 1 if something is not in order."""
     from fa_registry.workflows.doctor import examine
 
-    rows = examine(store, repair, pages)
+    rows = examine(store, repair, pages, gone)
     if as_json:
         print_json(rows)
     else:

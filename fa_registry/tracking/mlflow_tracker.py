@@ -52,7 +52,7 @@ from fa_registry.errors import StoreError
 from fa_registry.shelf import Shelf
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
 from fa_registry.tracking.client import Client, answering
-from fa_registry.tracking.places import local_folder, looked_for
+from fa_registry.tracking.places import check_inside_store, check_location, local_folder, looked_for
 from fa_registry.tracking.refusals import Refusal
 from fa_registry.tracking.schema import EXPERIMENT, TAG_NOTE
 from fa_registry.tracking.store import ARTIFACTS, check_writable, resolve_uri, sqlite_path
@@ -146,12 +146,20 @@ class MlflowTracker(Tracker):
             raise StoreError(f"{self.in_the_bin()}; or choose another with --experiment")
         return known.experiment_id
 
+    def check_place(self) -> None:
+        """Raise OutsideStore where the files of new runs would be written outside the store (docs/decisions/0056)."""
+        if self._database:
+            listed = {known.experiment_id: known.artifact_location for known in self._client.experiments()}
+            check_location(listed.get(self.experiment_id, ""), self.uri)
+
     def _location(self) -> str | None:
         """Where the files of a new experiment go; None where a server says it. Asked, MLflow would say `mlruns` of this folder."""
         if self.uri.startswith("http"):
             return None
         folder = (self._database.parent if self._database else Path.cwd()) / ARTIFACTS / _folder(self._experiment)
-        if not self._database:
+        if self._database:
+            check_inside_store(folder, self.uri)
+        else:
             LOG.warning(
                 "experiment %s: the files of its runs go to %s, which other machines do not see; "
                 "a team's server keeps them for all (docs/team-server.md)",
@@ -169,6 +177,7 @@ class MlflowTracker(Tracker):
 
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         """As Tracker.create, with the user and the source as the tags that MLflow's own pages read."""
+        self.check_place()
         started = self._writer.create_run(
             self.experiment_id,
             run_name=name,
@@ -229,6 +238,7 @@ class MlflowTracker(Tracker):
             self._writer.ask(lambda: self._files(run_id).log_artifacts(str(folder)))
         else:  # what the client would do, without asking the database where once more
             check_writable(self.uri)
+            check_inside_store(local, self.uri)
             with answering(self.uri):
                 put_inside(local, folder)
 

@@ -123,6 +123,7 @@ def run_study(
         return _nothing_to_train(study, result, tracker, adopted)
     if words := stopped_by_tag(tracker, study.name):
         raise Interrupted(words)
+    tracker.check_place()
     training = [
         TrainingJob(
             spec,

@@ -367,6 +367,7 @@ def run_train(
         return _there(tracker, present, changed)
     if words := study and stopped_by_tag(tracker, study):
         raise Interrupted(words)
+    tracker.check_place()
     make_ready([spec.dataset], place.root)
     job = TrainingJob(
         spec,
