@@ -30,7 +30,18 @@ LAYERS = (
     ("__main__", "__init__"),
 )
 # the lowest row is one family and may use itself
-GROUND = ("records", "errors", "untrusted", "jsonio", "resources", "owners", "visible", "cores", "shelf", "output_streams")
+GROUND = (
+    "records",
+    "errors",
+    "untrusted",
+    "jsonio",
+    "resources",
+    "owners",
+    "visible",
+    "cores",
+    "shelf",
+    "output_streams",
+)
 ONLY = {
     "mlflow": ("tracking",),
     "sqlalchemy": ("tracking",),

@@ -62,7 +62,7 @@ def _launched(context: click.Context) -> Iterator[None]:
 GROUPS = {
     "Train": ("train", "study", "work", "run", "adopt", "new", "data"),
     "Judge": ("audit", "verify", "analyse", "compare", "diff", "lint"),
-    "Look": ("list", "watch", "show", "card", "doctor", "optimize"),
+    "Look": ("list", "watch", "show", "card", "doctor", "forget", "optimize"),
     "Share": ("report", "bundle", "import", "promote"),
 }
 LINE = 66  # characters that a verb's line of help may have beside its name

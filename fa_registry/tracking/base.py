@@ -161,5 +161,9 @@ class Tracker(abc.ABC):
         """A local copy of one artifact, or None where the run has none of that path."""
 
     @abc.abstractmethod
+    def size(self, run_id: str) -> int:
+        """The size of a run's files together, in bytes."""
+
+    @abc.abstractmethod
     def place(self, run_id: str) -> str:
         """Where a run's files are looked for, and what to do where they are not there: words for a sentence."""

@@ -67,7 +67,7 @@ from fa_registry.tracking.views import (
     pattern,
     term,
 )
-from fa_registry.untrusted import inside, put_inside, regular_inside
+from fa_registry.untrusted import folder_size, inside, put_inside, regular_inside
 from fa_registry.visible import LONGEST, unfit
 
 LOG = logging.getLogger(__name__)
@@ -362,6 +362,14 @@ class MlflowTracker(Tracker):
             return Path(self._client.download_artifacts(run_id, path, str(folder)))
         except (StoreError, OSError) as error:
             raise StoreError(f"artifact {path} of run {run_id} in {self.uri}: {error}") from error
+
+    def size(self, run_id: str) -> int:
+        local = self._local_root(run_id)
+        return self._remote_size(run_id) if local is None else folder_size(local)
+
+    def _remote_size(self, run_id: str, folder: str | None = None) -> int:
+        entries = self._client.list_artifacts(run_id, folder)
+        return sum(self._remote_size(run_id, one.path) if one.is_dir else one.file_size or 0 for one in entries)
 
     def place(self, run_id: str) -> str:
         recorded, local = self._place(run_id).artifact_uri, self._local_root(run_id)

@@ -208,7 +208,7 @@ def _page(store: str) -> str:
         return "no study yet"
     if why_not := tracker.why_no_views():
         return f"no views: {why_not}"
-    page = mlflow_page(tracker, newest.tags[schema.TAG_STUDY])
+    page = mlflow_page(tracker, newest.tags.get(schema.TAG_STUDY, ""))
     return in_browser(tracker.uri, page) or "none: it has no runs, or the store takes no view"
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from fa_registry.workflows.bundle import Bundled, Imported
     from fa_registry.workflows.compare import CompareResult
     from fa_registry.workflows.dry_run import Plan
+    from fa_registry.workflows.forget import ForgettableRun
     from fa_registry.workflows.study import StudyResult
     from fa_registry.workflows.training import Trained
     from fa_registry.workflows.verify import Verification
@@ -401,3 +402,19 @@ def report(
     from fa_registry.workflows.reports import run_report
 
     return run_report(str(report_file), study, Pages(out, templates), store)
+
+
+def forget(*run_ids: str, store: str = "") -> list[ForgettableRun]:
+    """Put failed or mistaken runs into MLflow's bin, without asking; all of them or none.
+
+    run_ids: ids, or their first characters. An audit still lists these runs as deleted; `mlflow gc` deletes them for ever.
+
+    Returns what each run was, with the command that brings it back as `restore`.
+    Raises InvalidFields that names every run that must stay: at work, an audit, a registered model's, or a study's with runs.
+
+    >>> [run.status for run in fa_registry.forget("4f1c0a2b")]
+    ['failed']
+    """
+    from fa_registry.workflows.forget import run_forget
+
+    return run_forget(run_ids, store)
