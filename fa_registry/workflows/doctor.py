@@ -17,7 +17,7 @@ from fa_registry import datasets, provenance, resources
 from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageError
 from fa_registry.studies import study
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.base import StoredRun, Tracker, newest_first
 from fa_registry.tracking.claim import Signs
 from fa_registry.tracking.places import placed, put_right
 from fa_registry.tracking.refusals import DAMAGED, TO_DO, Refusal
@@ -203,7 +203,7 @@ def _page(store: str) -> str:
         return "no study yet"
     if tracker.in_the_bin():
         raise StoreError(tracker.in_the_bin())
-    newest = next(iter(tracker.search({schema.TAG_KIND: "study"})), None)
+    newest = next(iter(newest_first(tracker.search({schema.TAG_KIND: "study"}))), None)
     if not newest:
         return "no study yet"
     if why_not := tracker.why_no_views():

@@ -40,7 +40,7 @@ from fa_registry.workflows.conformance import code_check
 from fa_registry.workflows.own_loops import of_own_loop
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.requests import Measuring
-from fa_registry.workflows.same_weights import compared, final_weights
+from fa_registry.workflows.same_weights import compared, final_weights, initial_weights
 from fa_registry.workflows.selection import INTEGRITY_FAILURE, exclusion
 from fa_registry.workflows.stores import open_tracker
 
@@ -259,7 +259,7 @@ def gather(
     logged = read_record(tracker, run)
     bare = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))
     record, redrawn = _measured(tracker, bare, measuring, data_root)
-    checks = [*logged.integrity.checks, final_weights(tracker, logged)]
+    checks = [*logged.integrity.checks, final_weights(tracker, logged), *initial_weights(tracker, logged)]
     return dataclasses.replace(record, integrity=with_checks(record.integrity, checks)), redrawn
 
 
