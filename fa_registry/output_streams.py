@@ -38,6 +38,7 @@ class _OutlivingFile(io.FileIO):
     is_abandoned = False
 
     def write(self, data: bytes) -> int | None:
+        """Write, to the null device once the reader has left; raise OSError as a file does otherwise."""
         try:
             return super().write(data)
         except OSError as error:

@@ -120,7 +120,10 @@ def _unknown(tracker: Tracker, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 def _database(store: str) -> str | dict[str, Any]:
     """Whether sqlite finds its own pages in order: all tables and indices of a small database, the tables of a large one."""
-    path = sqlite_path(resolve_uri(store))
+    try:
+        path = sqlite_path(resolve_uri(store))
+    except StoreError:  # the row of the store says why
+        return "none: the store cannot be used"
     if path is None or _is_missing(store):
         return "none yet" if path else "a server keeps it"
     check = "integrity_check" if path.stat().st_size <= SMALL else "quick_check"
