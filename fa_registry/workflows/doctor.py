@@ -107,14 +107,19 @@ def _unknown(tracker: Tracker, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
         if host not in by_host:
             raise UnknownName("machine with runs without a heartbeat", host, by_host)
     for host, runs in sorted(by_host.items()):
-        for run in runs if host in gone else ():
-            close(tracker, run)
         names = ", ".join(f"{run.tags.get(schema.TAG_KIND, 'run')} {run.run_id}" for run in runs)
-        advice = (
-            "; they have no heartbeat, so that only you know whether that machine still exists. If it does not: "
-            f"`fa-registry doctor --repair --gone {shlex.quote(host)}` closes them"
-        )
-        state, advice = ("repaired", "; closed") if host in gone else ("unknown", advice)
+        state, advice = "repaired", "; closed"
+        if host in gone:
+            for run in runs:
+                close(tracker, run)
+        else:
+            state, advice = (
+                "unknown",
+                (
+                    "; they have no heartbeat, so that only you know whether that machine still exists. If it does not: "
+                    f"`fa-registry doctor --repair --gone {shlex.quote(host)}` closes them"
+                ),
+            )
         yield {"check": f"runs at work on {host}", "ok": True, "state": state, "found": f"{names}{advice}"}
 
 
