@@ -31,6 +31,7 @@ __all__ = [
     "bundle",
     "compare",
     "diagnose",
+    "forget",
     "frozen_control",
     "import_bundle",
     "load_model",
@@ -58,7 +59,7 @@ _HOMES = {
     "track": "fa_registry.workflows.track",
     **dict.fromkeys(("runs", "series"), "fa_registry.workflows.frames"),
     **dict.fromkeys(
-        ("audit", "bundle", "compare", "import_bundle", "report", "study", "train", "verify", "work"),
+        ("audit", "bundle", "compare", "forget", "import_bundle", "report", "study", "train", "verify", "work"),
         "fa_registry.workflows.verbs",
     ),
 }

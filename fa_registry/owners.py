@@ -33,11 +33,17 @@ def process_tag() -> str:
     return ":".join((platform.node(), str(os.getpid()), str(_started(os.getpid())), _namespace()))
 
 
+def is_here(tag: str) -> bool:
+    """Whether this process could see the process of a tag: same machine, same container. Older releases' tags end on the pid."""
+    host, _, _, namespace = (*tag.split(":"), "", "", "")[:4]
+    return host == platform.node() and namespace in ("", _namespace())
+
+
 def is_dead(tag: str) -> bool:
-    """Whether the process of a tag is known to be gone; of one elsewhere that is not known. Older releases' tags end on the pid."""
-    host, pid, start, namespace = (*tag.split(":"), "", "", "")[:4]
-    here = host == platform.node() and namespace in ("", _namespace())
-    return here and bool(PID.fullmatch(pid)) and not _lives(int(pid), int(start) if START.fullmatch(start) else 0)
+    """Whether the process of a tag is known to be gone; of one elsewhere that is not known."""
+    _, pid, start = (*tag.split(":"), "", "")[:3]
+    known = is_here(tag) and bool(PID.fullmatch(pid))
+    return known and not _lives(int(pid), int(start) if START.fullmatch(start) else 0)
 
 
 def mark() -> str:

@@ -112,6 +112,11 @@ def regular_inside(folder: Path, name: str) -> Path | None:
     return check_regular(path) if os.path.lexists(path) else None
 
 
+def folder_size(folder: Path) -> int:
+    """Return the size of all files below a folder, in bytes; links are not followed."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+
+
 def put_inside(folder: Path, source: Path) -> None:
     """Every file below `source` at its place below `folder`. What lies there is replaced, never written through.
 

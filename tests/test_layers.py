@@ -15,7 +15,7 @@ PACKAGE = Path(fa_registry.__file__).parent
 
 # Modules of one row never import each other; a row imports only from the rows above it.
 LAYERS = (
-    ("records", "errors", "untrusted", "jsonio", "resources", "owners", "visible", "cores", "shelf"),
+    ("records", "errors", "untrusted", "jsonio", "resources", "owners", "visible", "cores", "shelf", "output_streams"),
     ("catalog", "seeding", "provenance", "statistics", "terminal_loss", "positions"),
     ("quantities",),
     ("methods", "architectures", "datasets", "diagnostics"),
@@ -30,7 +30,18 @@ LAYERS = (
     ("__main__", "__init__"),
 )
 # the lowest row is one family and may use itself
-GROUND = ("records", "errors", "untrusted", "jsonio", "resources", "owners", "visible", "cores", "shelf")
+GROUND = (
+    "records",
+    "errors",
+    "untrusted",
+    "jsonio",
+    "resources",
+    "owners",
+    "visible",
+    "cores",
+    "shelf",
+    "output_streams",
+)
 ONLY = {
     "mlflow": ("tracking",),
     "sqlalchemy": ("tracking",),

@@ -15,6 +15,7 @@ import click
 from fa_registry.cli import analysing, auditing, comparing, looking, models, training
 from fa_registry.cli.tables import tell
 from fa_registry.errors import RegistryError
+from fa_registry.output_streams import outlive_readers
 from fa_registry.visible import message
 
 # Python's 700 makes it look for cycles through modules and records that stay, again and again
@@ -61,7 +62,7 @@ def _launched(context: click.Context) -> Iterator[None]:
 GROUPS = {
     "Train": ("train", "study", "work", "run", "adopt", "new", "data"),
     "Judge": ("audit", "verify", "analyse", "compare", "diff", "lint"),
-    "Look": ("list", "watch", "show", "card", "doctor", "optimize"),
+    "Look": ("list", "watch", "show", "card", "doctor", "forget", "optimize"),
     "Share": ("report", "bundle", "import", "promote"),
 }
 LINE = 66  # characters that a verb's line of help may have beside its name
@@ -69,6 +70,11 @@ LINE = 66  # characters that a verb's line of help may have beside its name
 
 class Verbs(click.Group):
     """Prints this package's errors, and a disk's, as one message with an exit code; anything else is a bug: its traceback."""
+
+    def main(self, *arguments: Any, **named: Any) -> Any:
+        """Run the command. A reader of its output that leaves changes neither what it does nor its exit code."""
+        outlive_readers()
+        return super().main(*arguments, **named)
 
     def invoke(self, context: click.Context) -> Any:
         """The verb; exits with the error's code."""
@@ -85,7 +91,7 @@ class Verbs(click.Group):
             from fa_registry.tracking.refusals import Refusal
 
             refusal = Refusal("the disk", error)
-            if not refusal.kind:  # a closed pipe, which click knows, or a fault of ours
+            if not refusal.kind:  # a fault of ours
                 raise
             tell(f"fa-registry: {refusal}")
             sys.exit(refusal.exit_code)

@@ -21,9 +21,11 @@ from fa_registry.cli.tables import SHORT_ID, print_json, say, table, text
 from fa_registry.errors import IntegrityError, UsageError
 from fa_registry.lint.base import LintFinding, LintReport
 from fa_registry.lint.linting import lint_paths, sarif
+from fa_registry.output_streams import has_reader
 
 if TYPE_CHECKING:
     from fa_registry.workflows.at_work import AtWork
+    from fa_registry.workflows.forget import ForgettableRun
     from fa_registry.workflows.looking import Listing
 
 BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # of an option: words before the bound
@@ -244,15 +246,24 @@ def show(run_id: str, store: str, as_json: bool) -> None:
 
 @click.command(short_help="Check versions, store and data; mend what killed runs left.")
 @click.option("--repair", is_flag=True, help="Take away what killed processes left behind; nothing in use is touched.")
+@click.option(
+    "--gone",
+    multiple=True,
+    metavar="MACHINE",
+    help="With --repair: close the runs of another machine or container that no longer exists and gave its runs no heartbeat; "
+    "repeatable.",
+)
 @click.option("--out", "pages", default="reports", metavar="FOLDER", help="The folder of pages to look into [reports].")
 @STORE
 @JSON
-@examples("doctor", "doctor --repair", "doctor --store sqlite:///other.db --json")
-def doctor(repair: bool, pages: str, store: str, as_json: bool) -> None:
+@examples(
+    "doctor", "doctor --repair", "doctor --repair --gone 3f2a90ab11cd", "doctor --store sqlite:///other.db --json"
+)
+def doctor(repair: bool, gone: tuple[str, ...], pages: str, store: str, as_json: bool) -> None:
     """Check versions, device, store, data, and what killed runs left behind. Exit 1 if something is not in order."""
     from fa_registry.workflows.doctor import examine
 
-    rows = examine(store, repair, pages)
+    rows = examine(store, repair, pages, gone)
     if as_json:
         print_json(rows)
     else:
@@ -263,6 +274,58 @@ def doctor(repair: bool, pages: str, store: str, as_json: bool) -> None:
 
 def _state(row: Mapping[str, Any]) -> str:
     return row.get("state", "ok" if row["ok"] else "NOT OK")
+
+
+@click.command(short_help="Put failed or mistaken runs into MLflow's bin.")
+@click.argument("run_ids", nargs=-1, required=True, metavar="RUN…")
+@click.option("--yes", is_flag=True, help="Do not ask first.")
+@STORE
+@JSON
+@examples("forget 4f1c0a2b", "forget 4f1c0a2b 90ab77de --yes --json")
+def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> None:
+    """Put runs into MLflow's bin: shows what each one is, asks, and prints the command that brings it back.
+
+    RUN: an id or its beginning. An audit still lists a forgotten run as deleted. `mlflow gc` deletes what is in the bin for ever.
+    A run at work, an audit, a run of a study with runs, and a run whose weights are a registered model are refused.
+    """
+    from fa_registry.workflows import forget as workflow
+
+    if not yes:
+        if as_json or not _can_answer():
+            raise UsageError(
+                "forget asks before it changes anything, and nobody can answer here; add --yes to go on unasked"
+            )
+        _print_forgettable(workflow.forgettable(run_ids, store))
+        click.confirm("Put them into MLflow's bin?", abort=True)
+    forgotten = workflow.run_forget(run_ids, store)
+    if as_json:
+        print_json(forgotten)
+        return
+    say(*(f"{run.run_id}: in MLflow's bin; bring it back: {run.restore}" for run in forgotten))
+    say("until `mlflow gc` deletes them for ever; an audit lists them as deleted")
+
+
+def _can_answer() -> bool:
+    return sys.stdin.isatty()
+
+
+def _print_forgettable(runs: Sequence[ForgettableRun]) -> None:
+    columns = ["run", "what", "method", "setting", "seed", "status", "verdict", "size"]
+    sizes = ["unknown" if run.size is None else f"{run.size / 2**20:.1f} MiB" for run in runs]
+    rows = [
+        [
+            run.run_id[:SHORT_ID],
+            run.kind,
+            run.method,
+            run.setting,
+            run.seed,
+            run.status.replace("_", " "),
+            run.verdict,
+            size,
+        ]
+        for run, size in zip(runs, sizes, strict=True)
+    ]
+    table(columns, rows, "")
 
 
 @click.command(short_help="Make a large sqlite store quick to look through.")
@@ -392,7 +455,7 @@ def watch(study: str, every: float, once: bool, limit: int, store: str, as_json:
                 click.clear()
             _print_watched(shown, rows, study)
             before = shown
-        if once or not is_anybody_at_work(rows):
+        if once or not is_anybody_at_work(rows) or not has_reader(sys.stdout):
             return
         time.sleep(every)
 
@@ -437,4 +500,4 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-VERBS = (lint, list_, watch, card, show, doctor, optimize, data, new)
+VERBS = (lint, list_, watch, card, show, doctor, forget, optimize, data, new)

@@ -81,15 +81,29 @@ def render_report(report: AuditReport, out: Path, templates: Path | None = None)
     Raises UsageError for a template that fails, a form whose blanks cannot be kept, or values of which there is no page; then
     no page has been written.
     """
+    with rendered(report, out, templates) as (_, names):
+        return [out / name for name in names]
+
+
+@contextmanager
+def rendered(report: AuditReport, out: Path, templates: Path | None = None) -> Iterator[tuple[Path, list[str]]]:
+    """Render as `render_report` into a private folder; its files move into `out` when the block ends, however it ends.
+
+    Another audit that writes into the same `out` meanwhile changes nothing in the private folder.
+
+    Yields:
+        The private folder, and the names of the files in it.
+    """
     check_templates(templates)
-    pages = Pages(templates)
-    # One page at a time is in memory, and no reader meets a half of them.
-    with unfinished(out) as folder, _as_values_allow(report):
-        written = _render(report, folder, out, pages)
-        for name in written:
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(folder / name, out / name)
-    return [out / name for name in written]
+    with unfinished(out) as folder:  # one page at a time is in memory
+        with _as_values_allow(report):
+            names = _render(report, folder, out, Pages(templates))
+        try:
+            yield folder, names
+        finally:
+            for name in names:  # whole pages: no reader meets a half of one
+                (out / name).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(folder / name, out / name)
 
 
 @contextmanager

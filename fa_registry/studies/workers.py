@@ -32,6 +32,7 @@ from types import ModuleType
 from typing import Any
 
 from fa_registry import owners
+from fa_registry.output_streams import outlive_readers
 from fa_registry.studies.executors.base import JobEvent, Stop, Tell, ended
 
 LOG = logging.getLogger(__name__)
@@ -411,6 +412,7 @@ def _main_hidden(unless: bool) -> Iterator[None]:
 def _work(connection: Connection, environment: Mapping[str, str], folder: str) -> None:
     """Do what is given until nothing more is. folder: for temporary files."""
     _end_with_parent()
+    outlive_readers()  # a method may print
     if sys.stderr:
         faulthandler.enable()  # where a segmentation fault happened
     for number in (signal.SIGINT, signal.SIGTERM):  # they reach the whole group: the parent decides what they mean

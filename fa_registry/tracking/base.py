@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from fa_registry.shelf import Shelved
 if TYPE_CHECKING:
     from fa_registry.tracking.views import View
 
+CLOCKS_APART = 3600.0  # seconds by which the clocks of two machines may differ before one counts as wrong
 MOST_POINTS = (
     30  # of a metric in a store's tables: its chart looks the same, and a run on 33 metrics sends them in one call
 )
@@ -57,6 +59,16 @@ class StoredRun(Shelved):
     metrics: Mapping[str, float] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     deleted: bool = False
+
+
+def is_ahead(run: StoredRun) -> bool:
+    """Return whether a run says that it began in the future: the clock of its machine was wrong."""
+    return run.started > (time.time() + CLOCKS_APART) * 1000
+
+
+def newest_first(runs: Iterable[StoredRun]) -> list[StoredRun]:
+    """Sort runs by start time, the newest first; those that say they began in the future come last."""
+    return sorted(runs, key=lambda run: (not is_ahead(run), run.started), reverse=True)
 
 
 class Tracker(abc.ABC):
@@ -159,6 +171,10 @@ class Tracker(abc.ABC):
     @abc.abstractmethod
     def artifact(self, run_id: str, path: str) -> Path | None:
         """A local copy of one artifact, or None where the run has none of that path."""
+
+    @abc.abstractmethod
+    def size(self, run_id: str) -> int:
+        """The size of a run's files together, in bytes."""
 
     @abc.abstractmethod
     def place(self, run_id: str) -> str:

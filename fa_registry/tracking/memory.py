@@ -12,7 +12,7 @@ from fa_registry.errors import StoreError
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
 from fa_registry.tracking.schema import EXPERIMENT
 from fa_registry.tracking.views import View
-from fa_registry.untrusted import inside, regular_inside
+from fa_registry.untrusted import folder_size, inside, regular_inside
 
 
 class MemoryTracker(Tracker):
@@ -113,6 +113,9 @@ class MemoryTracker(Tracker):
 
     def show(self, views: Sequence[View]) -> str:
         return ""
+
+    def size(self, run_id: str) -> int:
+        return folder_size(self.folder / run_id)
 
     def place(self, run_id: str) -> str:
         return str(self.folder / run_id)

@@ -52,7 +52,7 @@ from fa_registry.errors import StoreError
 from fa_registry.shelf import Shelf
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
 from fa_registry.tracking.client import Client, answering
-from fa_registry.tracking.places import local_folder, looked_for
+from fa_registry.tracking.places import check_inside_store, check_location, local_folder, looked_for
 from fa_registry.tracking.refusals import Refusal
 from fa_registry.tracking.schema import EXPERIMENT, TAG_NOTE
 from fa_registry.tracking.store import ARTIFACTS, check_writable, resolve_uri, sqlite_path
@@ -67,7 +67,7 @@ from fa_registry.tracking.views import (
     pattern,
     term,
 )
-from fa_registry.untrusted import inside, put_inside, regular_inside
+from fa_registry.untrusted import folder_size, inside, put_inside, regular_inside
 from fa_registry.visible import LONGEST, unfit
 
 LOG = logging.getLogger(__name__)
@@ -147,12 +147,20 @@ class MlflowTracker(Tracker):
             raise StoreError(f"{self.in_the_bin()}; or choose another with --experiment")
         return known.experiment_id
 
+    def check_place(self) -> None:
+        """Raise OutsideStore where the files of new runs would be written outside the store (docs/decisions/0056)."""
+        if self._database:
+            listed = {known.experiment_id: known.artifact_location for known in self._client.experiments()}
+            check_location(listed.get(self.experiment_id, ""), self.uri)
+
     def _location(self) -> str | None:
         """Where the files of a new experiment go; None where a server says it. Asked, MLflow would say `mlruns` of this folder."""
         if self.uri.startswith("http"):
             return None
         folder = (self._database.parent if self._database else Path.cwd()) / ARTIFACTS / _folder(self._experiment)
-        if not self._database:
+        if self._database:
+            check_inside_store(folder, self.uri)
+        else:
             LOG.warning(
                 "experiment %s: the files of its runs go to %s, which other machines do not see; "
                 "a team's server keeps them for all (docs/team-server.md)",
@@ -170,6 +178,7 @@ class MlflowTracker(Tracker):
 
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         """As Tracker.create, with the user and the source as the tags that MLflow's own pages read."""
+        self.check_place()
         started = self._writer.create_run(
             self.experiment_id,
             run_name=name,
@@ -230,6 +239,7 @@ class MlflowTracker(Tracker):
             self._writer.ask(lambda: self._files(run_id).log_artifacts(str(folder)))
         else:  # what the client would do, without asking the database where once more
             check_writable(self.uri)
+            check_inside_store(local, self.uri)
             with answering(self.uri):
                 put_inside(local, folder)
 
@@ -353,6 +363,14 @@ class MlflowTracker(Tracker):
             return Path(self._client.download_artifacts(run_id, path, str(folder)))
         except (StoreError, OSError) as error:
             raise StoreError(f"artifact {path} of run {run_id} in {self.uri}: {error}") from error
+
+    def size(self, run_id: str) -> int:
+        local = self._local_root(run_id)
+        return self._remote_size(run_id) if local is None else folder_size(local)
+
+    def _remote_size(self, run_id: str, folder: str | None = None) -> int:
+        entries = self._client.list_artifacts(run_id, folder)
+        return sum(self._remote_size(run_id, one.path) if one.is_dir else one.file_size or 0 for one in entries)
 
     def place(self, run_id: str) -> str:
         recorded, local = self._place(run_id).artifact_uri, self._local_root(run_id)

@@ -121,17 +121,24 @@ class ModelRegistry:
 
     def versions(self, name: str) -> list[RegisteredVersion]:
         """All versions of `name`, newest first; none where there is no such model. name: without a quote."""
-        versions: list[ModelVersion] = []
-        token = None
-        while True:
-            page = self._client.search_model_versions(f"name = '{name}'", max_results=PAGE, page_token=token)
-            versions += page
-            token = page.token
-            if not token:
-                break
+        versions = self._matching(f"name = '{name}'")
         aliases = _by_version(self._client.get_registered_model(name)) if versions else {}
         newest_first = sorted(versions, key=lambda version: -int(version.version))
         return [_registered(version, aliases.get(str(version.version), ())) for version in newest_first]
+
+    def versions_of(self, run_id: str) -> list[RegisteredVersion]:
+        """All versions that were made of a run, without their aliases."""
+        return [_registered(version, ()) for version in self._matching(f"run_id = '{run_id}'")]
+
+    def _matching(self, query: str) -> list[ModelVersion]:
+        versions: list[ModelVersion] = []
+        token = None
+        while True:
+            page = self._client.search_model_versions(query, max_results=PAGE, page_token=token)
+            versions += page
+            token = page.token
+            if not token:
+                return versions
 
     def register(
         self, name: str, run_id: str, path: str, tags: Mapping[str, str], description: str

@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import os
 import re
+import shlex
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from fa_registry import owners
+from fa_registry.errors import StoreError
 from fa_registry.tracking.refusals import refused
 from fa_registry.tracking.schema import TAG_ARTIFACTS
 from fa_registry.tracking.store import ARTIFACTS, check_writable, looked_at, sqlite_path
@@ -30,6 +32,7 @@ ADDRESSES = {
     "model_versions": ("source", "storage_location"),
     "logged_models": ("artifact_location",),
 }  # table → its columns that hold them
+ALLOWED = "FA_REGISTRY_ARTIFACTS"  # environment variable: further folders in which a store's files may be written
 BUSY_SECONDS = 120.0  # for another process to end its write
 
 
@@ -55,6 +58,38 @@ def local_folder(uri: str, store: str, run_id: str) -> Path | None:
         folder = inside(root, f"{name}{own}{rest}")  # the root may itself be a link, to a larger disk
     _check_own(Path(os.path.realpath(folder)), run_id)
     return folder
+
+
+class OutsideStore(StoreError):
+    """A folder outside the store's own, in which nothing is written unless the user allows it."""
+
+
+def check_inside_store(folder: Path, store: str) -> None:
+    """Raise OutsideStore where an sqlite store's files would be written outside the folder of its database.
+
+    The maker of a store chooses its addresses and links. The user who audits it allows further folders: see ALLOWED.
+    """
+    database = sqlite_path(store)
+    if database is None:
+        return
+    place = os.path.realpath(folder)
+    allowed = [str(database.parent), *filter(None, os.environ.get(ALLOWED, "").split(os.pathsep))]
+    if not any(Path(place).is_relative_to(os.path.realpath(root)) for root in allowed):
+        raise OutsideStore(
+            f"store {store}: its files are to be written in {place}: expected a folder inside {database.parent}, and nothing was "
+            f"written. The maker of the store chose that folder. If it is yours, set the environment variable "
+            f"{ALLOWED}={shlex.quote(place)} (several folders: separated by {os.pathsep!r}) and repeat the command; "
+            "`fa-registry verify` needs no permission, since it writes nothing"
+        )
+
+
+def check_location(location: str, store: str) -> None:
+    """Raise OutsideStore as `check_inside_store` for the location of an experiment. A bucket and a server are not checked."""
+    database = sqlite_path(store)
+    if database and location.startswith(("file:///", "/")):
+        folder = _path(location)
+        beside = _beside(str(folder), database)
+        check_inside_store(beside[0] / beside[1] if beside else folder, store)
 
 
 def looked_for(folder: Path, recorded: str) -> str:

@@ -87,6 +87,8 @@ def refused(subject: str, *kinds: type[Exception]) -> Iterator[None]:
     """Inside, what the system refuses, and errors of these kinds, are a Refusal. subject: what refuses, as `store sqlite:///…`."""
     try:
         yield
+    except BrokenPipeError:  # the reader of a standard stream has left: neither a disk nor a store refuses anything
+        raise
     except Exception as error:
         if isinstance(error, (OSError, sqlite3.Error, ImportError, *kinds)) or _library(error) in BUCKETS:
             raise Refusal(subject, error) from error
@@ -122,7 +124,8 @@ def _of_server(error: BaseException) -> str:
     if isinstance(error, requests.exceptions.RetryError) and BROKEN in str(error):
         return FAULTY
     untrusted = isinstance(error, requests.exceptions.SSLError)  # a certificate is no better in a minute
-    return AWAY if isinstance(error, NOT_THERE) and not untrusted else ""
+    printing = isinstance(error, BrokenPipeError)  # of a standard stream; a server's is wrapped by its library
+    return AWAY if isinstance(error, NOT_THERE) and not (untrusted or printing) else ""
 
 
 def _of_bucket(error: BaseException) -> str:

@@ -38,6 +38,9 @@ TAG_VERDICT = "fa.verdict"  # by the leading edition of the newest audit; a colu
 TAG_EDITION = "fa.edition"  # on an audit's own run, and on a promoted version: by which edition, as people read it
 TAG_SITES = "fa.sites_shown"  # on a deep network's run: which sites have charts, see shown_sites
 TAG_AUDIT = "fa.audit"  # digest of the whole report, on the audit's own run
+TAG_AUDIT_NUMBER = (
+    "fa.audit_number"  # on an audit's own run: 1 + the largest of its study's audits, whatever a clock says
+)
 TAG_FIRST_FIRE_BY = "fa.first_fire_by"  # the edition whose rules the tags fa.first_fire.* tell of
 TAG_LOOKS = (
     "fa.looks"  # the sets of its method's seeds that audits judged, in order: `3:1f2e3d4c 5:…`, see workflows.selection

@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,15 +35,18 @@ from fa_registry.records import (
 from fa_registry.reporting.notebook import report_html
 from fa_registry.reporting.pages.form import in_place_of_a_form, standing_alone
 from fa_registry.reporting.pages.notes import Notes, not_judged_words
-from fa_registry.reporting.render import render_report, renderer
+from fa_registry.reporting.render import rendered, renderer
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, Tracker
+from fa_registry.tracking.claim import Claim, sign
 from fa_registry.tracking.pages import seal_folder, seal_pages
+from fa_registry.tracking.places import OutsideStore
 from fa_registry.tracking.refusals import KEYLESS, LACKING, Refusal
 from fa_registry.untrusted import UnreadableFile
 from fa_registry.workflows.conformance import with_conformance
 from fa_registry.workflows.editions import checked_terms, signature
 from fa_registry.workflows.evidence import checked_measuring, gather_all, replay_remark, report_replay, with_chosen
+from fa_registry.workflows.reports import audits_of, numbered
 from fa_registry.workflows.requests import Chosen, Measuring, Pages, Place, Terms, checked_pages
 from fa_registry.workflows.selection import Selection, looks_of, not_judged, select, with_unaudited
 from fa_registry.workflows.stores import in_browser, launched_run, mlflow_page, open_tracker
@@ -99,6 +101,8 @@ def run_audit(
     tracker = open_tracker(place.store, create=False, write=True)
     adopted = launched_run() if adopt else ""
     selection = select(tracker, chosen)
+    beside = tracker.beside(selection.runs[0].experiment)  # the audit stands in its runs' experiment
+    beside.check_place()
     report = build_report(tracker, selection, editions, measuring, place.root, waivers)
     if not terms.waivers and (named := study_waivers(chosen)):
         remark = f"The study's own file names waivers: {Path(named).name} beside it."
@@ -107,13 +111,13 @@ def run_audit(
         report = dataclasses.replace(report, reproduction=reproduction(reference, report))
     report = with_unaudited(tracker, report, selection.runs)
     out = Path(pages.out)
-    written = tuple(render_report(report, out, pages.own_templates))
-    beside = tracker.beside(selection.runs[0].experiment)  # the audit stands in its runs' experiment
-    rendered_by = renderer(pages.own_templates)
-    audit_run_id, page = log_audit(beside, report, written, out, selection, adopted, rendered_by)
+    with rendered(report, out, pages.own_templates) as (folder, names):
+        rendered_by = renderer(pages.own_templates)
+        audit_run_id, page = log_audit(beside, report, folder, selection, adopted, rendered_by)
     verdicts = [run.verdict for group in groups(report) if not group.control for run in group.runs]
     gaps = [excluded for excluded in report.excluded if early_is_incomplete or excluded.kind != "ended early"]
     code = exit_code(verdicts, bool(gaps) or not verdicts)
+    written = tuple(out / name for name in names)
     return AuditResult(report, written, audit_run_id, code, in_browser(beside.uri, page))
 
 
@@ -256,15 +260,11 @@ RULE = "\n\n---\n\n"  # in a study's note, between what its newest audit found a
 
 
 def log_audit(
-    tracker: Tracker,
-    report: AuditReport,
-    pages: Sequence[Path],
-    out: Path,
-    selection: Selection,
-    adopted: str,
-    rendered_by: str,
+    tracker: Tracker, report: AuditReport, folder: Path, selection: Selection, adopted: str, rendered_by: str
 ) -> tuple[str, str]:
     """One audit run with the pages as artifacts (or the run `adopted`): its id, and where the runs stand side by side.
+
+    folder: the pages and nothing else.
 
     Every audited run gets its verdicts, first fires, margin, note and form, one that could not be judged gets told so; the
     study's own run gets a note.
@@ -278,21 +278,14 @@ def log_audit(
         schema.TAG_EDITION: edition_words(report.edition),
         schema.TAG_AUDIT: jsonio.digest_of(report),
         schema.TAG_RENDERER: rendered_by,
+        **sign(0, owners.LEASE),
+        **(numbered(audits_of(tracker, selection.study)) if selection.study else {}),
     }
     run_id = tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
     status, state = "failed", "FAILED"
     try:
-        tracker.log(run_id, tags=_upload(tracker, run_id, pages, out))
-        notes = Notes(report)
-        forms = _attach_forms(tracker, notes, out)
-        _tell_runs(tracker, report, notes, run_id, selection, forms)
-        # now that verdicts, margins and first fires can have columns
-        judged = {run.run_id for run in selection.runs}
-        page = mlflow_page(tracker, selection.study, selection.runs[0].experiment, judged)
-        note = notes.of_audit(tracker.link(run_id, ""), page)
-        tracker.log(run_id, tags={schema.TAG_NOTE: note})
-        _tell_excluded(tracker, report, notes, run_id)
-        _tell_studies(tracker, selection, {schema.TAG_NOTE: note, schema.TAG_REPORT: run_id})
+        with Claim(tracker, run_id, owners.LEASE):  # a heartbeat: how others learn that this process is gone
+            page = _tell_all(tracker, report, folder, selection, run_id)
         status, state = "complete", "FINISHED"
     finally:
         tracker.log(run_id, tags={schema.TAG_STATUS: status})
@@ -300,16 +293,27 @@ def log_audit(
     return run_id, page
 
 
-def _upload(tracker: Tracker, run_id: str, pages: Sequence[Path], out: Path) -> dict[str, str]:
-    """The pages alone, sealed: `out` may hold other files of the user's. Returns the tag that seals them."""
-    with owners.folder("fa_registry-audit-") as folder:
-        for page in pages:
-            copy = folder / page.relative_to(out)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(page, copy)
-        seal = seal_folder(folder)
-        tracker.upload(run_id, folder)
-    return seal
+def _tell_all(tracker: Tracker, report: AuditReport, folder: Path, selection: Selection, run_id: str) -> str:
+    """Write the audit to its own run, to the runs that it looked at and to their study; return the page in MLflow."""
+    tracker.log(run_id, tags=_upload(tracker, run_id, folder))
+    notes = Notes(report)
+    forms = _attach_forms(tracker, notes, folder)
+    _tell_runs(tracker, report, notes, run_id, selection, forms)
+    # now that verdicts, margins and first fires can have columns
+    judged = {run.run_id for run in selection.runs}
+    page = mlflow_page(tracker, selection.study, selection.runs[0].experiment, judged)
+    note = notes.of_audit(tracker.link(run_id, ""), page)
+    tracker.log(run_id, tags={schema.TAG_NOTE: note})
+    _tell_excluded(tracker, report, notes, run_id)
+    _tell_studies(tracker, selection, {schema.TAG_NOTE: note, schema.TAG_REPORT: run_id})
+    return page
+
+
+def _upload(tracker: Tracker, run_id: str, folder: Path) -> dict[str, str]:
+    """Upload the pages in `folder` with their digests; return the tag that holds the digest of those."""
+    tag = seal_folder(folder)
+    tracker.upload(run_id, folder)
+    return tag
 
 
 def _tell_runs(
@@ -374,11 +378,11 @@ def _last_epoch(run: RunAudit) -> int:
     return max((len(line) for line in run.record.trajectory.values()), default=1) - 1
 
 
-def _attach_forms(tracker: Tracker, notes: Notes, out: Path) -> dict[str, dict[str, str]]:
+def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dict[str, str]]:
     """To each run a copy of its group's form, so that it shows among the run's own artifacts (docs/decisions/0026)."""
     attached: dict[str, dict[str, str]] = {}
     for group, link in notes.sources.forms:
-        page = standing_alone((out / link.href).read_text(encoding="utf-8"))
+        page = standing_alone((folder / link.href).read_text(encoding="utf-8"))
         run_ids = [run.record.run_id for run in group.every_run]
         attached |= dict.fromkeys(run_ids, _attach(tracker, run_ids, schema.FORM, page))
     return attached
@@ -393,7 +397,7 @@ def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> d
         for run_id in run_ids:
             try:
                 tracker.upload(run_id, folder)
-            except (UnreadableFile, Refusal) as error:
+            except (UnreadableFile, OutsideStore, Refusal) as error:
                 if isinstance(error, Refusal) and error.kind not in (LACKING, KEYLESS):
                     raise
                 # a stranger's store may name a bucket for one run: the others get theirs

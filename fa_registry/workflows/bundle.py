@@ -18,6 +18,7 @@ from fa_registry.protocol.integrity import compare
 from fa_registry.records import AuditReport, Integrity, RunAudit, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.claim import Claim, sign
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.reader import NEEDED, check_files, check_seal, read_sealed
 from fa_registry.workflows.audit_proof import check_pages, check_verdicts, is_same_release, outcome_of, rendered_again
@@ -54,8 +55,7 @@ def make_bundle(
     if licence and not LICENCE.fullmatch(licence):
         raise InvalidFields("bundle", [f"licence: expected an SPDX identifier, as CC-BY-4.0, found {licence!r}"])
     tracker = open_tracker(store, create=False)
-    report = newest_report(tracker, study)
-    (audit, *_) = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STUDY: study, schema.TAG_STATUS: "complete"})
+    audit, report = newest_report(tracker, study)
     path = Path(out or f"{study}.fa.zip")
     told = {"study": study, "audit": audit.run_id, "light": light, "made_by": importlib.metadata.version("fa_registry")}
     with owners.folder("fa_registry-bundle-") as folder:
@@ -204,13 +204,15 @@ def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: str) -
         schema.TAG_STATUS: "running",
         schema.TAG_PROCESS: owners.process_tag(),
         schema.TAG_IMPORTED: origin,
+        **sign(0, owners.LEASE),
     }
     begun.pop(schema.TAG_ARTIFACTS, None)
     run_id = tracker.create(run.name, begun, schema.params(sealed.spec))
     try:
-        tracker.upload(run_id, source.folder / run.run_id)
-        ended = {name: tags[name] for name in (schema.TAG_STATUS, schema.TAG_ARTIFACTS) if name in tags}
-        tracker.log(run_id, sealed.points, ended)
+        with Claim(tracker, run_id, owners.LEASE):  # its heartbeat
+            tracker.upload(run_id, source.folder / run.run_id)
+            ended = {name: tags[name] for name in (schema.TAG_STATUS, schema.TAG_ARTIFACTS) if name in tags}
+            tracker.log(run_id, sealed.points, ended)
         tracker.finish(run_id, "FINISHED")
     except BaseException:
         tracker.finish(run_id, "FAILED")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,40 +14,53 @@ from typing import Any
 import torch
 
 from fa_registry import datasets, provenance, resources
-from fa_registry.errors import RegistryError, StoreError
+from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageError
 from fa_registry.studies import study
 from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker, newest_first
 from fa_registry.tracking.claim import Signs
 from fa_registry.tracking.places import placed, put_right
-from fa_registry.tracking.store import check_writable, resolve_uri, sqlite_path
+from fa_registry.tracking.refusals import DAMAGED, TO_DO, Refusal
+from fa_registry.tracking.store import check_writable, looked_at, resolve_uri, sqlite_path
 from fa_registry.training.configuration import configuration
 from fa_registry.training.devices import bf16_gain
 from fa_registry.untrusted import RECORD
 from fa_registry.workflows import data
 from fa_registry.workflows.audit_proof import verdict_tag_differences
-from fa_registry.workflows.elsewhere import at_work_elsewhere, host_of, watched
-from fa_registry.workflows.leftovers import KINDS, leftovers
+from fa_registry.workflows.elsewhere import at_work_elsewhere, host_of, watched, without_heartbeat
+from fa_registry.workflows.leftovers import KINDS, close, leftovers
 from fa_registry.workflows.members import PLUGGED, try_out
 from fa_registry.workflows.reports import REPORT, load_report
 from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker, registry_folder
-from fa_registry.workflows.verify import audits_of
+from fa_registry.workflows.verify import judging_audits
 
 MOST_TAGS = 5  # that disagree with an audit and are listed
+SMALL = 64 * 2**20  # bytes of a database whose indices are checked too; that takes a second
+CHECK_SECONDS = 20.0  # after which the check of a database is broken off: it keeps writers waiting
+STEPS = 10_000  # of sqlite's own instructions, between two readings of the clock
+MOST_PROBLEMS = 3  # of a database that are told
 WORTH = 1.5  # of a step a part is products: what these gain less than that, the casts around them take again
 
 
-def examine(store: str = "", repair: bool = False, pages: str = "reports") -> list[dict[str, Any]]:
+def examine(
+    store: str = "", repair: bool = False, pages: str = "reports", gone: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """One row a check: what, ok (nothing is wrong), state (the same as a word, or `missing` for files that nobody needs), found.
 
     A row of what killed processes left is ok too: whatever writes next takes it away.
     repair: what killed processes left behind is taken away, its state is `repaired`. pages: a folder of pages to look into.
+    gone: names of other machines that no longer exist; with `repair` their runs without a heartbeat are closed.
+    Raises UsageError for `gone` without `repair`, and for a machine of which there is no such run.
     """
+    if gone and not repair:
+        raise UsageError("--gone closes the runs of a machine that no longer exists: give it together with --repair")
     looks: dict[str, Callable[[], str | dict[str, Any]]] = {
         **{f"version of {name}": partial(str, version) for name, version in provenance.versions().items()},
         "device": _device,
         "bf16 on the CPU": _bf16,
         "configuration": _configuration,
         "store": partial(_finished_runs, store),
+        "database": partial(_database, store),
         "artifacts": partial(_files, store, repair),
         "MLflow's pages": partial(_page, store),
         "verdict tags": partial(_verdict_tags, store),
@@ -58,10 +73,10 @@ def examine(store: str = "", repair: bool = False, pages: str = "reports") -> li
     try_out(*PLUGGED)
     broken = [fault for catalog in PLUGGED.values() for fault in catalog.faults()]
     rows += [{"check": f"plugin {fault.name}", "ok": False, "state": "NOT OK", "found": fault.why} for fault in broken]
-    return [*rows, *_left_behind(store, repair, Path(pages)), *map(_data_set, datasets.CATALOG.members())]
+    return [*rows, *_left_behind(store, repair, Path(pages), gone), *map(_data_set, datasets.CATALOG.members())]
 
 
-def _left_behind(store: str, repair: bool, pages: Path) -> Iterator[dict[str, Any]]:
+def _left_behind(store: str, repair: bool, pages: Path, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
     """One row a kind of what killed processes leave, which harms nobody; whoever is at work is not among them."""
     uri, tracker = "", None
     with contextlib.suppress(StoreError):  # the row of the store says why
@@ -88,6 +103,57 @@ def _left_behind(store: str, repair: bool, pages: Path) -> Iterator[dict[str, An
             "state": "ok",
             "found": f"{len(others)} on {hosts}{advice}",
         }
+    yield from _unknown(tracker, gone) if tracker else ()
+
+
+def _unknown(tracker: Tracker, gone: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield a row for every other machine with runs that have no heartbeat; close those of the machines in `gone`."""
+    by_host: dict[str, list[StoredRun]] = {}
+    for run in without_heartbeat(tracker):
+        by_host.setdefault(host_of(run), []).append(run)
+    for host in gone:
+        if host not in by_host:
+            raise UnknownName("machine with runs without a heartbeat", host, by_host)
+    for host, runs in sorted(by_host.items()):
+        names = ", ".join(f"{run.tags.get(schema.TAG_KIND, 'run')} {run.run_id}" for run in runs)
+        state, advice = "repaired", "; closed"
+        if host in gone:
+            for run in runs:
+                close(tracker, run)
+        else:
+            state, advice = (
+                "unknown",
+                (
+                    "; they have no heartbeat, so that only you know whether that machine still exists. If it does not: "
+                    f"`fa-registry doctor --repair --gone {shlex.quote(host)}` closes them"
+                ),
+            )
+        yield {"check": f"runs at work on {host}", "ok": True, "state": state, "found": f"{names}{advice}"}
+
+
+def _database(store: str) -> str | dict[str, Any]:
+    """Whether sqlite finds its own pages in order: all tables and indices of a small database, the tables of a large one."""
+    try:
+        path = sqlite_path(resolve_uri(store))
+    except StoreError:  # the row of the store says why
+        return "none: the store cannot be used"
+    if path is None or _is_missing(store):
+        return "none yet" if path else "a server keeps it"
+    check = "integrity_check" if path.stat().st_size <= SMALL else "quick_check"
+    deadline = time.monotonic() + CHECK_SECONDS
+    try:
+        with looked_at(path) as connection:
+            connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS)
+            problems = [problem for (problem,) in connection.execute(f"PRAGMA {check}({MOST_PROBLEMS})")]
+    except Refusal as refusal:
+        if time.monotonic() > deadline and refusal.kind not in TO_DO:
+            return f"sqlite's {check} of {path} did not end within {CHECK_SECONDS:.0f} seconds and found nothing until then"
+        raise
+    if problems == ["ok"]:
+        return f"sqlite's {check} found every page in order"
+    lines = " · ".join(line for problem in problems for line in problem.splitlines())
+    words = f"sqlite's {check} expected every page in order, found: {lines}; {TO_DO[DAMAGED]}"
+    return {"ok": False, "state": "NOT OK", "found": words}
 
 
 def _files(store: str, repair: bool) -> dict[str, Any]:
@@ -155,7 +221,7 @@ def _verdict_tags(store: str) -> dict[str, Any]:
     tracker = None if _is_missing(store) else open_tracker(store, create=False)
     runs = tracker.search({schema.TAG_KIND: "run"}) if tracker else []
     wrong, unread, count = [], [], 0
-    for audit_id, judged in audits_of(tracker, runs).items():
+    for audit_id, judged in judging_audits(tracker, runs).items():
         try:
             path = tracker.artifact(audit_id, REPORT) if audit_id else None
             if path is None or path.stat().st_size > RECORD:
@@ -183,12 +249,12 @@ def _page(store: str) -> str:
         return "no study yet"
     if tracker.in_the_bin():
         raise StoreError(tracker.in_the_bin())
-    newest = next(iter(tracker.search({schema.TAG_KIND: "study"})), None)
+    newest = next(iter(newest_first(tracker.search({schema.TAG_KIND: "study"}))), None)
     if not newest:
         return "no study yet"
     if why_not := tracker.why_no_views():
         return f"no views: {why_not}"
-    page = mlflow_page(tracker, newest.tags[schema.TAG_STUDY])
+    page = mlflow_page(tracker, newest.tags.get(schema.TAG_STUDY, ""))
     return in_browser(tracker.uri, page) or "none: it has no runs, or the store takes no view"
 
 

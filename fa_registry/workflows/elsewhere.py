@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from fa_registry import owners
 from fa_registry.errors import Interrupted, StoreError
 from fa_registry.records import RunSpec
 from fa_registry.tracking import schema
@@ -151,9 +152,21 @@ def waiting_words(held: Mapping[str, StoredRun]) -> str:
 
 def at_work_elsewhere(tracker: Tracker, signs: Signs) -> list[StoredRun]:
     """Runs that say they are at work on other machines and give signs of life, as far as none is known to be dead."""
+    return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN in run.tags and not signs.is_dead(run)]
+
+
+def without_heartbeat(tracker: Tracker) -> list[StoredRun]:
+    """Return the runs of other machines that say they are at work and were never given a heartbeat.
+
+    Whether their processes still exist, only a person knows. Training runs, studies, audits and imports have a heartbeat.
+    """
+    return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN not in run.tags]
+
+
+def _running_elsewhere(tracker: Tracker) -> list[StoredRun]:
+    """Return the runs at work whose process this one cannot see: on another machine, or in another container of this one."""
     running = tracker.search({}, state="RUNNING")
-    elsewhere = [run for run in running if schema.TAG_SIGN in run.tags and host_of(run) not in ("", platform.node())]
-    return [run for run in elsewhere if not signs.is_dead(run)]
+    return [run for run in running if host_of(run) and not owners.is_here(run.tags[schema.TAG_PROCESS])]
 
 
 def watched(tracker: Tracker) -> Signs:

@@ -58,7 +58,7 @@ from fa_registry.workflows.own_loops import of_own_loop
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.replays import asked_nonce, chosen_runs, recorded_epochs
 from fa_registry.workflows.requests import Measuring
-from fa_registry.workflows.same_weights import compared, final_weights
+from fa_registry.workflows.same_weights import compared, final_weights, initial_weights
 from fa_registry.workflows.selection import INTEGRITY_FAILURE, exclusion
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.third_party import Job, built_in_part, measured_apart, usable_members, with_third_party
@@ -378,7 +378,7 @@ def gather(
     record, redrawn = _measured(tracker, bare, measuring, data_root)
     if FIRST_CREDITED not in logged.measurements.conventions and OWN_LOOP not in record.provenance:
         record = without_input_site(record)
-    checks = [*logged.integrity.checks, final_weights(tracker, logged)]
+    checks = [*logged.integrity.checks, final_weights(tracker, logged), *initial_weights(tracker, logged)]
     return dataclasses.replace(record, integrity=with_checks(record.integrity, checks)), redrawn
 
 

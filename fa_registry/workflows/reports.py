@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fa_registry import jsonio
@@ -14,12 +16,14 @@ from fa_registry.records import SCHEMA, AuditReport
 from fa_registry.reporting.diff import AuditDiff, audit_diff
 from fa_registry.reporting.render import render_report
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import Tracker
+from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.untrusted import UnreadableFile, named
 from fa_registry.workflows.requests import Pages, checked_pages
 
+LOG = logging.getLogger(__name__)
 REPORT = "audit.json"
 USUAL = f"reports/{REPORT}"
+NUMBER = re.compile("[0-9]{1,9}")
 LARGEST = 2**30  # bytes; one of 10,000 runs has 400 MB
 
 
@@ -43,16 +47,52 @@ def run_report(file: str, study: str, pages: Pages, store: str = "") -> list[Pat
 def _newest(store: str, study: str) -> AuditReport:
     from fa_registry.workflows.stores import open_tracker  # MLflow, which a file needs not: seconds
 
-    return newest_report(open_tracker(store, create=False), study)
+    return newest_report(open_tracker(store, create=False), study)[1]
 
 
-def newest_report(tracker: Tracker, study: str) -> AuditReport:
-    """What the newest complete audit of a study recorded."""
-    audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STUDY: study, schema.TAG_STATUS: "complete"})
+def newest_report(tracker: Tracker, study: str) -> tuple[StoredRun, AuditReport]:
+    """Return the newest complete audit of a study, and what it recorded."""
+    audits = [audit for audit in audits_of(tracker, study) if audit.tags.get(schema.TAG_STATUS) == "complete"]
     again = f"`fa-registry audit --study {shlex.quote(study)}`"
     if not audits:
         raise UsageError(f"study {study}: no audit of it in {tracker.uri}; {again} makes one")
-    return recorded_report(tracker, audits[0].run_id, again)
+    report = recorded_report(tracker, audits[0].run_id, again)
+    _warn_of_changed_pages(tracker, audits[0], again)
+    return audits[0], report
+
+
+def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, again: str) -> None:
+    """Log a warning that names every stored page of an audit that is not the one it wrote."""
+    from fa_registry.tracking.pages import check_audit_pages
+
+    try:
+        check_audit_pages(tracker, audit)
+    except IntegrityError as error:
+        LOG.warning(
+            "%s. The pages in the store are not those that the audit wrote; those rendered now follow from its recorded report. "
+            "%s puts whole pages into the store",
+            error,
+            again,
+        )
+
+
+def audits_of(tracker: Tracker, study: str) -> list[StoredRun]:
+    """Return the audits of a study, newest first: by their numbers, and by start time those of releases that wrote none.
+
+    A clock that was ahead for one audit does not keep every later audit from being the newest.
+    """
+    audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STUDY: study})
+    return sorted(audits, key=lambda audit: (_number(audit), audit.started), reverse=True)
+
+
+def numbered(audits: Sequence[StoredRun]) -> dict[str, str]:
+    """Return the tag of a further audit. audits: those before it, newest first."""
+    return {schema.TAG_AUDIT_NUMBER: str(1 + max(map(_number, audits[:1]), default=0))}
+
+
+def _number(audit: StoredRun) -> int:
+    tag = audit.tags.get(schema.TAG_AUDIT_NUMBER, "")
+    return int(tag) if NUMBER.fullmatch(tag) else 0
 
 
 def recorded_report(tracker: Tracker, audit_run_id: str, again: str) -> AuditReport:

@@ -21,6 +21,7 @@ from fa_registry.training.checkpoint import content_digest, load_tensors
 from fa_registry.workflows.near_copies import effective_control, near_copies
 
 FINAL_WEIGHTS = "final weights"  # subject of the checks
+INITIAL_WEIGHTS = "initial weights"
 NOT_COMPARABLE = "a weight is not finite: what training broke down to is the same in any two runs"
 LOST = 2.0**-25  # a change by this fraction of a float32 number leaves it as it is
 SHOWN = 3
@@ -45,6 +46,26 @@ def final_weights(tracker: Tracker, record: RunRecord) -> Check:
     return Check(
         FINAL_WEIGHTS, "agrees", "the checkpoint holds the sealed weights; no other specification gave the same"
     )
+
+
+def initial_weights(tracker: Tracker, record: RunRecord) -> Iterator[Check]:
+    """Yield a check that differs where the file of initial weights holds others than provenance.json recorded.
+
+    The file's own digest does not tell: its owner can record that of another run's file, or put a file there that the run never
+    recorded. Whether the seed gives the recorded weights, training.redraw checks.
+    """
+    recorded = record.provenance.get("initial_weights", "")
+    path = tracker.artifact(record.run_id, schema.INITIAL) if recorded else None
+    if path is None:
+        return
+    try:
+        held = content_digest(load_tensors(path, record.digests.get(schema.INITIAL)))
+    except IntegrityError as error:
+        yield Check(INITIAL_WEIGHTS, "differs", str(error))
+        return
+    if held != recorded:
+        detail = f"{schema.INITIAL}: expected the content {recorded}, which {schema.PROVENANCE} records, found {held or 'none'}"
+        yield Check(INITIAL_WEIGHTS, "differs", detail)
 
 
 def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:

@@ -16,7 +16,7 @@ from fa_registry.protocol.near_settings import NEAR, by_skeleton, differing_numb
 from fa_registry.records import AuditReport, Choice, Exclusion, Measurements, OtherRun, RunRecord, RunSpec
 from fa_registry.studies.study import Study
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.base import StoredRun, Tracker, is_ahead, newest_first
 from fa_registry.tracking.reader import read_record, runs_by_spec
 from fa_registry.training.loop import has_diverged
 from fa_registry.training.specs import run_name, setting_label
@@ -95,7 +95,7 @@ def _by_study(tracker: Tracker, chosen: Chosen) -> Selection:
     newest, excluded, superseded = [], [], 0
     for spec in study.specs:
         attempts = by_identity.pop(spec.identity, None) or elsewhere[spec.identity]
-        finished = [run for run in attempts if _is_finished(run)]
+        finished = newest_first(run for run in attempts if _is_finished(run))
         if finished:
             newest.append(finished[0])
             superseded += len(finished) - 1
@@ -103,6 +103,11 @@ def _by_study(tracker: Tracker, chosen: Chosen) -> Selection:
         else:
             excluded.append(half_written(tracker, attempts[0], spec) if attempts else never_trained(spec))
     others = sum(len(runs) for runs in by_identity.values())
+    if ahead := [run for run in tagged if is_ahead(run)]:
+        remarks.append(
+            f"{len(ahead)} runs say that they began in the future, as {ahead[0].run_id}: the clock of their machine was wrong. Of "
+            "several runs of one specification they count as the oldest."
+        )
     if superseded:
         remarks.append(f"{superseded} older runs of the same specifications exist; the newest of each was audited.")
     if others:
@@ -132,7 +137,7 @@ def _as_trained(tracker: Tracker, chosen: Chosen) -> tuple[Study, list[str]]:
     study = chosen.as_asked
     asked = study.twin.words or chosen.overrides.get("epochs")
     trained = [] if asked else tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: study.name})
-    twin = next((run.tags[schema.TAG_TWIN] for run in trained if schema.TAG_TWIN in run.tags), "")
+    twin = next((run.tags[schema.TAG_TWIN] for run in newest_first(trained) if schema.TAG_TWIN in run.tags), "")
     if not twin:
         return study, []
     attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
@@ -363,7 +368,7 @@ def _unaudited(
     seeds = _others(report, others)
     for run, spec in sorted(seeds, key=lambda pair: (pair[1].label, pair[1].seed, -pair[0].started)):
         status, finished = _ended(tracker, run, spec)
-        newer = spec.identity in newest and run.started > newest[spec.identity]
+        newer = spec.identity in newest and run.started > newest[spec.identity] and not is_ahead(run)
         yield OtherRun(run.run_id, spec, setting_label(spec), status, finished, run.deleted, newer)
 
 

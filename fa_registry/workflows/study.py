@@ -127,6 +127,7 @@ def run_study(
         raise Interrupted(words)
     if words := kept_words(todo, keep.states):
         LOG.info("study %s: %s", study.name, words)
+    tracker.check_place()
     training = [
         TrainingJob(
             spec,

@@ -18,7 +18,7 @@ from fa_registry.studies import executors
 from fa_registry.studies.executors.base import ENDS, SILENCE, JobEvent, Resources
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.base import StoredRun, Tracker, newest_first
 from fa_registry.tracking.claim import LONGEST, SHORTEST, Signs, TakenOver, hold, holder, take
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.refusals import refused
@@ -280,10 +280,11 @@ def finished_run(tracker: Tracker, spec: RunSpec, watch: Watch = UNWATCHED) -> S
 
 
 def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: Watch = UNWATCHED) -> StoredRun | None:
-    """Of a spec's runs, newest first: the first complete (or diverged: it would diverge again) one.
+    """Of a spec's runs the newest complete (or diverged: it would diverge again) one.
 
     Where there is none, one that was stopped early by the very same wish: it would be stopped there again.
     """
+    runs = newest_first(runs)
     for run in runs:
         if run.tags.get(schema.TAG_STATUS) in schema.FINISHED_STATUSES:
             return run
@@ -368,6 +369,7 @@ def run_train(
         return _there(tracker, present, changed)
     if words := study and stopped_by_tag(tracker, study):
         raise Interrupted(words)
+    tracker.check_place()
     make_ready([spec.dataset], place.root)
     if words := kept_words([spec], keep.states):
         LOG.info("%s %s", run_name(spec), words)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from fa_registry.workflows.bundle import Bundled, Imported
     from fa_registry.workflows.compare import CompareResult
     from fa_registry.workflows.dry_run import Plan
+    from fa_registry.workflows.forget import ForgettableRun
     from fa_registry.workflows.study import StudyResult
     from fa_registry.workflows.training import Trained
     from fa_registry.workflows.verify import Verification
@@ -249,8 +250,8 @@ def audit(
 ) -> AuditResult:
     """Recompute and judge runs, write the pages, and log the audit beside its runs.
 
-    editions: several side by side instead of `edition`. waivers: file of findings that shall not count [the file
-    that the study names]. trust_logged: judge logged figures without measuring again. replay: `auto` trains one run of every group and every
+    editions: several side by side instead of `edition`. waivers: file of findings that shall not count [the file that the
+    study names]. trust_logged: judge logged figures without measuring again. replay: `auto` trains one run of every group and every
     frozen control again to the end and takes 8 steps of the others, `all` trains every run again, a number takes so many steps of
     every run, `off` none. nonce: repeats an audit's choice [a new random one]. factories: `package.module:function` of models of
     others' own loops, which may be imported then.
@@ -413,3 +414,19 @@ def report(
     from fa_registry.workflows.reports import run_report
 
     return run_report(str(report_file), study, Pages(out, templates), store)
+
+
+def forget(*run_ids: str, store: str = "") -> list[ForgettableRun]:
+    """Put failed or mistaken runs into MLflow's bin, without asking; all of them or none.
+
+    run_ids: ids, or their first characters. An audit still lists these runs as deleted; `mlflow gc` deletes them for ever.
+
+    Returns what each run was, with the command that brings it back as `restore`.
+    Raises InvalidFields that names every run that must stay: at work, an audit, a registered model's, or a study's with runs.
+
+    >>> [run.status for run in fa_registry.forget("4f1c0a2b")]
+    ['failed']
+    """
+    from fa_registry.workflows.forget import run_forget
+
+    return run_forget(run_ids, store)

@@ -84,7 +84,7 @@ def verify_runs(chosen: Chosen, measuring: Measuring, store: str = "") -> list[V
         raise InvalidFields("verify", problems)
     tracker = open_tracker(store, create=False)
     runs = select(tracker, chosen).runs
-    audits = audits_of(tracker, runs)
+    audits = judging_audits(tracker, runs)
     checks: dict[str, list[Check]] = {run.run_id: [] for run in runs}
     proven = [row for audit_id, judged in audits.items() for row in _audit(tracker, audit_id, judged, checks)]
     verified = [_verified(tracker, outcome, checks[outcome.run.run_id]) for outcome in gather_all(tracker, runs, checked)]
@@ -108,7 +108,7 @@ def _verified(tracker: Tracker, gathered: Gathered, checks: Sequence[Check]) -> 
     return Verification(run.run_id, run.name, integrity, {**sizes, **pages})
 
 
-def audits_of(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
+def judging_audits(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
     """Return the id of the newest audit that wrote each run's verdict tags → those runs; an empty id where none is known.
 
     The tag `fa.report` names the audit that judged a run. An audit that could not judge it only replaced its verdict: it is the

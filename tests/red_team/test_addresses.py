@@ -88,3 +88,56 @@ def test_no_address_link_or_pipe_leads_out_of_the_store(store, private):
 def written_files(store):
     pages = [path for path in (store.folder / "pages").rglob("*") if path.is_file()]
     return [*pages, *(store.folder / "mlartifacts" / "fa_registry").glob("**/artifacts/*.html")]
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A folder of the reviewer's that no store was told of."""
+    (tmp_path / "outside").mkdir()
+    return tmp_path / "outside"
+
+
+def experiment_outside(store, outside):
+    """As a hostile author would: its files lie where they were, new ones are to be put into the reviewer's folder."""
+    store.sql("UPDATE experiments SET artifact_location = ? WHERE name = 'fa_registry'", f"{outside.as_uri()}/new")
+
+
+def linked_root(store, outside):
+    shutil.move(store.folder / "mlartifacts", outside / "real")
+    (store.folder / "mlartifacts").symlink_to(outside / "real")
+
+
+TRAIN_MORE = ("train", "--method", "bp", "--seed", "9", "--epochs", "1", "--set", "architecture.d_hidden=16")
+
+
+@pytest.mark.parametrize("attack", [experiment_outside, linked_root])
+def test_no_command_writes_outside_the_store_unless_the_user_allows_it(store, outside, monkeypatch, attack):
+    attack(store, outside)
+    before, runs = sorted(outside.rglob("*")), store.sql("SELECT count(*) FROM runs")
+    monkeypatch.setattr("fa_registry.workflows.audit.build_report", None)  # nothing may be measured
+    for command in (("audit", "--study", "tiny", "--out", "pages", "--trust-logged"), TRAIN_MORE):
+        refused = call(*command)
+        assert refused.exit_code == 2, refused.output
+        assert "expected a folder inside" in refused.stderr and "set the environment variable" in refused.stderr
+    assert sorted(outside.rglob("*")) == before and store.sql("SELECT count(*) FROM runs") == runs
+    assert not (store.folder / "pages" / "index.html").exists()
+    assert call("verify", "--study", "tiny").exit_code == 0  # reading needs no permission
+
+    monkeypatch.undo()
+    monkeypatch.chdir(store.folder)
+    monkeypatch.setenv("FA_REGISTRY_ARTIFACTS", str(outside))
+    assert call(*TRAIN_MORE).exit_code == 0
+    assert call("audit", "--study", "tiny", "--out", "pages", "--trust-logged").exit_code in (0, 1)
+    assert len([path for path in outside.rglob("index.html") if "artifacts" in path.parts]) == 1
+
+
+def test_the_form_of_a_run_that_lies_outside_is_left_out_and_the_others_get_theirs(store, outside):
+    led, other = store.run_ids(method="dfa", control="none")[:2]
+    shutil.move(store.artifacts(led), outside / led / "artifacts")
+    lead_to(store, led, f"{outside.as_uri()}/{led}/artifacts")
+    before = sorted(outside.rglob("*"))
+    result = call("audit", "--study", "tiny", "--out", "pages", "--trust-logged")
+    assert result.exit_code in (0, 1) and f"run {led} gets no report/form.html: store" in result.stderr, result.output
+    assert sorted(outside.rglob("*")) == before
+    assert (store.artifacts(other) / schema.FORM).is_file()
+    assert led in {run.record.run_id for run in written_report(store.folder).runs}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -239,3 +240,29 @@ def test_a_gpu_that_is_not_here_does_not_spare_a_run_the_measuring(store, audit)
     told = {finding.state for run in runs for finding in run.findings if finding.rule == "measuring"}
     assert told == {"NOT MEASURED AGAIN"}
     assert "pass" not in {run.verdict.outcome for run in runs}
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("trusted", [(), ("--trust-logged",)])
+def test_initial_weights_of_another_run_are_found_whether_their_file_was_recorded_or_not(
+    store, audit, recorded, trusted
+):
+    """An own file is no finding, an other seed's is one, with its digest recorded as well as its owner can."""
+    honest, forged = (
+        store.run_id(method="dfa", control="none", seed=1),
+        store.run_id(method="dfa", control="none", seed=2),
+    )
+    for run_id, seed in ((honest, 1), (forged, 3)):
+        spec = dataclasses.replace(decoded(store, run_id), seed=seed)
+        drawn = prepare(spec, torch.device("cpu")).network.state_dict()
+        save_tensors(store.artifacts(run_id) / schema.INITIAL, drawn)
+        if recorded:
+            store.change_json(
+                run_id, schema.PROVENANCE, lambda provenance: provenance["digests"].update({schema.INITIAL: ""})
+            )
+            store.seal(run_id)
+    _, report = audit(*trusted)
+    assert {run.record.run_id for run in judged(report, method="dfa", control="none")} & {honest, forged} == {honest}
+    found = integrity_of(report, forged)
+    assert found.state == "mismatch"
+    assert any(f"{schema.INITIAL}: expected the content" in detail for detail in found.details), found.details

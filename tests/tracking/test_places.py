@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from fa_registry.tracking.places import local_folder
+from fa_registry.tracking.places import ALLOWED, OutsideStore, check_inside_store, check_location, local_folder
 from fa_registry.untrusted import UnreadableFile
 
 RUN = "0123456789abcdef" * 2
@@ -62,3 +64,42 @@ def test_an_address_that_leads_out_of_the_runs_own_folder_is_refused(tmp_path, a
     (tmp_path / "mlartifacts" / "linked").symlink_to(tmp_path / "private")
     with pytest.raises(UnreadableFile):
         local_folder(address.format(here=tmp_path, run=RUN), f"sqlite:///{tmp_path / 'mlflow.db'}", RUN)
+
+
+@pytest.fixture
+def store(tmp_path) -> str:
+    (tmp_path / "own" / "mlartifacts").mkdir(parents=True)
+    (tmp_path / "disk").mkdir()
+    return f"sqlite:///{tmp_path / 'own' / 'mlflow.db'}"
+
+
+def test_files_are_written_inside_the_store_or_where_the_user_allows_it(tmp_path, store, monkeypatch):
+    outside = tmp_path / "disk" / "a b"
+    check_inside_store(tmp_path / "own" / "mlartifacts" / RUN, store)
+    with pytest.raises(OutsideStore, match=f"{ALLOWED}='{outside}'"):
+        check_inside_store(outside, store)
+    check_inside_store(outside, "postgresql://server/store")
+    monkeypatch.setenv(ALLOWED, f"/nowhere{os.pathsep}{tmp_path / 'disk'}")
+    check_inside_store(outside, store)
+    with pytest.raises(OutsideStore):
+        check_inside_store(tmp_path / "disk-of-others", store)
+
+
+@pytest.mark.parametrize(
+    ("location", "refused"),
+    [
+        ("file://{disk}/mine", True),
+        ("{disk}/mine", True),
+        ("{own}/mlartifacts/../../disk", True),
+        ("{own}/mlartifacts/linked/mine", True),
+        ("{own}/mlartifacts/mine", False),
+        ("/author/mlartifacts/mine", False),  # of a copied store: written beside its database
+        ("s3://bucket/mine", False),
+        ("mlflow-artifacts:/1", False),
+    ],
+)
+def test_an_experiments_location_is_checked_with_its_links_followed(tmp_path, store, location, refused):
+    (tmp_path / "own" / "mlartifacts" / "linked").symlink_to(tmp_path / "disk")
+    address = location.format(disk=tmp_path / "disk", own=tmp_path / "own")
+    with pytest.raises(OutsideStore) if refused else nullcontext():
+        check_location(address, store)

@@ -9,14 +9,18 @@ from click.testing import CliRunner
 
 from fa_registry import jsonio, owners, resources
 from fa_registry.cli import main
+from fa_registry.errors import StoreError
 from fa_registry.jsonio import file_digest
 from fa_registry.records import AuditReport
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.pages import check_audit_pages
 from fa_registry.tracking.reader import read_record
+from fa_registry.workflows import audit as workflow
 from fa_registry.workflows import evidence
 from fa_registry.workflows.audit import RULE, study_reference
+from fa_registry.workflows.reports import recorded_report
 from fa_registry.workflows.requests import Chosen
 from tests.builders import verdict_tag
 from tests.workflows.test_audit import AUDIT, audited, run_of, spoil
@@ -432,3 +436,41 @@ def test_no_study_and_an_unknown_one_have_no_reference():
     problems: list[str] = []
     assert study_reference(Chosen(), problems) is study_reference(Chosen("nobody's"), problems) is None
     assert problems == []
+
+
+def test_two_audits_into_one_folder_store_their_own_pages_each(trained, monkeypatch):
+    """The second writes all of its pages into the folder before the first has uploaded one."""
+    genuine, inner = workflow.log_audit, []
+
+    def interleaved(*arguments):
+        if not inner:
+            inner.append(None)
+            inner[0] = trained(*TRUSTING, "--json", "--threshold", "D1=1.001")
+        return genuine(*arguments)
+
+    monkeypatch.setattr(workflow, "log_audit", interleaved)
+    first = json.loads(trained(*TRUSTING, "--json").stdout)
+    second = json.loads(inner[0].stdout)
+    tracker, found = MlflowTracker(), {}
+    for printed in (first, second):
+        audit = tracker.get(printed["audit_run_id"])
+        check_audit_pages(tracker, audit)
+        recorded_report(tracker, audit.run_id, "")
+        found[audit.run_id] = tracker.artifact(audit.run_id, "index.html").read_text(encoding="utf-8")
+    assert ["D1 = 1.001" in page or "1.001" in page for page in found.values()] == [False, True]
+    assert len(set(found.values())) == 2
+
+
+def test_an_audit_gives_a_heartbeat(trusting_audit):
+    """Else nobody could tell later that its machine is gone."""
+    (audit,) = [MlflowTracker().get(trusting_audit()["audit_run_id"])]
+    assert audit.tags[schema.TAG_SIGN] == f"0 of {owners.LEASE} s"
+
+
+def test_the_pages_reach_their_folder_where_the_store_takes_none(trained, monkeypatch, workplace):
+    def refuse(*arguments):
+        raise StoreError("the store is full")
+
+    monkeypatch.setattr(workflow, "log_audit", refuse)
+    assert trained(*TRUSTING).exit_code == StoreError.exit_code
+    assert (workplace / "reports" / "audit.json").is_file()

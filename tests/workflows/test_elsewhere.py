@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import threading
 import time
 from functools import partial
@@ -272,3 +273,39 @@ def test_a_server_that_does_not_answer_stops_no_study(tracker, monkeypatch):
     stop = elsewhere.StopTag(tracker, "tiny", lambda: False)
     monkeypatch.setattr(MlflowTracker, "search", away)
     assert not stop()
+
+
+@pytest.mark.parametrize("process", [FAR, f"{platform.node()}:1:1:another-container"])
+@pytest.mark.parametrize("kind", ["run", "study", "audit"])
+def test_doctor_closes_what_a_gone_container_left_of_every_kind(registry, tracker, monkeypatch, process, kind):
+    """Also that of a container with this machine's own name, whose processes cannot be seen from here."""
+    tags = {schema.TAG_KIND: kind, schema.TAG_STATUS: "running", schema.TAG_PROCESS: process, **sign(0, 10)}
+    left, looks = tracker.create("left", tags, {}), []
+    monkeypatch.setattr(elsewhere, "Signs", partial(Signs, clock=lambda: 4.0 * len(looks)))
+    meanwhile(monkeypatch, lambda: looks.append(1))
+    assert elsewhere_row(registry("doctor", "--json")).startswith(f"1 on {process.partition(':')[0]}")
+    assert elsewhere_row(registry("doctor", "--repair", "--json")) == ""
+    assert tracker.get(left).state == "KILLED" and tracker.get(left).tags[schema.TAG_STATUS] == "failed"
+
+
+def test_a_run_without_a_heartbeat_is_listed_and_closed_only_where_a_person_says_that_its_machine_is_gone(
+    registry, tracker
+):
+    tags = {schema.TAG_KIND: "audit", schema.TAG_STATUS: "running"}
+    lost = tracker.create("lost", {**tags, schema.TAG_PROCESS: "old box:1:1:1"}, {})
+    other = tracker.create("other", {**tags, schema.TAG_PROCESS: FAR}, {})
+
+    def row(*options):
+        printed = json.loads(registry("doctor", "--json", *options).stdout)
+        return next(row for row in printed if row["check"] == "runs at work on old box")
+
+    for options in ((), ("--repair",)):
+        assert row(*options)["state"] == "unknown" and f"audit {lost}" in row(*options)["found"]
+        assert "`fa-registry doctor --repair --gone 'old box'` closes them" in row(*options)["found"]
+        assert tracker.get(lost).state == "RUNNING"
+    assert row("--repair", "--gone", "old box")["state"] == "repaired"
+    assert (tracker.get(lost).state, tracker.get(other).state) == ("KILLED", "RUNNING")
+    unknown = registry("doctor", "--repair", "--gone", "another-machin")
+    assert unknown.exit_code == 2 and "did you mean 'another-machine'?" in unknown.stderr
+    assert registry("doctor", "--gone", "another-machine").exit_code == 2
+    assert tracker.get(other).state == "RUNNING"

@@ -6,6 +6,7 @@ import datetime
 import json
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -281,3 +282,40 @@ def test_a_store_is_analysed_and_its_rows_are_told(trained, workplace):
 def test_a_store_that_is_not_there_is_not_made(registry, tmp_path):
     result = registry("optimize", "--store", f"sqlite:///{tmp_path / 'none.db'}")
     assert result.exit_code == 2 and not (tmp_path / "none.db").exists()
+
+
+def damaged(database: Path) -> None:
+    """Overwrite a page in the middle of the database, as a failing disk would. The header and the first tables stay whole."""
+    with closing(sqlite3.connect(database)) as connection:
+        (size,), (root,) = (
+            connection.execute(question).fetchone()
+            for question in ("PRAGMA page_size", "SELECT rootpage FROM sqlite_master WHERE name = 'metrics'")
+        )
+    with database.open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xff" * size)
+
+
+def database_row(result) -> dict[str, str]:
+    return next(row for row in json.loads(result.stdout) if row["check"] == "database")
+
+
+@pytest.mark.parametrize("small", [2**40, 0], ids=["integrity_check", "quick_check"])
+def test_doctor_finds_damaged_pages_of_a_database(trained, workplace, monkeypatch, small, request):
+    monkeypatch.setattr(doctor, "SMALL", small)
+    check = request.node.callspec.id
+    whole = trained("doctor", "--json")
+    assert whole.exit_code == 0 and database_row(whole)["found"] == f"sqlite's {check} found every page in order"
+    damaged(workplace / "mlflow.db")
+    result = trained("doctor", "--json")
+    row = database_row(result)
+    assert result.exit_code == 1 and row["state"] == "NOT OK"
+    assert [row["check"] for row in json.loads(result.stdout) if not row["ok"]] == ["database"]
+    assert ".recover" in row["found"] and "Put a copy of its folder aside" in row["found"]
+
+
+def test_a_check_of_a_database_that_takes_too_long_is_broken_off_and_says_so(trained, monkeypatch):
+    monkeypatch.setattr(doctor, "CHECK_SECONDS", -1.0)
+    monkeypatch.setattr(doctor, "STEPS", 1)
+    row = database_row(trained("doctor", "--json"))
+    assert row["ok"] and "did not end within" in row["found"]

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from fa_registry.errors import InvalidFields
 from fa_registry.records import SCHEMA
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows.reports import load_report
+from fa_registry.workflows import bundle
+from fa_registry.workflows.reports import audits_of, load_report, numbered
 from tests.reporting import scenes
 
 
@@ -168,3 +170,53 @@ def test_a_file_without_its_schema_is_no_audit(trained, workplace):
     (workplace / "bare.json").write_text(text.replace(f',\n"schema": {SCHEMA}', ""), encoding="utf-8")
     result = trained("diff", "a", "bare.json")
     assert result.exit_code == 2 and f"schema: expected {SCHEMA}, found nothing" in result.stderr
+
+
+TRUSTING = ("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero")
+
+
+def test_an_audit_by_a_clock_two_days_ahead_does_not_stay_the_newest(trained):
+    clock = time.time
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time", lambda: clock() + 2 * 86_400)
+        assert trained(*TRUSTING, "--out", "ahead").exit_code == 0
+    assert trained(*TRUSTING, "--threshold", "D1=1.001", "--out", "later").exit_code == 0
+    tracker = MlflowTracker()
+    ahead, later = tracker.search({schema.TAG_KIND: "audit"})  # MLflow's order, by start time
+    assert ahead.started - later.started > 86_400_000, "the clock was not ahead"
+    assert (ahead.tags[schema.TAG_AUDIT_NUMBER], later.tags[schema.TAG_AUDIT_NUMBER]) == ("1", "2")
+    assert trained("report", "--study", "tiny", "--out", "again").exit_code == 0
+    assert pages("again") == pages("later") != pages("ahead")
+    bundled = bundle.make_bundle("tiny", "tiny.fa.zip")
+    assert later.run_id.encode() in bundled.path.read_bytes() and ahead.run_id.encode() not in bundled.path.read_bytes()
+
+
+def test_the_audits_of_older_releases_are_older_and_in_the_order_of_their_start_times(workplace):
+    tracker = MlflowTracker()
+    kind = {schema.TAG_KIND: "audit", schema.TAG_STUDY: "s"}
+    first, second = tracker.create("a", kind, {}), tracker.create("b", {**kind, schema.TAG_AUDIT_NUMBER: "x" * 20}, {})
+    assert [audit.run_id for audit in audits_of(tracker, "s")] == [second, first]
+    numbered_one = tracker.create("c", {**kind, **numbered(audits_of(tracker, "s"))}, {})
+    assert numbered(audits_of(tracker, "s")) == {schema.TAG_AUDIT_NUMBER: "2"}
+    assert audits_of(tracker, "s")[0].run_id == numbered_one
+
+
+def flipped_bit(path: Path, place: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("part", [0.01, 0.3, 0.6, 0.99])
+def test_a_flipped_bit_of_a_stored_page_is_told_when_its_audit_is_handed_out(trained, part):
+    trained(*TRUSTING)
+    tracker = MlflowTracker()
+    (audit,) = tracker.search({schema.TAG_KIND: "audit"})
+    sound = trained("report", "--study", "tiny", "--out", "again")
+    assert (sound.exit_code, sound.stderr) == (0, "")
+    page = tracker.artifact(audit.run_id, "index.html")
+    flipped_bit(page, int(part * page.stat().st_size))
+    result = trained("report", "--study", "tiny", "--out", "again")
+    assert result.exit_code == 0 and "index.html: expected SHA-256" in result.stderr
+    assert "The pages in the store are not those that the audit wrote" in result.stderr
+    assert pages("again") == pages("reports")

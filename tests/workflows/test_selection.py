@@ -6,6 +6,8 @@ import dataclasses
 import html
 import re
 import shlex
+import sqlite3
+import time
 
 import pytest
 
@@ -15,6 +17,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows.requests import Chosen
 from fa_registry.workflows.selection import MOST_LOOKS, exclusion, looks_of, never_trained, own_spec, select, whole_id
+from fa_registry.workflows.training import newest_finished
 from tests.builders import frozen, record
 from tests.workflows.test_audit import audited, run_of, spoil
 
@@ -175,3 +178,21 @@ def test_the_lines_that_a_page_prints_for_what_is_missing_complete_it(trained, w
     code, after = audited(trained)
     assert after["report"]["excluded"] == [] and code in (0, 1)
     assert len(after["report"]["runs"]) == len(before["report"]["runs"]) + 1
+
+
+def test_a_run_by_a_clock_two_days_ahead_does_not_stay_the_newest(trained):
+    old = run_of("dfa")
+    with sqlite3.connect("mlflow.db") as database:
+        ahead = int((time.time() + 2 * 86_400) * 1000)
+        database.execute("UPDATE runs SET start_time = ? WHERE run_uuid = ?", (ahead, old.run_id))
+    database.close()
+    tracker = MlflowTracker()
+    spec, attempts = own_spec(tracker, old), {schema.TAG_SPEC: old.tags[schema.TAG_SPEC]}
+    assert newest_finished(tracker.search(attempts), spec).run_id == old.run_id  # alone it counts
+    assert trained("study", "tiny", "--jobs", "1", "--device", "cpu", "--force").exit_code == 0
+    runs = tracker.search(attempts)
+    assert [run.run_id == old.run_id for run in runs] == [True, False]  # MLflow's order
+    assert newest_finished(runs, spec).run_id == runs[1].run_id
+    selection = select(tracker, Chosen("tiny"))
+    assert {run.run_id for run in selection.runs} & {run.run_id for run in runs} == {runs[1].run_id}
+    assert any(remark.startswith("1 runs say that they began in the future") for remark in selection.remarks)

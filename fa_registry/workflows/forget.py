@@ -1,0 +1,116 @@
+"""The forget command: put failed or mistaken runs into MLflow's bin, once it is sure that nothing needs them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fa_registry.errors import InvalidFields, RegistryError, UsageError
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.models import ModelRegistry
+from fa_registry.workflows.elsewhere import host_of
+from fa_registry.workflows.leftovers import says_running
+from fa_registry.workflows.selection import whole_id
+from fa_registry.workflows.stores import open_tracker
+
+
+@dataclass(frozen=True)
+class ForgettableRun:
+    """A run that may be forgotten, as its tags and parameters describe it.
+
+    Attributes:
+        size: of its files, in bytes; None where they cannot be read.
+        restore: the command that brings it back.
+    """
+
+    run_id: str
+    name: str
+    kind: str
+    method: str
+    setting: str
+    seed: str
+    status: str
+    verdict: str
+    size: int | None
+    restore: str
+
+
+def forgettable(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
+    """Return what each of these runs is; change nothing.
+
+    Args:
+        run_ids: ids, or their first characters.
+        store: tracking URI.
+
+    Raises:
+        InvalidFields: names every run that must stay, and why.
+        UsageError: an id is unknown or ambiguous, or none is given.
+    """
+    if not run_ids:
+        raise UsageError("forget: expected the id of at least one run, found none; `fa-registry list runs` lists them")
+    tracker = open_tracker(store, create=False, write=True)  # which ends the runs of killed processes first
+    ids = dict.fromkeys(whole_id(tracker, run_id) for run_id in run_ids)
+    runs = [tracker.get(run_id) for run_id in ids]
+    models = ModelRegistry(tracker.uri)
+    problems = [f"run {run.run_id}: {why}" for run in runs for why in _reasons_to_stay(tracker, models, run)]
+    if problems:
+        raise InvalidFields("forget", problems)
+    return [_described(tracker, run) for run in runs]
+
+
+def run_forget(run_ids: Sequence[str], store: str = "") -> list[ForgettableRun]:
+    """Put these runs into MLflow's bin, all or none; return what they were. Raises as `forgettable`."""
+    found = forgettable(run_ids, store)
+    tracker = MlflowTracker(store, make=False)
+    for run in found:
+        tracker.discard(run.run_id)
+    return found
+
+
+def _reasons_to_stay(tracker: Tracker, models: ModelRegistry, run: StoredRun) -> Iterator[str]:
+    kind = run.tags.get(schema.TAG_KIND, "")
+    if run.deleted:
+        yield "expected a run of the store, found one that is in MLflow's bin already"
+    elif kind == "audit":
+        yield "expected a training run, found an audit: verdicts, bundles and promoted models refer to it"
+    elif not kind:
+        yield (
+            "expected a run of fa_registry, found one without the tag fa.kind; "
+            f"`mlflow runs delete --run-id {run.run_id}` puts it into the bin"
+        )
+    elif says_running(run):
+        yield (
+            f"it is at work on {host_of(run) or 'a machine that it does not name'}: stop it first. "
+            "If its process is gone, `fa-registry doctor --repair` closes it"
+        )
+    elif kind == "study" and (trained := tracker.search({schema.TAG_STUDY_RUN: run.run_id})):
+        yield f"{len(trained)} runs were trained for this run of a study; forget those first"
+    else:
+        for version in models.versions_of(run.run_id):
+            yield f"its weights are registered as {version.reference}; delete that version on MLflow's page first"
+
+
+def _described(tracker: MlflowTracker, run: StoredRun) -> ForgettableRun:
+    tags = run.tags
+    return ForgettableRun(
+        run.run_id,
+        run.name,
+        tags[schema.TAG_KIND],
+        tags.get(schema.TAG_METHOD, ""),
+        tags.get(schema.TAG_SETTING, ""),
+        run.params.get(f"{schema.PARAM}seed", ""),
+        tags.get(schema.TAG_STATUS, ""),
+        tags.get(schema.TAG_VERDICT, ""),
+        _size(tracker, run.run_id),
+        f"MLFLOW_TRACKING_URI={shlex.quote(tracker.uri)} mlflow runs restore --run-id {run.run_id}",
+    )
+
+
+def _size(tracker: Tracker, run_id: str) -> int | None:
+    try:
+        return tracker.size(run_id)
+    except (RegistryError, OSError):  # a run whose files are gone can be forgotten all the same
+        return None

@@ -1,0 +1,73 @@
+"""Streams that outlive their reader, and what is still an error of a disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fa_registry.output_streams import _OutlivingFile, has_reader, outlive_readers
+from fa_registry.tracking.refusals import Refusal, refused
+
+
+@pytest.fixture
+def pipe():
+    """A file over a pipe whose reader has left."""
+    read, write = os.pipe()
+    os.close(read)
+    yield _OutlivingFile(write, "wb", closefd=False)
+    os.close(write)
+
+
+def test_a_pipe_without_a_reader_takes_everything(pipe):
+    assert pipe.write(b"abc") == 3 and pipe.is_abandoned
+    os.write(pipe.fileno(), b"as a library in C does")
+
+
+def test_a_terminal_that_is_gone_takes_everything():
+    main, terminal = os.openpty()
+    os.close(main)
+    file = _OutlivingFile(terminal, "wb", closefd=False)
+    assert file.write(b"abc") == 3 and file.is_abandoned
+    os.close(terminal)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_full_disk_is_still_an_error():
+    with _OutlivingFile("/dev/full", "wb") as file, pytest.raises(OSError) as refusal:
+        file.write(b"abc")
+    assert refusal.value.errno == errno.ENOSPC and not file.is_abandoned
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_nothing_shows_at_shutdown(unbuffered):
+    """Python's own code for a standard stream that cannot be flushed at its end is 120."""
+    read, write = os.pipe()
+    os.close(read)
+    code = (
+        "import sys, fa_registry.output_streams as streams\n"
+        "streams.outlive_readers(); streams.outlive_readers()\n"
+        "sys.stdout.write('late'); assert sys.stdout.encoding and sys.stdout.name == '<stdout>'\n"
+        "sys.exit(7)"
+    )
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    ended = subprocess.run([sys.executable, "-c", code], stdout=write, stderr=subprocess.PIPE, env=environment)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (7, b"")
+
+
+def test_a_stream_that_is_not_the_processs_own_stays(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)  # as with `>&-`
+    outlive_readers()
+    assert sys.stdout is None and has_reader(None)
+
+
+def test_a_closed_pipe_is_no_refusal_of_a_disk_and_a_full_disk_is():
+    with pytest.raises(BrokenPipeError), refused("the disk"):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+    assert Refusal("the disk", BrokenPipeError(errno.EPIPE, "Broken pipe")).kind == ""
+    with pytest.raises(Refusal, match="the disk refuses: No space left on device"), refused("the disk"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
