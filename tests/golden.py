@@ -165,7 +165,7 @@ def problems(held: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
                 )
             else:
                 lines.append(f"{key}: version {now['version']} is not written yet: python -m tests.golden --write")
-        elif now["version"] != before["version"]:
+        elif now["version"] != before["version"] or now["numbers"].keys() != before["numbers"].keys():
             lines.append(f"{key}: version {now['version']} is not written yet: python -m tests.golden --write")
     return [*lines, *(f"{key}: is gone, its golden numbers are not" for key in held if key not in found)]
 
@@ -176,9 +176,12 @@ def refusals(held: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
 
 
 def differing(before: Numbers, now: Numbers) -> str:
-    """The first number that is another one, in words; empty where all agree."""
-    if before.keys() != now.keys():
-        return f"other quantities ({', '.join(sorted(before.keys() ^ now.keys()))})"
+    """The first number that is another one, in words; empty where all agree.
+
+    A number that was added is no change: older runs have not logged it, and their other numbers are recomputed as they were.
+    """
+    if lost := before.keys() - now.keys():
+        return f"lost quantities ({', '.join(sorted(lost))})"
     for what, numbers in before.items():
         allowed = (DRAWN if what.startswith("drawn") else EXACT) * max(abs(numbers[0]), 1e-12)
         if len(numbers) != len(now[what]) or any(abs(a - b) > allowed for a, b in zip(numbers, now[what], strict=True)):
@@ -188,8 +191,9 @@ def differing(before: Numbers, now: Numbers) -> str:
 
 def kept(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> Mapping[str, Any]:
     """What is held of a member that is as it was: another processor's last digits are no change, and would hide one."""
-    same = before and before["version"] == now["version"] and not differing(before["numbers"], now["numbers"])
-    return before if same else now
+    if not before or before["version"] != now["version"] or differing(before["numbers"], now["numbers"]):
+        return now
+    return {**before, "numbers": {**now["numbers"], **before["numbers"]}}
 
 
 def main(arguments: list[str] | None = None) -> int:

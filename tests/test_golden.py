@@ -67,6 +67,14 @@ def test_a_number_and_its_version_change_together(version, factor, line, refused
     assert bool(golden.refusals(held, changed(version, factor))) is refused
 
 
+def test_an_added_number_is_to_be_written_under_the_same_version_and_a_lost_one_is_refused():
+    more = {"methods/fa": {**MEMBER, "numbers": {**MEMBER["numbers"], "credit 9": [1.0, 2.0]}}}
+    (line,) = golden.problems({"methods/fa": MEMBER}, more)
+    assert "is not written yet" in line and golden.refusals({"methods/fa": MEMBER}, more) == []
+    (line,) = golden.refusals(more, {"methods/fa": MEMBER})
+    assert "lost quantities (credit 9) under version 1" in line
+
+
 def test_a_member_that_came_or_went_is_named():
     held = {"methods/fa": MEMBER}
     assert golden.problems({}, held) == [

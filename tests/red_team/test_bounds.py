@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 import pytest
 
 from fa_registry import jsonio
@@ -84,11 +86,9 @@ def test_a_seed_that_none_can_be_ends_no_list_and_no_view_of_all_runs(store, see
 
 
 @pytest.mark.parametrize("pid", ["9" * 4500, "4294967296", "-1"])
-def test_a_process_that_none_can_be_is_not_looked_for(store, pid, monkeypatch):
-    import platform
-
+def test_a_process_that_none_can_be_is_not_looked_for(store, pid):
     run_id = store.run_ids()[0]
     store.set_tag(run_id, schema.TAG_PROCESS, f"{platform.node()}:{pid}:{'7' * 300}:")
     store.sql("UPDATE runs SET status = 'RUNNING' WHERE run_uuid = ?", run_id)
-    assert call("doctor").exit_code in (0, 1)
+    assert "Traceback" not in call("doctor").output
     assert call("list", "runs").exit_code == 0
