@@ -239,7 +239,7 @@ def _judged(report: AuditReport) -> None:
 
 
 def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
-    """Say which frozen controls do not stand as the reference, and why; methods with one reason share a line."""
+    """Print which frozen controls are not proven, and why; methods with one reason share a line."""
     from fa_registry.reporting.lookups import Frozen, control_rows, control_words
 
     frozen, by_reason = Frozen.of(report), {}

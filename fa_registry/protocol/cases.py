@@ -68,7 +68,7 @@ class Case:
 
     @cached_property
     def doubt(self) -> str:
-        """Why its frozen control does not stand as the reference; empty where it does, and where there is none."""
+        """Why its frozen control is not proven; empty where it is, and where there is none."""
         if self.control:
             return ""
         if self.rivals:

@@ -39,7 +39,7 @@ class Group:
 def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple[RunRecord, ...]]:
     """Find the frozen controls of every (setting identity, seed).
 
-    Another setting's control never stands in, nor one that is no evidence. There are several only where they differ: of
+    Another setting's control is never taken, nor one whose integrity is a mismatch. There are several only where they differ: of
     repetitions with equal final weights the newest counts. records: oldest first.
     """
     found: dict[tuple[str, int], tuple[RunRecord, ...]] = {}

@@ -104,14 +104,14 @@ def superseded(record: RunRecord, counted: RunRecord) -> Finding:
 
 
 def not_counted(counted: RunRecord) -> str:
-    """Say which run counts in the place of another run of its seed."""
+    """Name the run that counts in the place of another run of its seed."""
     return f"of seed {counted.spec.seed} run {counted.run_id} counts, the newest {counted.status} one"
 
 
 def control_doubt(control: RunRecord, trusts: bool = False) -> str:
-    """Say why a frozen control does not stand as the reference; empty where it does.
+    """Explain why a frozen control is not proven; empty where it is.
 
-    A control stands where everything is proven that is asked of a method's run: its metrics are recomputed, its initial weights
+    A control is proven where everything is proven that is asked of a method's run: its metrics are recomputed, its initial weights
     redrawn, its first steps replayed, and its code is known.
 
     Args:

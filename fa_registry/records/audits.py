@@ -136,7 +136,7 @@ class RunAudit(InNotebook, Shelved):
     frozen_run_id: str = ""
     """of the frozen control it was compared with; empty where there is none"""
     frozen_doubt: str = ""
-    """why no frozen control stands as the reference: what of it is not proven, or which controls differ; empty where one stands,
+    """why no frozen control is the reference: what of it is not proven, or which controls differ; empty where one is proven,
     where there is none, and in reports of older releases
     """
 
@@ -328,7 +328,7 @@ class AuditReport(InNotebook):
     edition: EditionReference
     """the leading edition: whose verdicts count"""
     runs: tuple[RunAudit, ...]
-    """every judged run; of several runs of one seed the newest stands last"""
+    """every judged run; of several runs of one seed the newest is last"""
     excluded: tuple[Exclusion, ...] = ()
     """runs that were selected and could not be judged"""
     remarks: tuple[str, ...] = ()

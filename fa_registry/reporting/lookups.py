@@ -196,7 +196,7 @@ def _control_row(run: RunAudit, frozen: Frozen) -> ControlRow:
 
 
 def control_words(rows: Sequence[ControlRow]) -> str:
-    """`control verified`, or `control stated (seed 2): its metrics are unverifiable`: to stand beside a verdict."""
+    """`control verified`, or `control stated (seed 2): its metrics are unverifiable`, for the place beside a verdict."""
     by_state: dict[tuple[str, str], list[int]] = {}
     for row in rows:
         by_state.setdefault((row.state, row.doubt), []).append(row.seed)

@@ -426,8 +426,8 @@ class Count:
 class ControlRow:
     """The frozen control of one seed. checks: (subject, outcome) of every check of the audit.
 
-    state: verified or trusted where it stands as the reference, stated where it is not proven, several where controls differ,
-    absent. doubt: why it does not stand. integrity: of the control's own metrics.
+    state: verified or trusted where it is the reference, stated where it is not proven, several where controls differ,
+    absent. doubt: why it is not proven. integrity: of the control's own metrics.
     """
 
     seed: int

@@ -88,7 +88,7 @@ def test_a_diverged_seed_counts():
 
 
 def test_of_a_seed_that_was_run_twice_the_newest_complete_run_counts():
-    """Not their mean: whoever trains a seed again may not choose what it weighs."""
+    """Not their mean: an author who trains a seed again may not choose its weight."""
     again = record("again", measurements(accuracy=0.92), seed=1)
     broken = record("broken", measurements(accuracy=0.1), seed=1, status="diverged")
     found = margins([*over_seeds({1: 0.9}, {1: 0.8}), again, broken])
@@ -173,7 +173,7 @@ def test_initial_weights_that_another_machine_cannot_redraw_are_proven_by_the_fi
     assert Case(record(), checked(frozen(), initial_weights="not possible")).doubt == ""
 
 
-def test_where_the_whole_audit_trusts_logged_metrics_a_trusted_control_stands():
+def test_where_the_whole_audit_trusts_logged_metrics_a_trusted_control_is_the_reference():
     trusted = Integrity("trusted")
     run, control = (dataclasses.replace(one, integrity=trusted) for one in (record(), frozen()))
     assert Case(run, control).doubt == ""

@@ -96,11 +96,11 @@ class Store:
         """The metrics of measurements.json into the last epoch of the series and into MLflow's tables; new digests."""
         path = self.artifacts(run_id) / schema.SERIES
         measured = jsonio.decode(Measurements, self.json(run_id, schema.MEASUREMENTS))
-        told = {(name, SCALAR_SITE): one for name, one in measured.scalars.items()}
-        told |= {(name, site): one for name, row in measured.sites.items() for site, one in enumerate(row)}
+        again = {(name, SCALAR_SITE): one for name, one in measured.scalars.items()}
+        again |= {(name, site): one for name, row in measured.sites.items() for site, one in enumerate(row)}
         rows = read_rows(path)
         last = max(row[0] for row in rows)
-        rows = [_retold(row, told.get(row[1:3])) if row[0] == last else row for row in rows]
+        rows = [_retold(row, again.get(row[1:3])) if row[0] == last else row for row in rows]
         columns = zip(*rows, strict=True)
         arrays = [pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)]
         pq.write_table(pa.table(arrays, schema=SCHEMA), path)

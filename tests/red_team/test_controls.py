@@ -171,7 +171,7 @@ def test_the_control_that_a_user_selects_decides(store, audit, junk):
 
 
 def test_a_control_that_was_trained_twice_is_one_control(store, audit, junk):
-    """Repetitions have equal weights: nobody has to select one."""
+    """Repetitions have equal weights: the user need not select one."""
     code, report = audit("--experiment", "fa_registry")
     assert code in (0, 1) and {run.frozen_doubt for run in report.runs} == {""}
     assert {run.frozen_run_id for run in judged(report, control="none")} == set(junk)  # the newest of each seed

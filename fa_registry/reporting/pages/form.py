@@ -91,9 +91,9 @@ EXACT = {
 def form_context(group: Group, link: Link, sources: Sources, written: Mapping[str, str]) -> FormContext:
     """The form of one group. written: what people filled into its blanks before."""
     report, label, setting = sources.report, group_label(group), group.setting
-    # what has a line of its own further down, over the seeds, needs no column
-    columns = tuple(column for column in sources.columns if column.name not in RUN_SCALARS)
-    rows = tuple(seed_row(run, sources.frozen, columns, sources.known) for run in group.runs)
+    columns = tuple(
+        column for column in sources.columns if column.name not in RUN_SCALARS
+    )  # those have their own table
     headline = {
         name: figure_estimate(group.runs, quantity_of(name), sources.frozen)
         for name in ("accuracy", *BESIDE_CONTROL, HEADLINE_GAMMA)
@@ -118,7 +118,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         opinions=tuple(zip(sources.editions, compared.verdicts, strict=True)),
         differences=compared.why,
         columns=columns,
-        seeds=rows,
+        seeds=tuple(seed_row(run, sources.frozen, columns, sources.known) for run in group.runs),
         duplicates=tuple(seed_row(run, sources.frozen, (), sources.known) for run in group.duplicates),
         controls=controls,
         control_state=control_words(controls),
@@ -140,10 +140,7 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         scalars=scalar_table(group.runs, report),
         first_fires=first_fires(group.runs),
         findings=findings,
-        others=tuple(
-            JudgedBy(edition, combined(run.verdict for run in runs), finding_rows(runs, label, setting, sources.known))
-            for edition, runs in others
-        ),
+        others=tuple(_judged_by(*other, label, setting, sources) for other in others),
         claims=claims(group.runs, excluded, exact=is_exact(method)),
         excluded=excluded,
         pitfalls=pitfalls(group, sources),
@@ -153,6 +150,13 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         bibliography=bibliography(group.runs, [finding for run in judged for finding in run.findings], report),
         blanks=blanks(written),
     )
+
+
+def _judged_by(
+    edition: EditionReference, runs: Sequence[RunAudit], label: str, setting: str, sources: Sources
+) -> JudgedBy:
+    findings = finding_rows(runs, label, setting, sources.known)
+    return JudgedBy(edition, combined(run.verdict for run in runs), findings)
 
 
 def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator[FindingRow]:
@@ -193,11 +197,9 @@ class FormContext:
         "further runs of the same seeds: the newest complete run of a seed counts, and these do not", "runs"
     )
     controls: tuple[ControlRow, ...] = documented(
-        "the frozen control of each seed: its run, its integrity, what was checked, why it does not stand", "runs"
+        "the frozen control of each seed: its run, its integrity, what was checked, why it is not proven", "runs"
     )
-    control_state: str = documented(
-        "`control verified`, or why a frozen control does not stand as the reference", "text"
-    )
+    control_state: str = documented("`control verified`, or why a frozen control is not proven", "text")
     identification: tuple[Entry, ...] = documented("method, architecture, data, recipe, machine: what was run", "text")
     evidence: tuple[EvidenceRow, ...] = documented(
         "what was held against what is sealed with the runs, one line a subject: how many agree, differ, were not possible",

@@ -112,7 +112,7 @@ class NoteContext:
     edition: EditionReference = documented("which rules judged", "record")
     verdict: Verdict = documented("of this run alone", "record")
     control: str = documented(
-        "`control verified`, or why its frozen control does not stand; empty for a control", "text"
+        "`control verified`, or why its frozen control is not proven; empty for a control", "text"
     )
     headline: tuple[Metric, ...] = documented("the run's headline numbers", "see each metric")
     findings: tuple[FindingRow, ...] = documented("every rule's judgement of this run", "see `required`")
