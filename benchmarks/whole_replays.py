@@ -21,6 +21,7 @@ import torch
 from benchmarks.recording import FOLDER, add_options, tell
 from benchmarks.timing import interleaved, on_cores
 from benchmarks.verb_cost import Cost, cost_of
+from fa_registry.training.devices import pinned_threads
 from fa_registry.training.measuring import measure
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.task import prepare
@@ -56,7 +57,8 @@ def recording_share() -> float:
         trainer.run_epoch()
         measure(trainer.task)
 
-    seconds = interleaved({"digest": digest, "epoch": epoch}, ROUNDS)
+    with pinned_threads(1):
+        seconds = interleaved({"digest": digest, "epoch": epoch}, ROUNDS)
     return median(seconds["digest"]) / median(seconds["epoch"])
 
 
@@ -86,7 +88,7 @@ def lines(found: Found) -> list[str]:
     table = [f"{5 * found.seeds} digits runs of {found.epochs} epochs: CPU seconds of an audit, one process"]
     table += [f"  {name:<24}{cost.cpu:8.1f} s" for name, cost in found.audits.items()]
     values = {"recording": found.share, **ratios}
-    return table + [f"  {name}: {value:.3f}, at most {MOST[name]}" for name, value in values.items()]
+    return table + [f"  {name}: {value:.4f}, at most {MOST[name]}" for name, value in values.items()]
 
 
 def main(arguments: Sequence[str]) -> None:

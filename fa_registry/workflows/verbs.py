@@ -267,19 +267,11 @@ def audit(
     """
     from fa_registry.workflows.audit import run_audit
 
+    cluster = Cluster(address, cpus_per_run, gpus_per_run, memory)
     return run_audit(
         Chosen(study, experiment, listed(run_ids), overrides(epochs, seeds, device, data, scale)),
         Terms(edition, listed(editions), thresholds or {}, waivers),
-        Measuring(
-            trust_logged,
-            jobs,
-            replay,
-            device,
-            executor,
-            Cluster(address, cpus_per_run, gpus_per_run, memory),
-            listed(factories),
-            nonce,
-        ),
+        Measuring(trust_logged, jobs, replay, device, executor, cluster, listed(factories), nonce),
         Place(store, data_root=data_root),
         Pages(out, templates),
     )

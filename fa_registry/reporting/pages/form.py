@@ -13,7 +13,7 @@ from fa_registry import resources
 from fa_registry.errors import UsageError
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.replayed import proof, series_label
+from fa_registry.protocol.replayed import series_label
 from fa_registry.protocol.verdict import combined
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.quantities import (
@@ -105,7 +105,6 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
     others = sources.others(group)
     excluded = sources.excluded(group)
     controls = control_rows(group.runs, sources.frozen)
-    integrities = [run.record.integrity for run in group.runs]
     judged = (run for runs in (group.runs, *(runs for _, runs in others)) for run in runs)
     return FormContext(
         title=f"{label} — {setting}",
@@ -113,8 +112,8 @@ def form_context(group: Group, link: Link, sources: Sources, written: Mapping[st
         setting=setting,
         edition=report.edition,
         verdict=group.verdict,
-        proof=proof(integrities),
-        series_label=series_label(integrities),
+        proof=link.proof,
+        series_label=series_label([run.record.integrity for run in group.runs]),
         opinions=tuple(zip(sources.editions, compared.verdicts, strict=True)),
         differences=compared.why,
         columns=columns,
