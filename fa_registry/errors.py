@@ -122,7 +122,7 @@ def _first(problems: Sequence[str]) -> Iterator[str]:
     length = 0
     for place, problem in enumerate(problems):
         line = shortened(problem, LONGEST_PROBLEM)
-        length += len(line)
+        length += len(line) + 5  # "  - " and a line end
         if length > LONGEST_LIST:
             yield f"and at least {len(problems) - place:,} more"
             return

@@ -1,12 +1,14 @@
 """Files of others: links, pipes, files without an end, names that lead out of their folder."""
 
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from fa_registry import jsonio, owners
-from fa_registry.untrusted import UnreadableFile, check_regular, inside, put_inside, regular_bytes
+from fa_registry import jsonio, owners, untrusted
+from fa_registry.errors import IntegrityError, InvalidFields, StoreError, UsageError, unknown_name_text
+from fa_registry.untrusted import UnreadableFile, check_regular, inside, open_zip, put_inside, regular_bytes
 
 
 @pytest.fixture
@@ -77,3 +79,24 @@ def test_what_is_put_inside_writes_through_no_link(hostile, monkeypatch):
     with pytest.raises(FileExistsError):
         put_inside(hostile / "folder", source)
     assert (hostile / "secret").read_text() == "private"
+
+
+def test_an_archive_whose_list_of_files_is_too_long_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "many.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for place in range(1_000):
+            archive.writestr(f"{place:04}", b"")
+        archive.writestr("last", b"x" * 100_000)
+    with open_zip(path) as archive:
+        assert len(archive.infolist()) == 1_001 and archive.read("last") == b"x" * 100_000
+    monkeypatch.setattr(untrusted, "ONE_READ", 50_000)  # of the list: 1,001 entries of 46 bytes and a name of 4
+    with pytest.raises(zipfile.BadZipFile, match="its list of files has more than 50,000 bytes"), open_zip(path):
+        pass
+
+
+@pytest.mark.parametrize("kind", [UsageError, IntegrityError, StoreError])
+def test_no_error_is_longer_than_a_person_reads(kind):
+    assert str(kind("x" * 10**6)) == "x" * 3_900 + "…" and str(kind("short")) == "short"
+    assert InvalidFields("study", ["a" * 10**6, *map(str, range(10**5))]).problems[-1] == "99999"
+    assert len(str(InvalidFields("study", ["a" * 10**6, *map(str, range(10**5))]))) < 3_200
+    assert len(unknown_name_text("field", "x" * 10**6, ["y" * 10**5] * 10**4)) < 9_000

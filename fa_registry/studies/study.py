@@ -9,7 +9,7 @@ import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -33,6 +33,7 @@ AXES = {
     "penalties": "penalty",
     "epochs": "epochs",
 }
+MOST_RUNS = 100_000  # that the grids of a file may ask for: ten seconds of expanding them
 FIXED = ("method_options", "architecture_options")
 
 
@@ -287,9 +288,15 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
     given = {key: value for key, value in overrides.items() if value}
     twin = parse_twin(overrides, problems)
     trained: list[tuple[RunSpec, GridCell]] = []
+    left = MOST_RUNS
     for number, of_grid in _by_grid(raw, given, twin):
+        of_grid = list(islice(of_grid, left + 1))
         if not of_grid:
             problems.append(f"grid[{number}]: expands to no run; every list needs at least one entry")
+        left -= len(of_grid)
+        if left < 0:
+            problems.append(f"grid[{number}]: expands to more runs than a study may have, {MOST_RUNS:,}")
+            break
         for cell in of_grid:
             try:
                 trained.append((parse_spec(cell.fields), cell))
@@ -309,15 +316,21 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
     )
 
 
-def _by_grid(raw: Mapping[str, Any], overrides: Mapping[str, Any], twin: Twin) -> Iterator[tuple[int, list[GridCell]]]:
+def _by_grid(
+    raw: Mapping[str, Any], overrides: Mapping[str, Any], twin: Twin
+) -> Iterator[tuple[int, Iterator[GridCell]]]:
     """What each [[grid]] of the file expands to, the first is 0; those that cannot be expanded have been named."""
     for number, grid in enumerate(grids(raw)):
-        yield number, list(cells({**raw, "grid": [grid]}, overrides, twin))
+        yield number, cells({**raw, "grid": [grid]}, overrides, twin)
 
 
 def _specs(trained: list[tuple[RunSpec, GridCell]]) -> tuple[RunSpec, ...]:
     """Every trained spec, then their controls; what repeats is one run."""
-    controls = [control for spec, cell in trained for control in controls_of(spec, cell.controls)]
+    controls = list(
+        islice((each for spec, cell in trained for each in controls_of(spec, cell.controls)), MOST_RUNS + 1)
+    )
+    if len(controls) > MOST_RUNS:
+        raise InvalidFields("study", [f"controls: expand to more runs than a study may have, {MOST_RUNS:,}"])
     by_identity = {spec.identity: spec for spec in [*(spec for spec, _ in trained), *controls]}
     return tuple(by_identity.values())
 

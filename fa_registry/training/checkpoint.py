@@ -22,6 +22,7 @@ from fa_registry.untrusted import open_regular
 # Bytes of a file that is read once, so that what is hashed is what is loaded. Of small files, safetensors' load_file takes twice
 # the time and keeps 2 KiB of each (0.8.0); of large ones it reads the header before it takes memory.
 AT_ONCE = 2**26
+MOST_HEADER = 2**24  # bytes that say which tensors a file has: 10,000 blocks need 7 MB, and a million names take 1.3 GB
 OF_SYSTEM = re.compile(r"\(os error (\d+)\)")
 
 
@@ -71,9 +72,17 @@ def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Te
             f"{path.name}: expected SHA-256 {expected_digest}, found {digest}; the file was changed after it was recorded"
         )
     try:
+        check_header(held)
         return load(held) if small else load_file(path)
     except READING_FAILS as error:
         raise IntegrityError(f"{path.name} is not a readable safetensors file: {shortened(error)}") from error
+
+
+def check_header(start: bytes) -> None:
+    """Raise ValueError if a safetensors file that begins so names more tensors than any network has."""
+    length = int.from_bytes(start[:8], "little")
+    if length > MOST_HEADER:
+        raise ValueError(f"expected at most {MOST_HEADER:,} bytes that name tensors, found {length:,}")
 
 
 def load_into(module: nn.Module, path: Path, expected_digest: str | None = None) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fa_registry import owners
 from fa_registry.errors import InvalidFields, join_names, shortened
-from fa_registry.training.checkpoint import READING_FAILS
+from fa_registry.training.checkpoint import READING_FAILS, check_header
 from fa_registry.training.measuring import NOT_GIVEN
 from fa_registry.training.task import Task
 from fa_registry.untrusted import UnreadableFile, check_regular, named, open_zip
@@ -64,6 +64,8 @@ def read_foreign(path: Path, limit: int = MOST_BYTES) -> Any:
     if path.suffix != SAFETENSORS:
         return _read_torch(path, limit)
     try:
+        with path.open("rb") as stream:
+            check_header(stream.read(8))
         return load_file(path)
     except READING_FAILS as error:
         raise ValueError(f"{path.name}: not a readable safetensors file: {shortened(error)}") from error

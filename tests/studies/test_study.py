@@ -447,3 +447,19 @@ def test_all_that_is_wrong_with_a_twin_is_named_at_once(tmp_path):
     with pytest.raises(InvalidFields) as caught:
         load_study(study_file(tmp_path, TINY.replace("seeds = [1, 2]", "")), {"data": "lq", "scale": "x"})
     assert [problem.split(":")[0] for problem in caught.value.problems] == ["data", "scale", "seed"]
+
+
+def test_lists_whose_product_no_machine_can_hold_are_refused(tmp_path):
+    """10^12 runs from a file of 30 kB: the grid is left at the first run too many."""
+    lists = TINY.replace("seeds = [1, 2]", f"seeds = {list(range(5_000))}\nepochs = {list(range(1, 5_001))}")
+    with pytest.raises(InvalidFields) as caught:
+        load_study(study_file(tmp_path, lists.replace("d_hidden = 16", f"d_hidden = {list(range(1, 5_001))}")))
+    assert caught.value.problems == ("grid[0]: expands to more runs than a study may have, 100,000",)
+
+
+def test_controls_count_as_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(study, "MOST_RUNS", 9)
+    many = TINY.replace("num_blocks = 2", "num_blocks = 5") + "controls = { ladder = true, frozen = false }\n"
+    with pytest.raises(InvalidFields) as caught:
+        load_study(study_file(tmp_path, many))
+    assert caught.value.problems == ("controls: expand to more runs than a study may have, 9",)

@@ -425,3 +425,13 @@ def test_a_run_that_ends_while_the_server_is_away_says_that_it_still_says_runnin
     run = RunWriter(Absent(tmp_path / "runs", away={0}), prepare(parse_spec(TINY), torch.device("cpu")))
     run.interrupt("stopped")
     assert f"Run {run.run_id} says RUNNING until the next command closes it" in caplog.text
+
+
+def test_an_epoch_later_than_any_run_has_is_refused(tmp_path):
+    """A file of 1.5 kB with two rows took 1 GB: a trajectory has an entry for every epoch up to the last."""
+    path = tmp_path / "series.parquet"
+    write_series(path, [(epoch, Measurements({}, {"accuracy": Reading(0.5)})) for epoch in (0, 100_000)])
+    assert len(read_series(path)[0]["accuracy"]) == 100_001
+    write_series(path, [(epoch, Measurements({}, {"accuracy": Reading(0.5)})) for epoch in (0, 100_001)])
+    with pytest.raises(UnreadableFile, match=r"is no series that a run wrote: it has the row \(100001, "):
+        read_rows(path)

@@ -16,6 +16,7 @@ from fa_registry.jsonio import file_digest
 from fa_registry.methods.base import FixedMatrices, NoFeedback
 from fa_registry.training import checkpoint
 from fa_registry.training.checkpoint import content_digest, load_into, load_tensors, save_tensors
+from fa_registry.training.foreign import read_foreign
 from fa_registry.training.loop import EpochRow, train
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.task import prepare
@@ -391,3 +392,17 @@ def test_what_is_no_regular_file_is_not_opened_by_its_name(tmp_path):
     for name in ("link", "folder"):
         with pytest.raises(IntegrityError, match=r"is a link|is no regular file"):
             load_tensors(tmp_path / f"{name}.safetensors")
+
+
+@pytest.mark.parametrize("read", [load_tensors, read_foreign])
+def test_a_file_that_names_a_million_tensors_is_refused_before_they_are_made(tmp_path, monkeypatch, read):
+    """58 MB of names took 1.3 GB."""
+    path = tmp_path / "many.safetensors"
+    names = ",".join(f'"{place}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' for place in range(300_000))
+    path.write_bytes((len(names) + 2).to_bytes(8, "little") + f"{{{names}}}".encode())
+    with pytest.raises(
+        (IntegrityError, ValueError), match="expected at most 16,777,216 bytes that name tensors, found 17,"
+    ):
+        read(path)
+    monkeypatch.setattr(checkpoint, "MOST_HEADER", 2**25)
+    assert len(read(path)) == 300_000

@@ -152,6 +152,16 @@ def test_a_bomb_is_not_unpacked(bundled):
         archive.unpack(Path("bomb.fa.zip"), bundled / "out")
 
 
+def test_a_bundle_of_long_and_many_names_is_told_of_in_a_short_message(bundled):
+    def more(name, data):
+        return [(name, data), *((f"{'x' * 5_000}/{place}", b"") for place in range(100) if name == CRATE)]
+
+    made = rewritten(Path("light.fa.zip"), Path("made.fa.zip"), more)
+    with pytest.raises(IntegrityError, match=r"does not name x+…, .*, and 90 more, and names") as caught:
+        archive.unpack(made, bundled / "out")
+    assert len(str(caught.value)) < 1_200
+
+
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"no zip at all", b"PK\x05\x06" + bytes(18)])
 def test_what_is_no_zip_is_a_sentence(bundled, data):
     Path("none.fa.zip").write_bytes(data)

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from fa_registry import jsonio, resources
-from fa_registry.errors import UsageError
+from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.protocol.reproduction import load_reference
 from fa_registry.protocol.rules import load_edition
 from fa_registry.protocol.waivers import load_waivers
+from fa_registry.records import AuditReport
 from fa_registry.studies.study import load_study
 from fa_registry.workflows.reports import load_report
+from tests.helpers.limited import run_limited
 from tests.reporting import scenes
 from tests.studies.tiny import TINY
 
@@ -218,3 +220,33 @@ def test_what_cannot_be_parsed_is_told_of_the_file(tmp_path, text):
     (tmp_path / "audit.json").write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match="audit.json: 1 problem\n  - file: cannot be read as JSON"):
         load_report(tmp_path / "audit.json")
+
+
+READ_REPORT = """
+from pathlib import Path
+from fa_registry.errors import UsageError
+from fa_registry.workflows.reports import load_report
+"""
+REFUSED = """
+try:
+    load_report(Path({path!r}))
+except UsageError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("entry", ["1", "{}"])
+def test_a_report_of_a_million_wrong_entries_is_refused_without_an_error_for_each(tmp_path, of_one_run, entry):
+    path = tmp_path / "audit.json"
+    text = json.dumps(of_one_run | {"runs": 0})
+    path.write_text(text.replace('"runs": 0', f'"runs": [{", ".join([entry] * 1_000_000)}]'), encoding="utf-8")
+    ended = run_limited(READ_REPORT, REFUSED.format(path=str(path)))
+    assert ended.printed.startswith(f"report {path}: 101 problems\n  - runs[0]") and len(ended.printed) < LONGEST
+    assert ended.grown < 512 * 2**20  # one million errors took 2.5 to 3.8 GB
+
+
+def test_what_is_wrong_behind_a_hundred_thousand_entries_is_refused_too(of_one_run):
+    runs = of_one_run["runs"]
+    wrong = of_one_run | {"remarks": ["x"] * jsonio.MOST_ENTRIES + [3], "runs": runs}
+    with pytest.raises(InvalidFields, match="record: expected other values behind the first 100,000 entries"):
+        jsonio.decode(AuditReport, wrong, "report")
