@@ -104,7 +104,11 @@ def changed_weights(before: nn.Module, after: nn.Module) -> str:
     pairs = zip(before.named_parameters(), after.parameters(), strict=True)
     # a diverged run's weights are nan, which is no change
     changed = [name for (name, weight), now in pairs if not torch.equal(weight.nan_to_num(), now.nan_to_num())]
-    return f"the method changes the network's weights while it is asked for credits: {', '.join(changed)}" if changed else ""
+    return (
+        f"the method changes the network's weights while it is asked for credits: {', '.join(changed)}"
+        if changed
+        else ""
+    )
 
 
 def trained_gradients(
