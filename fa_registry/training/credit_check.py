@@ -102,8 +102,13 @@ def gradients(network: nn.Module) -> dict[str, Tensor | None]:
 def changed_weights(before: nn.Module, after: nn.Module) -> str:
     """Name the weights that the method itself has changed while it was asked; empty where none are. Only the optimiser may."""
     pairs = zip(before.named_parameters(), after.parameters(), strict=True)
-    changed = [name for (name, weight), now in pairs if not torch.equal(weight, now)]
-    return f"the method changes the network's weights while it is asked for credits: {', '.join(changed)}" if changed else ""
+    # a diverged run's weights are nan, which is no change
+    changed = [name for (name, weight), now in pairs if not torch.equal(weight.nan_to_num(), now.nan_to_num())]
+    return (
+        f"the method changes the network's weights while it is asked for credits: {', '.join(changed)}"
+        if changed
+        else ""
+    )
 
 
 def trained_gradients(

@@ -246,3 +246,11 @@ def test_no_built_in_method_is_taken_for_backpropagation(name):
     trainer, _, _ = trained(**supported(name))
     found = backprop_check(trainer.task)
     assert found is None if name == "bp" else found.outcome == "agrees", found
+
+
+def test_a_diverged_run_is_not_accused_of_changing_its_weights():
+    task = tiny_task()
+    with torch.no_grad():
+        task.network.blocks[0].w1.weight.fill_(torch.nan)
+    assert credit_in_training(task).outcome == "agrees"
+    assert backprop_check(task).outcome == "agrees"
