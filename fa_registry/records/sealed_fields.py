@@ -66,4 +66,6 @@ def check(name: str, fields: Mapping[str, Is], held: Any) -> None:
         raise ValueError(f"{name}: expected a table, found {jsonio.found(held)}")
     wrong = [field for field, is_so in fields.items() if field in held and not is_so(held[field])]
     if wrong:
-        raise ValueError(f"{name}: {join_names([f'{field} = {jsonio.found(held[field])}' for field in wrong])} cannot be")
+        raise ValueError(
+            f"{name}: {join_names([f'{field} = {jsonio.found(held[field])}' for field in wrong])} cannot be"
+        )
