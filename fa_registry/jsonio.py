@@ -90,7 +90,9 @@ def attempt(hint: Any, value: Any) -> tuple[Any, list[str]]:
     validator = _validator(hint)
     from pydantic_core import ValidationError
 
-    with suppress(ValidationError):  # it ends at the first wrong entry of a list: the errors of a million take gigabytes
+    with suppress(
+        ValidationError
+    ):  # it ends at the first wrong entry of a list: the errors of a million take gigabytes
         return validator.validate_python(value), []
     first = _first_entries(value, [MOST_ENTRIES])
     try:

@@ -91,7 +91,9 @@ def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
     if len(entries) > MOST_FILES:
         raise IntegrityError(f"{path.name} holds {len(entries):,} files; no bundle holds more than {MOST_FILES:,}")
     problems = [
-        f"{shortened(name)!r} is in it {count} times" for name, count in Counter(map(str.casefold, listed)).items() if count > 1
+        f"{shortened(name)!r} is in it {count} times"
+        for name, count in Counter(map(str.casefold, listed)).items()
+        if count > 1
     ]
     problems += [f"{shortened(entry.filename)!r} {why}" for entry in entries if (why := _unfit(entry))]
     if problems:

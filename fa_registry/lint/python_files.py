@@ -159,7 +159,7 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, (RecursionError, MemoryError)):
         return "nested too deeply to parse"
     if isinstance(error, UnreadableFile):
-        return error.reason if error.reason.startswith("cannot be read") else f"cannot be read: it {error.reason}"
+        return error.reason if error.__cause__ else f"cannot be read: {error.reason}"
     return f"cannot be read: {shortened(error, LONGEST_PROBLEM)}"
 
 

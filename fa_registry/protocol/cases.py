@@ -80,7 +80,7 @@ class Case:
         """Return the value to beat: the frozen control's, or that of the last block trained alone (protocol.last_block)."""
         frozen = self._frozen_reference(quantity)
         trained = last_block.higher(frozen.reading, self, quantity)
-        return Reference(trained, self.last_block.run_id, last_block.WORDS) if trained else frozen
+        return Reference(trained, self.last_block.run_id, last_block.WORDS, frozen.doubt) if trained else frozen
 
     def _frozen_reference(self, quantity: str) -> Reference:
         """Return the frozen control's value; one given by hand only where there is no control."""

@@ -200,8 +200,8 @@ def unfriendly(tmp_path, monkeypatch):
 
 
 UNFRIENDLY = {
-    "pipe.py": "cannot be read: it is no regular file",
-    "zero.py": "cannot be read: it is no regular file",
+    "pipe.py": "cannot be read: is no regular file",
+    "zero.py": "cannot be read: is no regular file",
     "huge.py": "cannot be read: has 2,097,153 bytes of Python, and no more than 2,097,152 are checked",
 }
 
@@ -238,7 +238,10 @@ def test_a_folder_of_such_files_is_told_of_without_a_traceback(unfriendly, form)
 
 
 def test_cells_keep_their_place_among_all_cells():
-    assert [(number, cell_text(source)) for number, source in code_cells(notebook("a\nb", "c"))] == [(2, "a\nb"), (3, "c")]
+    assert [(number, cell_text(source)) for number, source in code_cells(notebook("a\nb", "c"))] == [
+        (2, "a\nb"),
+        (3, "c"),
+    ]
 
 
 def test_source_may_be_one_text_and_the_format_an_old_one():
