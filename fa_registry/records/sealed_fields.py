@@ -97,15 +97,9 @@ def check(name: str, fields: Mapping[str, Is], held: Any) -> None:
         raise ValueError(f"{name}: expected a table, found {jsonio.found(held)}")
     wrong = [field for field, is_so in fields.items() if field in held and not is_so(held[field])]
     if wrong:
-<<<<<<< HEAD
         problems = [f"{field} = {jsonio.found(held[field])}{_expected(fields[field])}" for field in wrong]
         raise ValueError(f"{name}: {join_names(problems)} cannot be")
 
 
 def _expected(is_so: Is) -> str:
     return f" (expected a whole number from {is_so.least} to {is_so.most})" if isinstance(is_so, Within) else ""
-=======
-        raise ValueError(
-            f"{name}: {join_names([f'{field} = {jsonio.found(held[field])}' for field in wrong])} cannot be"
-        )
->>>>>>> h8
