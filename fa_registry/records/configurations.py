@@ -10,7 +10,8 @@ from fa_registry.visible import one_line
 SAME_MACHINE = ("threads", "device", "torch", "processor")
 CONFIGURATION = ("instruction_set", "math_library", "fingerprint")  # an older run recorded none of them
 CANNOT_TELL = "cannot tell here"  # begins the detail of a check that another configuration keeps from a conclusion
-ASKED = ("figures", "initial weights", "feedback", "first steps")  # subjects of the checks that may end so and warn
+# Subjects of the checks that may end so and warn.
+ASKED = ("figures", "initial weights", "feedback", "first steps", "whole training")
 LONGEST = 150  # characters of a recorded setting that a message repeats
 
 

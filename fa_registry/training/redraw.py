@@ -31,8 +31,8 @@ from fa_registry.training.credit_check import (
     trained_gradients,
 )
 from fa_registry.training.replay import (
-    CANNOT_TELL,
     KEPT,
+    OTHER_BITS,
     WHOLE,
     WHOLE_WORK,
     EpochComparison,
@@ -272,10 +272,10 @@ def _planned(task: Task, sealed: Sealed, replay: str | int) -> tuple[int, str]:
 
 def _planned_whole(task: Task, sealed: Sealed, replay: str | int) -> tuple[int, str]:
     """Return how many steps of whole epochs are replayed of a chosen run, and why not all of them are."""
-    if not sealed.exact:
-        return 0, CANNOT_TELL
     epochs = sealed.epochs
     if replay != ALL and work_of(task, epochs) > WHOLE_WORK:
+        if not sealed.exact:
+            return 0, f"{OTHER_BITS}, and a whole training is more than is trained again unasked; --replay all asks for it"
         epochs = int(WHOLE_WORK / work_of(task, 1))
     per_epoch = -(-len(task.splits.train_labels) // task.spec.recipe.batch_size)
     if epochs or not sealed.epochs:
@@ -374,7 +374,8 @@ class _Replay:
             self._arrive(f"after step {step}", held, self._trainer.state())
             self._compare_final(step)
         epoch, rest = divmod(step, self.per_epoch)
-        if not rest and epoch in sealed.later:
+        # elsewhere rounding alone leads late epochs apart
+        if not rest and epoch in sealed.later and (sealed.exact or step <= FIRST_STEPS):
             held = load_tensors(*sealed.later[epoch])
             state = {f"network.{name}": tensor for name, tensor in held.items()}
             if epoch == sealed.epochs and sealed.feedback:
@@ -426,7 +427,10 @@ class _Replay:
     def _whole(self, wrong: Sequence[str]) -> Iterator[Check]:
         """wrong: how checkpoints of epochs differ from the states reached. Nothing where no epoch was reached or differs."""
         found = self._epochs
-        if self._sealed.exact and (found.difference or found.reached >= min(1, self._sealed.epochs)):
+        if not self._sealed.exact:
+            if self.taken and self.taken == self._sealed.epochs * self.per_epoch:
+                yield found.check_elsewhere(self._task, self.taken, self._sealed.elsewhere)
+        elif found.difference or found.reached >= min(1, self._sealed.epochs):
             yield found.check(self.taken, "; ".join(wrong))
 
     def checks(self, total: int) -> Iterator[Check]:

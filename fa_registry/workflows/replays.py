@@ -73,6 +73,7 @@ def recorded_epochs(tracker: Tracker, record: RunRecord, measuring: Measuring, r
         SeriesComparison(tracker, record).difference if whole else RecordedEpochs.row_differs,
         frozenset(rows),
         kept,
+        record.measurements.scalars.get("accuracy", Reading(None, "not measured")).value,
     )
 
 

@@ -33,6 +33,15 @@ class TurnsToBackpropagation(Trainer):
         return super().step(images, labels)
 
 
+class TurnsAndHurries(TurnsToBackpropagation):
+    """Takes larger steps by backpropagation, so that four epochs gain something."""
+
+    def step(self, images, labels):
+        for group in self.optimizer.param_groups if self.taken >= 8 else ():
+            group["lr"] = 1e-2
+        return super().step(images, labels)
+
+
 class Stops(Trainer):
     """Trains eight steps and pretends to take the rest."""
 
@@ -85,6 +94,33 @@ def test_a_training_that_turns_to_backpropagation_is_found_where_its_run_is_chos
     assert "epoch 1 is the first whose state is not the recorded one" in words
     (chosen,) = (run for run in report.replay.runs if run.run_id == bp_after_eight_steps)
     assert (chosen.outcome, chosen.detail) == ("differs", words)
+
+
+def claims_another_processor(store, run_id: str) -> None:
+    """Write another processor into a run's files, so that no audit here can demand its bits."""
+    store.change_json(run_id, schema.MEASUREMENTS, lambda held: held["conventions"].update(processor="Other CPU, AVX2"))
+    store.seal(run_id)
+
+
+def test_a_claimed_other_processor_does_not_hide_the_middle(store, audit, forged):
+    """No digest can tell elsewhere; the accuracy of a whole replay does."""
+    run_id = forged(TurnsAndHurries, method="dfa")
+    claims_another_processor(store, run_id)
+    code, report = audit(*nonce(store, run_id, chosen=True))
+    (run,) = (run for run in report.runs if run.record.run_id == run_id)
+    assert run.record.integrity.state == "unverifiable" and run.verdict.outcome != "pass"
+    (finding,) = (finding for finding in run.findings if finding.state == "CANNOT TELL HERE")
+    assert finding.outcome == "warn" and "whole training: cannot tell here: trained with Other CPU" in finding.sentence
+    assert code != 0 or run.verdict.outcome == "warn"
+
+
+def test_an_honest_run_of_another_processor_keeps_its_verdict(store, audit):
+    before = {run.record.run_id: run.verdict for run in audit()[1].runs}
+    for run_id in store.run_ids():
+        claims_another_processor(store, run_id)
+    _, report = audit("--replay", "all")
+    assert {run.record.run_id: run.verdict for run in report.runs} == before and not report.excluded
+    assert {run.outcome for run in report.replay.runs} == {"not possible"} and len(report.replay.runs) == 12
 
 
 def test_all_runs_replayed_whole_leave_no_middle(audit, bp_after_eight_steps):

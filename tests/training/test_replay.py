@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from fa_registry.errors import IntegrityError
 from fa_registry.records import Check, Measurements
+from fa_registry.records.configurations import is_cannot_tell
 from fa_registry.tracking import schema
 from fa_registry.training import epoch_chain
 from fa_registry.training import redraw as redrawing
@@ -17,7 +19,7 @@ from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.epoch_chain import GMAC, NONCE, linked, state_digest
 from fa_registry.training.loop import train
 from fa_registry.training.redraw import Sealed, redraw
-from fa_registry.training.replay import CANNOT_TELL, KEPT, WHOLE, RecordedEpochs, epochs_text, work_of
+from fa_registry.training.replay import KEPT, OTHER_BITS, WHOLE, RecordedEpochs, epochs_text, work_of
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import full_state, kept_bytes, kept_epochs
@@ -178,10 +180,21 @@ def test_a_run_without_digests_is_replayed_to_its_final_weights_and_says_why(tmp
     assert check.outcome == "agrees" and "an older release trained this run" in check.detail
 
 
-def test_on_another_configuration_nothing_is_replayed_whole(tmp_path):
+@pytest.mark.parametrize(("apart", "concluded"), [(0.0, True), (0.09, True), (0.11, False), (-0.11, False)])
+def test_on_another_configuration_a_whole_replay_compares_the_accuracy(tmp_path, apart, concluded):
     sealed = _with(recorded_run(tmp_path), chain=["0" * 64] * 4)
-    check = replayed(dataclasses.replace(sealed, exact=False))
-    assert (check.outcome, check.detail) == ("not possible", CANNOT_TELL)
+    elsewhere = dataclasses.replace(sealed, exact=False, elsewhere="trained with x, measured with y")
+    reached = accuracy_of(replayed(_with(elsewhere, accuracy=0.0)))
+    check = replayed(_with(elsewhere, accuracy=reached + apart))
+    assert check.outcome == "not possible" and is_cannot_tell(check) is not concluded
+    assert check.detail.endswith(OTHER_BITS) is concluded
+    assert f"ends at {reached:.4f}, recorded is {reached + apart:.4f}" in check.detail
+    assert (check.steps > 0, check.epochs) == (True, EPOCHS)
+
+
+def accuracy_of(check) -> float:
+    """The accuracy that a whole replay on another configuration reached."""
+    return float(re.search(r"ends at ([0-9.]+),", check.detail)[1])
 
 
 def test_what_is_too_much_for_auto_is_replayed_as_far_as_its_limit_goes(tmp_path, monkeypatch):
