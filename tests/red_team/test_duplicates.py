@@ -68,7 +68,7 @@ def test_the_terminal_counts_seeds(store, audit):
     (line,) = [line for line in result.output.splitlines() if line.startswith("│ bp ")]
     assert [cell.strip() for cell in line.strip("│").split("│")[3:]] == [
         "3",
-        "WARN(D3\N{NO-BREAK SPACE}undecided)",
+        "WARN(D3 undecided)",
         "verified",
     ]
     assert "note: Seed 2 of bp" in result.output
