@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MARK = re.compile(r"\.([0-9a-f]{6})\.([0-9a-f]+)\.([0-9a-f]+)\.")  # host, pid, start
-PID, START = re.compile("[0-9]{1,9}"), re.compile("[0-9]{1,18}")  # more digits are no process of any system
+PID, START = re.compile("[0-9]{1,10}"), re.compile("[0-9]{1,18}")  # more digits are no process of any system
 PREFIX = "fa_registry-"  # of our folders in the temporary folder
 VARIABLE = "FA_REGISTRY_OWNER"  # in the environment of a process server of ours and of its workers: whose they are
 DAMAGED = ".damaged"  # after the name of a file that was set aside

@@ -108,11 +108,11 @@ def test_an_unchanged_copy_is_the_shipped_edition(edition_file):
 def test_a_verdict_by_an_edition_of_ones_own_says_so_wherever_it_is_read(store, audit):
     path = loose(store, "mine")
     digest = file_digest(path)
-    run_id = store.run_id(method="fa", seed=1)
-    shipped = judged(audit()[1], method="fa", seed=1)[0].verdict
+    run_id = store.run_id(method="dfa", seed=1)
+    shipped = judged(audit()[1], method="dfa", seed=1)[0].verdict
     assert shipped.outcome != "pass"  # what follows is worth nothing if it was good
     code, report = audit("--edition", "loose.toml")
-    assert code == 0 and judged(report, method="fa", seed=1)[0].verdict.outcome == "pass"
+    assert code == 0 and judged(report, method="dfa", seed=1)[0].verdict.outcome == "pass"
 
     edition = report.edition
     assert (edition.shipped, edition.based_on, edition.digest) == (False, "2026-11", digest)
@@ -130,7 +130,7 @@ def test_a_verdict_by_an_edition_of_ones_own_says_so_wherever_it_is_read(store, 
     page = (store.folder / "pages" / "index.html").read_text(encoding="utf-8")
     assert "<b>mine (based on 2026-11)</b>" in page and "differs from 2026-11 in 5 points" in page
     assert '<th scope="row">D3</th><td>threshold</td><td title="2">2</td><td title="-1000">-1000</td>' in page
-    for form in (store.folder / "pages" / "forms").glob("fa-*.*"):
+    for form in (store.folder / "pages" / "forms").glob("dfa-*.*"):
         assert "mine (based on 2026-11)" in form.read_text(encoding="utf-8").replace("\\", ""), form
 
     tags = store.tags(run_id)
@@ -154,7 +154,7 @@ def test_a_verdict_by_an_edition_of_ones_own_says_so_wherever_it_is_read(store, 
 def test_a_report_that_was_changed_in_the_store_is_no_shipped_editions(store, audit):
     path = loose(store, "mine")
     audit("--edition", "loose.toml")
-    run_id, real = store.run_id(method="fa", seed=1), load_edition("2026-11").digest
+    run_id, real = store.run_id(method="dfa", seed=1), load_edition("2026-11").digest
 
     forge(store, lambda report: report["edition"].update(name="2026-11", shipped=True, based_on="", differences=[]))
     refused = call("promote", run_id)
@@ -173,7 +173,7 @@ def test_a_report_that_was_changed_in_the_store_is_no_shipped_editions(store, au
 def test_a_verdict_that_was_changed_in_the_store_is_not_promoted(store, audit):
     """Edition, digest, limits and figures are honest, the verdict alone is forged, and the audit's own digest with it."""
     audit()
-    run_id = store.run_id(method="fa", seed=1)
+    run_id = store.run_id(method="dfa", seed=1)
 
     def passed(report):
         for run in report["runs"]:

@@ -34,11 +34,13 @@ class TurnsToBackpropagation(Trainer):
 
 
 class TurnsAndHurries(TurnsToBackpropagation):
-    """Takes larger steps by backpropagation, so that four epochs gain something."""
+    """Takes ten larger steps by backpropagation for each, so that four epochs gain something."""
 
     def step(self, images, labels):
         for group in self.optimizer.param_groups if self.taken >= 8 else ():
             group["lr"] = 1e-2
+        for _ in range(9 if self.taken >= 8 else 0):
+            super().step(images, labels)
         return super().step(images, labels)
 
 

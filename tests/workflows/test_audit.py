@@ -198,14 +198,14 @@ def test_seeds_picked_by_hand_are_named_and_are_no_whole_study(trained, workplac
     path.write_text(path.read_text().replace("seeds = [1]", "seeds = [1, 2]"))
     trained("study", "tiny", "--device", "cpu", "--jobs", "1")
     whole = audited(trained)[1]["report"]["choice"]
-    assert whole == {"study": "tiny", "asked": {}, "others": 0, "superseded": 0, "unaudited": []}
+    assert whole == {"study": "tiny", "asked": {}, "others": 0, "superseded": 0, "unaudited": [], "beside": []}
     result = trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--seeds", "1", "--json")
     report = json.loads(result.stdout)["report"]
     assert report["selection"] == "study tiny, seeds 1 (4 specifications)"
     choice = report["choice"]
     left_out = {(one["spec"]["method"], one["spec"]["seed"]) for one in choice.pop("unaudited")}
     assert left_out == {("bp", 2), ("fa", 2), ("dfa", 2)}
-    assert choice == {"study": "tiny", "asked": {"seeds": "1"}, "others": 4, "superseded": 0}
+    assert choice == {"study": "tiny", "asked": {"seeds": "1"}, "others": 4, "superseded": 0, "beside": []}
     (form,) = (workplace / "reports" / "forms").glob("dfa-*.md")
     assert (
         "**violated**: seeds 1: --seeds 1 was asked for, and the store holds what is not in this report: seed 2 of dfa"
