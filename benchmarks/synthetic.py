@@ -24,7 +24,7 @@ SCENES = {
 }
 PENALISED = ("bp", "dfa", "state_bridge")
 ABOUT = {  # site quantity -> its typical size, where it is not the scene's
-    **dict.fromkeys(("fidelity", "rho_bp", "rho_bp_samples"), 0.995),
+    **dict.fromkeys(("fidelity", "fidelity_batch", "rho_bp", "rho_bp_samples"), 0.995),
     **dict.fromkeys(("stability", "rho", "rho_samples", "rho_absolute", "rho_absolute_samples"), 0.08),
     **dict.fromkeys(("rho_random", "rho_random_samples", "gamma_null_mean", "gamma_null_std"), 0.005),
     **dict.fromkeys(("nudge", "nudge_rms", "nudge_bp"), -1e-4),

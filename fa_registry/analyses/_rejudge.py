@@ -88,7 +88,7 @@ class Unit:
         last_block = last_block_controls(self.beside.values()).get(
             (first.record.spec.setting.identity, first.record.spec.seed)
         )
-        case = Case(first.record, self.beside.get(first.frozen_run_id), last_block)
+        case = Case(first.record, self.beside.get(first.frozen_run_id), last_block=last_block)
         reference = case.reference(rule.reference).reading
         for one in (reading, reference):
             if one.value is None:

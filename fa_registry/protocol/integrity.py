@@ -35,7 +35,8 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
         return dataclasses.replace(mismatch, differences=tuple(differences))
     if differences:
         found = "; ".join(difference_words(differences))
-        return _integrity("unverifiable", [cannot_tell(elsewhere, found), *_shortened(absent)])
+        check = cannot_tell(FIGURES, elsewhere, "; ".join([found, *_shortened(absent)]))
+        return Integrity("unverifiable", (check.detail,), (check,))
     if absent:
         return _integrity("unverifiable", _shortened(absent))
     how = f"within the tolerances of another configuration: {elsewhere}" if elsewhere else "bit-equal"

@@ -9,7 +9,7 @@ from fa_registry.visible import one_line
 
 SAME_MACHINE = ("threads", "device", "torch", "processor")
 CONFIGURATION = ("instruction_set", "math_library", "fingerprint")  # an older run recorded none of them
-CANNOT_TELL = "cannot tell here"  # begins the detail of a check that another configuration keeps from a conclusion
+CANNOT_TELL = "cannot tell here"  # begins the detail of such a check, for people
 # Subjects of the checks that may end so and warn.
 ASKED = ("figures", "initial weights", "feedback", "first steps", "whole training")
 LONGEST = 150  # characters of a recorded setting that a message repeats
@@ -43,11 +43,11 @@ def _value(name: str, value: Scalar | None) -> str:
     return text if name in ("processor", "instruction_set", "math_library") else f"{name} {text}"
 
 
-def cannot_tell(elsewhere: str, found: str) -> str:
-    """Return the detail of a check that cannot be concluded. elsewhere: as `described_difference` returns it."""
-    return f"{CANNOT_TELL}: {elsewhere}; {found}"
+def cannot_tell(subject: str, elsewhere: str, found: str, **more: int) -> Check:
+    """Return a check that cannot be concluded. elsewhere: as `described_difference` returns it; more: further fields."""
+    return Check(subject, "not possible", f"{CANNOT_TELL}: {elsewhere}; {found}", elsewhere=True, **more)
 
 
 def is_cannot_tell(check: Check) -> bool:
     """Whether the check is one of those that every run is asked, and another configuration kept it from a conclusion."""
-    return check.subject in ASKED and check.outcome == "not possible" and check.detail.startswith(CANNOT_TELL)
+    return check.subject in ASKED and check.outcome == "not possible" and check.elsewhere

@@ -183,6 +183,8 @@ class Check:
     """whole epochs that were replayed for it"""
     rows: int = 0
     """epochs whose recorded measurements were recomputed, the initialisation included"""
+    elsewhere: bool = False
+    """whether another configuration than the run's kept it from a conclusion"""
 
 
 @dataclass(frozen=True)

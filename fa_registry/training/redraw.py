@@ -135,7 +135,9 @@ def redraw(task: Task, sealed: Sealed, replay: str | int = AUTO, whole: bool = F
     taken.run()
     total = taken.per_epoch * task.spec.epochs
     replayed = list(taken.checks(total))
-    checks = [_with_replay(checks[0], replayed), *checks[1:], *replayed]
+    if sealed.initial is None:
+        checks[0] = _with_replay(checks[0], replayed)
+    checks += replayed
     return Redrawn(tuple(checks), taken.taken, total, time.monotonic() - began)
 
 
@@ -172,7 +174,9 @@ def _initial(task: Task, sealed: Sealed) -> Check:
         return Check(subject, "agrees", f"drawn again from the specification, {len(drawn)} tensors, equal bit by bit")
     if sealed.exact:
         return Check(subject, "differs", "the seed gives other tensors than those whose digest is sealed")
-    return Check(subject, "not possible", cannot_tell(sealed.elsewhere, OTHER_DRAW) if sealed.elsewhere else OTHER_DRAW)
+    if sealed.elsewhere:
+        return cannot_tell(subject, sealed.elsewhere, OTHER_DRAW)
+    return Check(subject, "not possible", OTHER_DRAW)
 
 
 def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
@@ -182,7 +186,7 @@ def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
     up to the replay's tolerance.
     """
     arrived = any((check.subject, check.outcome) == ("first steps", "agrees") for check in replayed)
-    if not (arrived and initial.detail.endswith(OTHER_DRAW)):
+    if not (arrived and initial.outcome == "not possible" and initial.sealed):
         return initial
     words = "rounded otherwise than here; from the weights drawn here the first steps lead to the recorded state"
     return Check(initial.subject, "agrees", f"{words}, to {SAME_WAY:g} of the way")
@@ -225,7 +229,7 @@ def _concluded(subject: str, found: str, sealed: Sealed, is_explained: bool) -> 
     """Return the check of tensors outside of the tolerance. is_explained: another configuration may deviate so far."""
     if not sealed.elsewhere or not is_explained:
         return Check(subject, "differs", found)
-    return Check(subject, "not possible", cannot_tell(sealed.elsewhere, found))
+    return cannot_tell(subject, sealed.elsewhere, found)
 
 
 def _misfit(held: Mapping[str, Tensor], drawn: Mapping[str, Tensor]) -> str:

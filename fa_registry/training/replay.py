@@ -96,7 +96,7 @@ class EpochComparison:
             return Check(WHOLE, "not possible", OTHER_BITS, **done)
         ends = f"trained again from the specification, the test accuracy ends at {reached:.4f}, recorded is {recorded:.4f}"
         if abs(reached - recorded) > SAME_ACCURACY:
-            return Check(WHOLE, "not possible", cannot_tell(elsewhere, ends), **done)
+            return cannot_tell(WHOLE, elsewhere, ends, **done)
         return Check(WHOLE, "not possible", f"{ends}; {OTHER_BITS}", **done)
 
     def check(self, steps: int, final: str) -> Check:

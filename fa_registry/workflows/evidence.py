@@ -265,7 +265,7 @@ def _remeasured(
     feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
     digests = {role: record.digests.get(name) for role, name in ROLES.items()}
     task = prepare(record.spec, device_of(record.spec.device_class), data_root)
-    initial = _initial_weights(task, _sealed(tracker, record, task, feedback))
+    initial = _initial_weights(task, _sealed(tracker, record, task, feedback, Measuring()))
     checkpoint, recorded = tracker.artifact(record.run_id, schema.FINAL), record.measurements.conventions
     return remeasure(task, checkpoint, feedback, digests, initial, recorded, members)
 

@@ -101,7 +101,7 @@ def test_an_audit_fits_the_terminal_and_two_variants_are_two(printed, columns):
     report = variants()
     result = AuditResult(report, (Path("reports/index.html"),), "", 1)
     lines = printed(columns, lambda: audited(result, as_json=False)).splitlines()
-    table_lines = lines[: next(place for place, line in enumerate(lines) if line.startswith("by seed"))]
+    table_lines = lines[: next(place for place, line in enumerate(lines) if line.startswith("replay:"))]
     assert max(map(len, table_lines)) <= columns
     text = "\n".join(table_lines)
     for sigma in ("sigma=0.3,", "sigma=0.5,"):

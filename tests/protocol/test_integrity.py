@@ -9,7 +9,7 @@ import pytest
 from fa_registry import jsonio
 from fa_registry.protocol.integrity import compare, merged, with_checks
 from fa_registry.records import Check, Integrity, Reading
-from fa_registry.records.configurations import CANNOT_TELL
+from fa_registry.records.configurations import CANNOT_TELL, cannot_tell
 from tests.builders import measurements
 
 HERE = {"threads": 1, "device": "cpu", "torch": "2.13.0", "processor": "EPYC, AVX2"}
@@ -140,7 +140,7 @@ def test_a_check_that_differs_makes_a_mismatch_and_is_told_first():
     assert (after.state, after.details) == ("mismatch", ("feedback: B_01 is no draw of seed 42",))
     assert with_checks(before, (Check("feedback", "not possible", "not given"),)).state == "verified"
     untold = with_checks(
-        before, (Check("feedback", "not possible", f"{CANNOT_TELL}: trained with x, measured with y"),)
+        before, (cannot_tell("feedback", "trained with x, measured with y", "B_01 differs"),)
     )
     assert untold.state == "unverifiable" and untold.details[0].startswith(f"feedback: {CANNOT_TELL}")
     assert [check.subject for check in after.checks] == ["figures", "feedback"]

@@ -70,7 +70,11 @@ def test_jobs_reach_what_measures(trained, monkeypatch):
     """That several processes give the same figures is tested with the audit, which measures by the same function."""
     asked = []
     monkeypatch.setattr(
-        evidence, "_run", lambda tracker, runs, work, processes, *more: asked.append((work.func, processes)) or []
+        evidence,
+        "_run",
+        lambda tracker, runs, work, processes, *more: (
+            asked.append((work.func, processes)) or [evidence._broken(tracker, run, "asked alone", "") for run in runs]
+        ),
     )
     trained(*VERIFY, "--jobs", "2")
     assert asked == [(evidence._gather_there, 2)]
