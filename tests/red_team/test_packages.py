@@ -8,7 +8,7 @@ from fa_registry.catalog import source_digest
 from fa_registry.tracking import schema
 from fa_registry.training import measuring
 from fa_registry.training.code import changes, code_of
-from tests.helpers.plugins import NAME, PACKAGE, installed, installed_diagnostic
+from tests.helpers.plugins import NAME, PACKAGE, installed, installed_member
 from tests.helpers.small import tiny_spec
 from tests.red_team.conftest import integrity_of
 
@@ -37,7 +37,7 @@ TYPED = 0.999
 def evil(tmp_path):
     """A package whose diagnostic replaces the function that measures accuracy, and gives metrics of ours other values."""
     genuine = measuring.test_accuracy
-    with installed_diagnostic(tmp_path / "site-packages", "evil", EVIL):
+    with installed_member(tmp_path / "site-packages", "diagnostics", "evil", EVIL):
         yield
     assert measuring.test_accuracy is genuine, "the package was imported in the process that audits"
 
@@ -105,7 +105,7 @@ def test_a_logged_third_party_metric_is_recomputed(store, audit, tmp_path):
     run_id = store.run_id(method="fa", seed=1, control="none")
     store.change_json(run_id, schema.MEASUREMENTS, lambda held: held["scalars"].update(evil_number=example(held, 8.0)))
     store.seal(run_id)
-    with installed_diagnostic(tmp_path / "site-packages", "evil", EVIL):
+    with installed_member(tmp_path / "site-packages", "diagnostics", "evil", EVIL):
         code, report = audit()
     integrity = integrity_of(report, run_id)
     assert (code, integrity.state) == (3, "mismatch")
@@ -120,7 +120,7 @@ def example(held, value):
 
 def test_a_diagnostic_that_ends_its_process_costs_its_own_metrics_alone(store, audit, tmp_path):
     ends = "import os\nos.kill(os.getpid(), 9)\n"
-    with installed_diagnostic(tmp_path / "site-packages", "deadly", ends):
+    with installed_member(tmp_path / "site-packages", "diagnostics", "deadly", ends):
         _, report = audit()
     assert len(report.runs) == 12
     for run in report.runs:
