@@ -14,9 +14,11 @@ from pathlib import Path
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from fa_registry import diagnostics
 from fa_registry.diagnostics import evaluating
-from fa_registry.records import Check, Measurements, Reading
+from fa_registry.records import Check, Measurements, Reading, Scalar
 from fa_registry.records.configurations import cannot_tell
+from fa_registry.training.bench import conventions_of_task
 from fa_registry.training.epoch_chain import linked, state_digest
 from fa_registry.training.measuring import measure, test_accuracy
 from fa_registry.training.task import Task
@@ -43,6 +45,7 @@ class RecordedEpochs:
         rows: the epochs whose measurements are recomputed; losses are compared for every epoch.
         kept: epoch → (file of the kept state, its SHA-256, file of the state one epoch later, its SHA-256).
         accuracy: on the test set after the last epoch; None where none was recorded.
+        conventions: by which the run was measured; None for today's.
     """
 
     chain: Sequence[str] = ()
@@ -51,6 +54,7 @@ class RecordedEpochs:
     rows: Collection[int] = ()
     kept: Mapping[int, tuple[Path, str, Path, str]] = field(default_factory=dict)
     accuracy: float | None = None
+    conventions: Mapping[str, Scalar] | None = None
 
 
 class EpochComparison:
@@ -79,7 +83,8 @@ class EpochComparison:
         """Return this epoch's measurements as training took them, or the losses alone."""
         measured = Measurements({}, {})
         if trainer.epoch in self._recorded.rows:
-            measured = measure(trainer.task)
+            how = conventions_of_task(trainer.task, self._recorded.conventions)
+            measured = measure(trainer.task, conventions=how, members=diagnostics.CATALOG.built_in())
             self._rows.append(trainer.epoch)
         return dataclasses.replace(measured, scalars={**measured.scalars, **(losses or {})})
 

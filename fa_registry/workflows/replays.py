@@ -74,6 +74,7 @@ def recorded_epochs(tracker: Tracker, record: RunRecord, measuring: Measuring, r
         frozenset(rows),
         kept,
         record.measurements.scalars.get("accuracy", Reading(None, "not measured")).value,
+        record.measurements.conventions,
     )
 
 
