@@ -18,6 +18,7 @@ import sqlalchemy
 import torch
 from jinja2.bccache import Bucket, BytecodeCache
 
+from fa_registry import catalog
 from fa_registry.cli import NEW_OBJECTS_BETWEEN_COLLECTIONS
 from fa_registry.reporting.text import environment
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
@@ -95,6 +96,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def one_thread():
     """Figures are bit-equal at one thread count only."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def nothing_imported_yet():
+    """An audit names every third-party package that its process imported: those of the tests before are none of its own."""
+    catalog.IMPORTED.clear()
 
 
 @pytest.fixture(autouse=True)
