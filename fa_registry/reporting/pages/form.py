@@ -91,9 +91,8 @@ EXACT = {
 def form_context(group: Group, link: Link, sources: Sources, written: Mapping[str, str]) -> FormContext:
     """The form of one group. written: what people filled into its blanks before."""
     report, label, setting = sources.report, group_label(group), group.setting
-    columns = tuple(
-        column for column in sources.columns if column.name not in RUN_SCALARS
-    )  # those have their own table
+    # those of one number a run have their own table
+    columns = tuple(column for column in sources.columns if column.name not in RUN_SCALARS)
     headline = {
         name: figure_estimate(group.runs, quantity_of(name), sources.frozen)
         for name in ("accuracy", *BESIDE_CONTROL, HEADLINE_GAMMA)
