@@ -86,9 +86,10 @@ def test_there_is_nothing_left_to_train(call):
 
 
 @pytest.mark.long
-def test_an_audit_takes_every_run_and_finds_it_intact(call, filled, tmp_path):
+def test_an_audit_takes_every_run_and_finds_it_intact(call, filled, tmp_path, monkeypatch):
     store = shutil.copy(filled / "mlflow.db", tmp_path)  # so that what an audit writes is in no other test's store
     (tmp_path / "mlartifacts").symlink_to(filled / "mlartifacts")
+    monkeypatch.setenv("FA_REGISTRY_ARTIFACTS", str(filled))
     asked = ("--study", "study.toml", "--device", "cpu", "--trust-logged", "--exit-zero", "--out", str(tmp_path))
     result = call("audit", *asked, "--store", f"sqlite:///{store}")
     assert result.exit_code == 0, result.output
