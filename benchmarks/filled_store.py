@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import fa_registry
 from benchmarks.filled_study import study_text
 from fa_registry import jsonio
@@ -87,13 +89,17 @@ class Model:
     def _copy_files(self, folder: Path, spec: RunSpec) -> tuple[str, str]:
         """Links to its files, with specification, weights and their seal written anew; returns the weights' digest and the seal.
 
-        No two runs may have the same weights: one number of these is the specification's own.
+        No two runs may have nearly the same weights: every number of these has noise drawn from the specification's identity.
         """
         shutil.copytree(self.artifacts, folder, copy_function=os.link)
         _replace(folder / schema.SPEC, jsonio.pretty(spec))
         (folder / schema.FINAL).unlink()
         tensors = load_tensors(self.artifacts / schema.FINAL)
-        next(iter(tensors.values())).view(-1)[0] = int(spec.identity[:6], 16)
+        draw = torch.Generator().manual_seed(int(spec.identity[:12], 16))
+        tensors = {
+            name: tensor + torch.randn(tensor.shape, generator=draw) if tensor.is_floating_point() else tensor
+            for name, tensor in tensors.items()
+        }
         own = {
             schema.SPEC: jsonio.file_digest(folder / schema.SPEC),
             schema.FINAL: save_tensors(folder / schema.FINAL, tensors),
