@@ -32,7 +32,9 @@ def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunA
     frozen: the frozen control of the same setting and seed, if there is one; nobody checks here that it is. Raises nothing for
     what a record may hold: a rule that crashes is an error finding. Source: the edition's, rule by rule.
     """
-    case = Case(record, frozen, last_block=frozen)  # no other run is known here, so that no ladder_1 control can be asked for
+    case = Case(
+        record, frozen, last_block=frozen
+    )  # no other run is known here, so that no ladder_1 control can be asked for
     return _audit(case, SeedGroup((case,)), edition, ())
 
 

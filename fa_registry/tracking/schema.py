@@ -25,7 +25,9 @@ TAG_KIND = "fa.kind"  # run | study | audit | launch
 LAUNCH = "launch"  # the kind of a run that `mlflow run` began and that became none of ours
 TAG_ARTIFACTS = "fa.artifacts"  # digest over the digests of all artifacts, so that a changed provenance.json shows too
 TAG_PAGES = "fa.pages"  # what seals the pages that an audit wrote: see tracking.pages
-TAG_RENDERER = "fa.renderer"  # on an audit's own run: the code that judged and rendered it, see reporting.render.renderer
+TAG_RENDERER = (
+    "fa.renderer"  # on an audit's own run: the code that judged and rendered it, see reporting.render.renderer
+)
 TAG_NOT_FINITE = "fa.not_finite"
 TAG_PROCESS = "fa.process"  # who writes it, to tell a zombie from a run at work: see owners.process_tag
 TAG_CLAIM = "fa.claim"  # choosing | asks | held: who of several attempts trains the specification, see tracking.claim

@@ -279,7 +279,10 @@ def _planned_whole(task: Task, sealed: Sealed, replay: str | int) -> tuple[int, 
     epochs = sealed.epochs
     if replay != ALL and work_of(task, epochs) > WHOLE_WORK:
         if not sealed.exact:
-            return 0, f"{OTHER_BITS}, and a whole training is more than is trained again unasked; --replay all asks for it"
+            return (
+                0,
+                f"{OTHER_BITS}, and a whole training is more than is trained again unasked; --replay all asks for it",
+            )
         epochs = int(WHOLE_WORK / work_of(task, 1))
     per_epoch = -(-len(task.splits.train_labels) // task.spec.recipe.batch_size)
     if epochs or not sealed.epochs:

@@ -99,7 +99,9 @@ class EpochComparison:
         done = {"steps": steps, "epochs": self._epochs}
         if recorded is None or reached is None:
             return Check(WHOLE, "not possible", OTHER_BITS, **done)
-        ends = f"trained again from the specification, the test accuracy ends at {reached:.4f}, recorded is {recorded:.4f}"
+        ends = (
+            f"trained again from the specification, the test accuracy ends at {reached:.4f}, recorded is {recorded:.4f}"
+        )
         if abs(reached - recorded) > SAME_ACCURACY:
             return cannot_tell(WHOLE, elsewhere, ends, **done)
         return Check(WHOLE, "not possible", f"{ends}; {OTHER_BITS}", **done)

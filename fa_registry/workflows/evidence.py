@@ -65,7 +65,9 @@ from fa_registry.workflows.third_party import Job, built_in_part, measured_apart
 
 LOG = logging.getLogger(__name__)
 ROLES = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
-RUNS_A_PROCESS = 8  # starting a process takes 5 s of a core, measuring a run of the digits study again 1 s
+# Starting a process takes 5 s of a core; measuring a run of the digits study again takes 1 s, and replaying an epoch of it 0.1 s.
+RUNS_A_PROCESS = 8
+EPOCHS_A_RUN = 10
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ def _part(
     """
     if measuring.executor:
         return _on_a_cluster(tracker, runs, there, measuring)
-    count = min(int(measuring.jobs) or _default_processes(len(runs)), len(runs))
+    count = min(int(measuring.jobs) or _default_processes(runs, measuring), len(runs))
     run_all = supervise if third_party or IMPORTED else run_jobs
     if count > 1 or run_all is supervise:
         with stop_on_signal() as stop:  # the workers leave Ctrl-C to this process
@@ -196,7 +198,7 @@ def _on_a_cluster(tracker: Tracker, runs: Sequence[StoredRun], there: Callable, 
     resources = asked_resources(measuring.executor, measuring.cluster, measuring.device, [])
     with executor.opened(resources) as room, stop_on_signal() as stop:
         check_reach(tracker.uri, room)
-        most = room.at_once or _default_processes(len(runs))
+        most = room.at_once or _default_processes(runs, measuring)
 
         def run_all(jobs: Sequence[Any], task: Callable[..., Gathered], processes: int, stop: Stop, tell: Tell) -> None:
             executor.run(
@@ -233,7 +235,7 @@ def _with_third_party(
     chosen = [outcome for outcome in gathered if outcome.record and outcome.redrawn]
     if not chosen or not diagnostics.CATALOG.third_party():
         return gathered
-    count = min(int(measuring.jobs) or _default_processes(len(chosen)), len(chosen))
+    count = min(int(measuring.jobs) or _default_processes([outcome.run for outcome in chosen]), len(chosen))
     found = measured_apart([outcome.run for outcome in chosen], there, count)
     records = {
         outcome.run.run_id: with_third_party(outcome.record, read_record(tracker, outcome.run).measurements, extra)
@@ -339,7 +341,7 @@ def replay_remark(gathered: Sequence[Gathered]) -> Iterator[str]:
         steps, of = sum(again.steps for again in taken), sum(again.of for again in taken)
         yield (
             f"Of {len(taken)} runs training steps were taken again from the specification: {steps} of their {of} steps "
-            f"({100 * steps / of:.2g} %)."
+            f"({100 * steps / of:.1f} %)."
         )
 
 
@@ -354,11 +356,13 @@ def report_replay(measuring: Measuring, gathered: Sequence[Gathered]) -> Replay:
     return Replay(measuring.nonce, str(measuring.replay), tuple(runs))
 
 
-def _default_processes(runs: int) -> int:
-    """One on a GPU, as for training."""
+def _default_processes(runs: Sequence[StoredRun], measuring: Measuring = Measuring()) -> int:
+    """Return how many processes pay for measuring these runs and for their whole replays. One on a GPU, as for training."""
     if torch.cuda.is_available():
         return 1
-    return max(1, min(usable_cores(), runs // RUNS_A_PROCESS))
+    whole = [run.params.get(f"{schema.PARAM}epochs", "") for run in runs if run.run_id in (measuring.whole or ())]
+    replayed = sum(int(epochs) for epochs in whole if epochs.isdecimal() and len(epochs) < 9)
+    return max(1, min(usable_cores(), (len(runs) + replayed // EPOCHS_A_RUN) // RUNS_A_PROCESS))
 
 
 # From a stored run to a record whose figures were recomputed from its artifacts.

@@ -87,7 +87,9 @@ def verify_runs(chosen: Chosen, measuring: Measuring, store: str = "") -> list[V
     audits = judging_audits(tracker, runs)
     checks: dict[str, list[Check]] = {run.run_id: [] for run in runs}
     proven = [row for audit_id, judged in audits.items() for row in _audit(tracker, audit_id, judged, checks)]
-    verified = [_verified(tracker, outcome, checks[outcome.run.run_id]) for outcome in gather_all(tracker, runs, checked)]
+    verified = [
+        _verified(tracker, outcome, checks[outcome.run.run_id]) for outcome in gather_all(tracker, runs, checked)
+    ]
     return [*verified, *proven]
 
 
@@ -176,9 +178,7 @@ def _verdicts(tracker: Tracker, report: AuditReport, same_release: bool) -> Inte
     return Integrity(worst.state, (*records.details, *judged.details) if worst.state == "verified" else worst.details)
 
 
-def _left_on(
-    tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path | None
-) -> Iterator[Check]:
+def _left_on(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path | None) -> Iterator[Check]:
     """Check the verdict tags of a run, and its attached pages where the audit's own could be rendered again into `out`."""
     wrong = verdict_tag_differences(notes.sources.report, run)
     yield Check(TAGS, "differs" if wrong else "agrees", "; ".join(wrong) or f"those of audit {audit.run_id}")

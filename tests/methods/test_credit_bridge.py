@@ -253,7 +253,9 @@ def test_it_approaches_the_costate_of_the_toy_task():
     """Published: .944 after 8,000 steps of 12 blocks; here 200 of 4 blocks, so that the test takes seconds."""
     raw = {"architecture": "linear_lq", "dataset": "lq", "batch_size": 256, "architecture_options": {"num_blocks": 4}}
     _, recorder, outcome = trained(**raw, method="credit_bridge", epochs=2, method_options={"warmup": 0})
-    start = [reading.value for reading in recorder.rows[0].measurements.sites["gamma"][1:]]  # no parameter learns from c_0
+    start = [
+        reading.value for reading in recorder.rows[0].measurements.sites["gamma"][1:]
+    ]  # no parameter learns from c_0
     end = [reading.value for reading in outcome.final.sites["costate_cosine"]]
     assert abs(np.mean(start)) < 0.1
     assert np.mean(end) > 0.7

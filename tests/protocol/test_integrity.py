@@ -139,8 +139,6 @@ def test_a_check_that_differs_makes_a_mismatch_and_is_told_first():
     )
     assert (after.state, after.details) == ("mismatch", ("feedback: B_01 is no draw of seed 42",))
     assert with_checks(before, (Check("feedback", "not possible", "not given"),)).state == "verified"
-    untold = with_checks(
-        before, (cannot_tell("feedback", "trained with x, measured with y", "B_01 differs"),)
-    )
+    untold = with_checks(before, (cannot_tell("feedback", "trained with x, measured with y", "B_01 differs"),))
     assert untold.state == "unverifiable" and untold.details[0].startswith(f"feedback: {CANNOT_TELL}")
     assert [check.subject for check in after.checks] == ["figures", "feedback"]

@@ -98,4 +98,6 @@ def test_only_a_check_of_another_configuration_cannot_be_told():
     assert is_cannot_tell(check) and check.outcome == "not possible"
     assert not is_cannot_tell(Check("figures", "not possible", check.detail))
     assert not is_cannot_tell(Check("figures", "not possible", "the files are lost"))
-    assert not is_cannot_tell(Check("whole replay", "not possible", check.detail, elsewhere=True))  # no verdict waits for it
+    assert not is_cannot_tell(
+        Check("whole replay", "not possible", check.detail, elsewhere=True)
+    )  # no verdict waits for it

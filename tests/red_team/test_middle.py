@@ -117,7 +117,7 @@ def test_a_claimed_other_processor_does_not_hide_the_middle(store, audit, forged
 
 
 def test_an_honest_run_of_another_processor_keeps_its_verdict(store, audit):
-    before = {run.record.run_id: run.verdict for run in audit()[1].runs}
+    before = {run.record.run_id: run.verdict for run in audit("--replay", "auto")[1].runs}
     for run_id in store.run_ids():
         claims_another_processor(store, run_id)
     _, report = audit("--replay", "all")
@@ -195,7 +195,7 @@ def test_a_control_that_stopped_after_eight_steps_is_found_whatever_the_nonce(st
 def test_such_a_control_is_found_where_a_whole_replay_is_too_much(audit, forged, monkeypatch):
     run_id = forged(Stops, method="bp", control="frozen")
     monkeypatch.setattr(redrawing, "WHOLE_WORK", 1.0)
-    code, report = audit()
+    code, report = audit("--replay", "auto")
     assert code == 3 and only_mismatch(report) == run_id
     assert "the final weights are those after step 8" in detail(report, run_id, "first steps")
     assert checks(report, run_id)["whole training"] == "not possible"
@@ -274,7 +274,7 @@ def test_where_all_runs_are_replayed_whole_nothing_is_as_logged(store, audit):
 
 
 def test_by_default_one_run_of_every_group_and_every_control_is_replayed_whole(store, audit):
-    _, report = audit()
+    _, report = audit("--replay", "auto")
     specs = [decoded(store, run.run_id) for run in report.replay.runs]
     assert {run.outcome for run in report.replay.runs} == {"agrees"} and len(report.replay.nonce) == 16
     assert sorted((spec.method, spec.control) for spec in specs) == sorted(
@@ -308,12 +308,12 @@ def test_states_that_a_study_keeps_are_replayed_one_epoch_further(store, audit):
     assert "keeps 2 states of at most 0.1 MiB a run" in result.stderr
     run_id = store.run_id(method="dfa", seed=7)
     assert store.json(run_id, schema.PROVENANCE)[schema.KEPT_STATES] == [1, 2]
-    _, report = audit("--seeds", "7")
+    _, report = audit("--seeds", "7", "--replay", "auto")
     assert checks(report, run_id)["kept states"] == "agrees"
     assert detail(report, run_id, "kept states").startswith("epochs 2–3 replayed from the states kept before them")
     path = store.artifacts(run_id) / schema.after_kept_state(2)
     path.write_bytes((store.artifacts(run_id) / schema.after_kept_state(1)).read_bytes())
     store.seal(run_id)
-    code, report = audit("--seeds", "7")
+    code, report = audit("--seeds", "7", "--replay", "auto")
     assert code == 3 and only_mismatch(report) == run_id
     assert "epoch 3 from the state kept after epoch 2" in detail(report, run_id, "kept states")

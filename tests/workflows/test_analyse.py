@@ -70,7 +70,9 @@ def test_recomputed_figures_give_the_same_answer(trained, workplace):
         assert result.exit_code == 0, result.output
     logged, again = (json.loads((workplace / folder / "per-layer.json").read_text()) for folder in ("logged", "again"))
     taken_again = again["remarks"].pop()
-    assert logged == again and taken_again.startswith("Of 4 runs training steps were taken again from the specification: ")
+    assert logged == again and taken_again.startswith(
+        "Of 4 runs training steps were taken again from the specification: "
+    )
 
 
 def test_the_weights_are_needed_only_to_measure_again(trained):

@@ -67,7 +67,9 @@ def test_a_study_is_audited_compared_verified_and_reported(tiny):
     compared = fa_registry.compare("dfa", "bp", study="tiny", device="cpu", thresholds={"D1": 7})
     assert compared.page == Path("reports/compare.html") and compared.context.edition.overrides == {"D1.threshold": 7}
     verified = fa_registry.verify(study="tiny", device="cpu")
-    assert [found.integrity.state for found in verified] == ["verified"] * 6, "four runs, the audit's verdicts, and its pages"
+    assert [found.integrity.state for found in verified] == ["verified"] * 6, (
+        "four runs, the audit's verdicts, and its pages"
+    )
     again = fa_registry.report("here/audit.json", out="again")
     assert Path("again/index.html") in again
     assert Path("again/index.html").read_bytes() == Path("here/index.html").read_bytes()
