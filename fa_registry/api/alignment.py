@@ -15,19 +15,34 @@ from fa_registry.training.checks import Checks
 from fa_registry.training.own import CreditRule, FreshRule, OwnCredit, measured, own_network
 
 MEASURED = ("h_norm", "gain", "g_norm", "fidelity", "gamma", "gamma_null", "norm_ratio", "aggregates")
-COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", "gamma_null_mean", "gamma_null_p")  # of the table that print shows
+COLUMNS = (
+    "h_norm",
+    "g_norm",
+    "fidelity",
+    "gamma",
+    "gamma_null_mean",
+    "gamma_null_p",
+    "reference_check",
+)  # of the table that print shows
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """What one batch shows of a credit rule. sites: names of sites 0..L. measured: every figure, or the reason why there is none.
+    """What one batch shows of a credit rule.
 
-    Γ is of each sample's own credit and gradient, float64, unclamped, and N/A where the reference is noise: see `gamma`'s card.
+    Γ is of each sample's own credit and gradient, float64, unclamped, and N/A where the reference is noise or not the gradient.
+
+    Attributes:
+        sites: names of sites 0..L.
+        measured: every metric, or the reason why there is none.
+        draws: of the null.
+        reference: how the reference gradient was taken, if not by the model's own backward pass.
     """
 
     sites: tuple[str, ...]
     measured: Measurements
     draws: int
+    reference: str = ""
 
     @property
     def gamma(self) -> tuple[Reading, ...]:
@@ -46,14 +61,17 @@ class Alignment:
     def __str__(self) -> str:
         """A line a site, the aggregates, and every reason once."""
         width = max(map(len, self.sites))
-        lines = [f"{'site':<{width}}" + "".join(f"{name:>17}" for name in COLUMNS)]
+        lines = [f"{'site':<{width}}" + "".join(f"{name:>17}" for name in COLUMNS if name in self.measured.sites)]
         for site, name in enumerate(self.sites):
-            row = (self.measured.sites[column][site] for column in COLUMNS)
+            row = (self.measured.sites[column][site] for column in COLUMNS if column in self.measured.sites)
             lines.append(f"{name:<{width}}" + "".join(f"{_shown(reading):>17}" for reading in row))
         scalars = self.measured.scalars
         named = ("gamma_deep_mean", "gamma_deep_median_median", "gamma_all_mean_mean", "gamma_spread")
         lines += [f"{name}: {_shown(scalars[name])}" for name in named]
-        told = [reading.reason for column in COLUMNS for reading in self.measured.sites[column] if reading.reason]
+        lines += [f"reference gradient: {self.reference}"] if self.reference else []
+        told = [
+            reading.reason for column in COLUMNS for reading in self.measured.sites.get(column, ()) if reading.reason
+        ]
         told += [scalars[name].reason for name in named if scalars[name].reason]
         return "\n".join([*lines, *(f"N/A: {reason}" for reason in dict.fromkeys(told))])
 
@@ -65,23 +83,33 @@ def alignment(
     sites: Sequence[str] = (),
     draws: int = 20,
     fresh: FreshRule | None = None,
-    skip: str = "outside",
+    skip: str = "",
     readout: str = "",
+    gradient: str = "",
 ) -> Alignment:
     """Γ of `credit` at every site of `model`, against the gradient of each sample's own cross entropy.
 
-    batch: x (N, …), y (N,) int64. credit(model, x, y) → [c_0 … c_L], each (N, D_l) or of the state's shape, row i of sample i
-    alone; None where the rule gives none. The scale is free: a cosine knows none. fresh(model, x, y, generator): the same rule
-    under feedback drawn anew, `draws` times, for the null. sites, skip, readout: see `adapt`; of a model that is adapted they
-    say nothing. Eval mode; weights, their gradients, modes and random generators are as before, also where `credit` fails.
+    Eval mode. Weights, their gradients, modes and random generators are as before, also if `credit` fails.
 
-    Raises InvalidFields that names all that is wrong. Source: arXiv 2606.21126, Γ and its fresh-B null.
+    Args:
+        model: an nn.Module, or what `adapt` returns.
+        batch: x (N, …), y (N,) int64.
+        credit: credit(model, x, y) → [c_0 … c_L], each (N, D_l) or of the state's shape, row i of sample i alone; None where the
+            rule gives none. Its scale is free.
+        sites: as skip, readout and gradient, see `adapt`; ignored for a model that is adapted.
+        draws: of the null.
+        fresh: fresh(model, x, y, generator): the same rule under newly drawn feedback, for the null.
+
+    Raises:
+        InvalidFields: names all wrong arguments.
+
+    Source: arXiv 2606.21126, Γ and its fresh-B null.
 
     >>> fa_registry.alignment(model, (x, y), my_rule).gamma[1]
     Reading(value=0.31, reason='')
     """
     checks = Checks("alignment")
-    network = own_network(checks, model, sites, skip, readout)
+    network = own_network(checks, model, sites, skip, readout, gradient)
     x, y = batch if isinstance(batch, (tuple, list)) and len(batch) == 2 else (None, None)
     checks.batch(network, x, y, ("batch[0]", "batch[1]"))
     whole = isinstance(draws, int) and not isinstance(draws, bool) and draws >= 2
@@ -91,8 +119,8 @@ def alignment(
     ]
     checks.finish()
     rule = OwnCredit("alignment", model, credit, fresh, draws)
-    found = measured(network, x, y, rule, [CATALOG.get(name) for name in MEASURED])
-    return Alignment(_names(network, found), found, draws if fresh else 0)
+    found, reference = measured(network, x, y, rule, [CATALOG.get(name) for name in MEASURED])
+    return Alignment(_names(network, found), found, draws if fresh else 0, reference.source)
 
 
 def _rules(credit: Any, fresh: Any) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import jsonio
-from fa_registry.api.one_batch import accuracy, judged, measured, observed
+from fa_registry.api.one_batch import accuracy, checked, judged, measured, observed
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.stability import BATCHES, mean_pairwise_cosine
 from fa_registry.protocol.rules import Edition, load_edition
@@ -132,10 +132,10 @@ def diagnose(
     rules, left_out = _applicable(load_edition(edition), frozen_baseline_acc)
     checks, network, batches = _checked(model, eval_batches, headline_acc, frozen_baseline_acc)
     checks.finish()
-    first = observed(network, *batches[0], "diagnose")
+    first, objection = checked(network, *batches[0], "diagnose")
     layer = (first.sites - 1) // 2
-    stability = _stability(network, batches, first, layer)
-    measurements = measured(first, {"accuracy": accuracy(headline_acc), "stability_mid": stability})
+    stability = Reading(None, objection) if objection else _stability(network, batches, first, layer)
+    measurements = measured(first, {"accuracy": accuracy(headline_acc), "stability_mid": stability}, objection)
     audit = judged(measurements, frozen_baseline_acc, rules)
     return DiagnosisReport(
         method_name=method_name,

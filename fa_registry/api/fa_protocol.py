@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fa_registry.api.one_batch import accuracy, accuracy_of, judged, measured, observed
+from fa_registry.api.one_batch import accuracy, accuracy_of, checked, judged, measured
 from fa_registry.errors import EvidenceWarning
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.rules import Edition, load_edition
@@ -78,8 +78,8 @@ class FAProtocol:
         if provisional:
             test_acc = accuracy_of(self.network, self.x_eval, self.y_eval)
             warnings.warn(f"FAProtocol: {self._stand_in()}", EvidenceWarning, stacklevel=2)
-        observation = observed(self.network, self.x_eval, self.y_eval, "FAProtocol")
-        measurements = measured(observation, {"accuracy": accuracy(test_acc)})
+        observation, objection = checked(self.network, self.x_eval, self.y_eval, "FAProtocol")
+        measurements = measured(observation, {"accuracy": accuracy(test_acc)}, objection)
         audit = judged(measurements, frozen_baseline_acc, self.edition)
         report = self._as_published(audit, frozen_baseline_acc, test_acc)
         if not provisional:

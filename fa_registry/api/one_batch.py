@@ -17,18 +17,36 @@ from fa_registry.diagnostics.base import Table
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Integrity, Measurements, Reading, RunAudit, RunRecord, RunSpec
-from fa_registry.training.own import observed_look
+from fa_registry.training.own import observed_look, unreferenced
+from fa_registry.training.reference import check_of
 
 OURS = ("fidelity", "gain")  # what the published code does not know
 PUBLISHED = ("g_norm", "h_norm")
 
 
 def observed(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True) -> Observation:
-    """What one batch shows: x (N, …), y (N,); InvalidFields where the loss has no gradient for some state.
+    """Return what one batch shows.
 
-    subject: whom the error speaks for. double: whether the float64 pass is made too, which fidelity needs.
+    Args:
+        network: with its sites observable.
+        x: (N, …).
+        y: (N,).
+        subject: the function that an error names.
+        double: whether the float64 pass is made too, which fidelity needs.
+
+    Raises:
+        InvalidFields: the loss has no gradient for some state.
     """
     return observed_look(network, x, y, subject, double).observation(None)
+
+
+def checked(network: nn.Module, x: Tensor, y: Tensor, subject: str) -> tuple[Observation, str]:
+    """Return what one batch shows, and why the model's backward pass is not its gradient; empty where it is."""
+    seen = observed_look(network, x, y, subject)
+    check = check_of(network, x, y, seen, None)
+    observation = seen.observation(None)
+    objection = check.objection if check else ""
+    return (unreferenced(observation) if objection else observation), objection
 
 
 def _lower_median(norms: Table) -> Table:
@@ -39,8 +57,11 @@ def _lower_median(norms: Table) -> Table:
     return torch.from_numpy(norms).median(dim=1, keepdim=True).values.numpy()
 
 
-def measured(observation: Observation, scalars: Mapping[str, Reading]) -> Measurements:
-    """The figures of one batch, and further `scalars`. g_norm_mean_ce is of the mean loss over *this* batch, as published."""
+def measured(observation: Observation, scalars: Mapping[str, Reading], objection: str = "") -> Measurements:
+    """Return the metrics of one batch, and further `scalars`. g_norm_mean_ce is of the mean loss over *this* batch, as published.
+
+    objection: why nothing that rests on the gradient has a value, as `checked` returns it.
+    """
     # what the diagnostics of norms look at, as of one sample: the lower median over the samples there were
     median = SimpleNamespace(
         hidden_norms=_lower_median(observation.hidden_norms), gradient_norms=_lower_median(observation.gradient_norms)
@@ -55,7 +76,14 @@ def measured(observation: Observation, scalars: Mapping[str, Reading]) -> Measur
         Reading.of(reading.value / observation.samples) if reading.value is not None else reading
         for reading in sites["g_norm"]
     )
+    if objection:
+        sites = {name: tuple(_withdrawn(reading, objection) for reading in row) for name, row in sites.items()}
+        readings = {name: _withdrawn(reading, objection) for name, reading in readings.items()}
     return Measurements(sites, {**readings, **scalars})
+
+
+def _withdrawn(reading: Reading, objection: str) -> Reading:
+    return reading if reading.value is not None else Reading(None, objection)
 
 
 def accuracy_of(network: nn.Module, x: Tensor, y: Tensor) -> float:

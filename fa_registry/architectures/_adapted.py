@@ -1,7 +1,7 @@
-"""adapt: look into a model that somebody else wrote, by forward hooks, without touching its forward pass.
+"""adapt: observe a third-party model by forward hooks, without changing its forward pass.
 
-Where the skip is must be declared, and the declaration is checked against what flowed: guessing is how the published code
-came to measure ViT and ResNet gradients on a wrong network.
+A declared skip is checked against what flowed: guessing is how the published code came to measure ViT and ResNet gradients on a
+wrong network.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from fa_registry.errors import InvalidFields, UsageError
 
-SKIPS = ("outside", "inside")
+SKIPS = ("outside", "inside", "none")
+GRADIENTS = ("backward", "forward")  # whence the reference gradient is taken, see adapt
 ROUNDINGS = 16  # of the largest value: the model's own addition may be fused; more would hide h beside an exploded f
 
 
@@ -38,30 +39,57 @@ class Reads:
 class Adapted(nn.Module):
     """Any model with a chain of blocks, observable at sites 0..L. Build it with `adapt`."""
 
-    def __init__(self, model: nn.Module, sites: Sequence[str], skip: str, readout: str, reads: Reads | None = None):
+    def __init__(
+        self,
+        model: nn.Module,
+        sites: Sequence[str],
+        skip: str,
+        readout: str,
+        reads: Reads | None = None,
+        gradient: str = "backward",
+    ):
         super().__init__()
         self.model = model
         self.sites = tuple(sites)
         self.skip = skip
         self.readout = readout
         self.reads = reads or Reads()
+        self.gradient = gradient
 
-    def forward(self, x: Tensor, return_hidden: bool = False) -> Tensor | tuple[Tensor, list[Tensor], list[Tensor]]:
-        """The model's own output; with return_hidden also the states h_0..h_L and the tensors to differentiate for them.
+    def forward(
+        self, x: Tensor, return_hidden: bool = False, shifts: Sequence[Tensor] | None = None
+    ) -> Tensor | tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Return the model's output; with return_hidden also the states h_0..h_L and the tensors to differentiate for them.
 
         A skip that is added outside a block leaves no tensor for h_L to hook. But h_l = h_{l-1} + f_l makes ∂ℓ/∂f_l equal
-        ∂ℓ/∂h_l, so there the block's output stands in.
+        ∂ℓ/∂h_l, so there the block's output replaces it.
+
+        Args:
+            shifts: L+1 tensors of the states' shapes that are added to the states, site by site; nothing is checked then.
         """
         if not return_hidden:
             return self._logits(x)
-        flow = _Flow(self.sites, self.reads.state, bypassed=self.skip == "outside")
+        flow = _Flow(self.sites, self.reads.state, self.skip, shifts)
         with flow.watching(self.model, self.readout):
             logits = self._logits(x.clone())  # a model may write into its input, and a leaf cannot be written into
-        flow.check_runs()
+        if shifts is None:
+            flow.check_runs()
+            self._resolve(flow)
         states = _states(flow, self.sites, self.skip)
-        self._check(flow, states)
-        flow.check_in_place()
+        if shifts is None:
+            self._check(flow, states)
+            flow.check_in_place()
         return logits, states, [flow.entry, *(flow.roots[name] for name in self.sites)]
+
+    def _resolve(self, flow: _Flow) -> None:
+        """Read the outputs as residual branches if what flows shows that they are: at first, and then always."""
+        if self.skip == "none":
+            fits = {skip: self._misfit(flow, skip) is None for skip in ("outside", "inside")}
+            if fits["outside"] and not fits["inside"] and (len(self.sites) > 1 or flow.readout is not None):
+                self.skip = "outside"
+
+    def _misfit(self, flow: _Flow, skip: str) -> tuple[str, int] | None:
+        return _misfit(flow, self.sites, _states(flow, self.sites, skip))
 
     def _logits(self, x: Tensor) -> Any:
         """What the model answers, read as the caller of `adapt` said."""
@@ -71,20 +99,26 @@ class Adapted(nn.Module):
 
     def _check(self, flow: _Flow, states: Sequence[Tensor]) -> None:
         """What goes into block l+1, and into the readout, must be the declared h_l."""
+        if self.skip == "none":
+            return
         if len(self.sites) == 1 and not _seen_at_readout(flow, states[-1]):
             raise UsageError(
                 f"adapt: one site, and nothing shows whether skip={self.skip!r} is right: expected `readout` to name the "
                 f"module that receives h_1, found {self.readout or 'none'!r}"
             )
-        misfit = _misfit(flow, self.sites, states, self.readout)
+        misfit = self._misfit(flow, self.skip)
         if misfit is None:
             return
         other = SKIPS[1 - SKIPS.index(self.skip)]
-        fits = _misfit(flow, self.sites, _states(flow, self.sites, other), self.readout) is None
+        fits = self._misfit(flow, other) is None
         raise UsageError(
             f"adapt: skip={self.skip!r} was declared, but what enters {misfit[0]} is not h_{misfit[1]} so computed; "
-            + (f"declare skip={other!r}" if fits else "the sites are not one stream by either skip: choose sites that ")
-            + ("" if fits else "follow each other, and as `readout` the module that receives the last one's state")
+            + (
+                f"declare skip={other!r}"
+                if fits
+                else "the sites are not one stream by either skip: with skip='none' the "
+            )
+            + ("" if fits else "outputs of the sites are the states, wherever the modules are")
         )
 
 
@@ -92,14 +126,24 @@ class _Flow:
     """What flowed through the sites in one pass: values as copies, and the tensors to differentiate.
 
     Every tensor kept here is out of the model's reach: blocks and model are handed clones, so that nothing they do in place
-    changes a figure. One cannot be: under a skip outside, h_0 also flows past block 1 (`bypassed`), so the tensor to
+    changes a value. One cannot be: unless the skip is inside, h_0 may also flow past block 1 (`bypassed`), so the tensor to
     differentiate is the model's own, and its version tells whether it was written into.
     """
 
-    def __init__(self, sites: Sequence[str], state: Callable[[Any], Tensor] | None, bypassed: bool):
+    def __init__(
+        self,
+        sites: Sequence[str],
+        state: Callable[[Any], Tensor] | None,
+        skip: str,
+        shifts: Sequence[Tensor] | None = None,
+    ):
         self.sites = sites
         self.state = state
-        self.bypassed = bypassed
+        self.bypassed = skip != "inside"
+        self.skip = skip
+        self.shifts = shifts
+        self.calls: dict[str, int] = {}
+        self.order: list[str] = []
         self.inputs: dict[str, Tensor] = {}
         self.outputs: dict[str, Tensor] = {}
         self.roots: dict[str, Tensor] = {}
@@ -108,6 +152,7 @@ class _Flow:
         self.entry: Tensor | None = None
         self.entry_version = 0
         self.readout: Tensor | None = None
+        self.declared = self.readout_name = ""
 
     @contextmanager
     def watching(self, model: nn.Module, readout: str) -> Iterator[None]:
@@ -115,23 +160,35 @@ class _Flow:
 
         readout: name of the module that reads h_L, or empty where none is known. Raises AttributeError for a name that is none.
         """
+        self.declared = self.readout_name = readout
         with ExitStack() as hooks:
             # the readout first: it may be a site's own module, whose input must be seen before it is handed on
-            if readout:
-                watched = model.get_submodule(readout)
-                hooks.callback(watched.register_forward_pre_hook(self._at_readout).remove)
-            for name in self.sites:
+            for name, module in model.named_modules():
+                if name == readout or (name and not readout):
+                    hooks.callback(module.register_forward_pre_hook(partial(self._at_readout, name)).remove)
+            for name in dict.fromkeys(path_and_call(site)[0] for site in self.sites):
                 module = model.get_submodule(name)
                 before = module.register_forward_pre_hook(partial(self._before, name), with_kwargs=True)
                 hooks.callback(before.remove)
                 hooks.callback(module.register_forward_hook(partial(self._after, name)).remove)
             yield
 
+    def _site(self, name: str) -> str | None:
+        """Return the site that the current call of this module is; None where it is none."""
+        numbered = f"{name}#{self.calls[name]}"
+        return numbered if numbered in self.sites else name if name in self.sites else None
+
     def check_runs(self) -> None:
         """Raise UsageError unless every site ran exactly once: a block that is run twice is two sites with one name."""
         for name, runs in self.runs.items():
             if runs != 1:
-                raise UsageError(f"adapt: {name}: expected one run in a forward pass, found {runs}")
+                calls = self.calls.get(path_and_call(name)[0], 0)
+                numbers = ", ".join(f"{name}#{call}" for call in range(1, calls + 1))
+                advice = f"; name the call that is the site: {numbers}" if runs > 1 else ""
+                raise UsageError(f"adapt: {name}: expected one run in a forward pass, found {runs}{advice}")
+        if self.order != list(self.sites):
+            found = ", ".join(self.order)
+            raise UsageError(f"adapt: sites: expected them in the order in which they run, {found}")
 
     def check_in_place(self) -> None:
         """Raise if the stream itself was written into where no clone could stand between."""
@@ -144,7 +201,10 @@ class _Flow:
             )
         for name, (handed, version) in self.handed.items():
             if handed._version != version:
-                raise UsageError(f"adapt: {name} changes its input in place, and so the skip beside it; {advice}")
+                chain = " or, if nothing but the block reads it, declare skip='inside'" if self.skip == "none" else ""
+                raise UsageError(
+                    f"adapt: {name} changes its input in place, and so the skip beside it; {advice}{chain}"
+                )
 
     def _before(
         self, name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -152,29 +212,56 @@ class _Flow:
         if not args or not isinstance(args[0], Tensor):
             given = type(args[0]).__name__ if args else f"only keywords ({', '.join(kwargs) or 'none'})"
             raise UsageError(f"adapt: {name}: expected a tensor as the first positional input, found {given}")
+        self.calls[name] = self.calls.get(name, 0) + 1
+        site = self._site(name)
+        if site is None:
+            return args, kwargs
         into = args[0]
-        self.inputs[name] = into.detach().clone()
-        if name == self.sites[0]:
-            self.entry = into if self.bypassed else into.clone()
-            self.entry_version = self.entry._version
-            into = self.entry
+        if site == self.sites[0]:
+            into = self._entered(site, into)
+        self.inputs[site] = into.detach().clone()
         handed = into.clone()
-        self.handed[name] = (handed, handed._version)
+        self.handed[site] = (handed, handed._version)
         return (handed, *args[1:]), kwargs
+
+    def _entered(self, site: str, into: Tensor) -> Tensor:
+        """Take h_0, shifted if it is to be."""
+        if not into.is_floating_point():
+            raise UsageError(
+                f"adapt: {site}: expected h_0, its input, to be floating, found {into.dtype}: choose the module after the embedding"
+            )
+        self.entry = into if self.bypassed else into.clone()
+        if self.shifts is not None:
+            with torch.no_grad():  # in place, so that a skip beside the block carries it too
+                self.entry.add_(self.shifts[0])
+        self.entry_version = self.entry._version
+        return self.entry
 
     def _after(self, name: str, _: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         out = self.state(output) if self.state and not isinstance(output, Tensor) else output
         if not isinstance(out, Tensor):
             hint = "" if self.state else f"; say which part of it is the state: {_suggested(output)}"
             raise UsageError(f"adapt: {name}: expected a tensor as output, found {_kind(out)}{hint}")
-        self.runs[name] += 1
-        self.outputs[name] = out.detach().clone()
-        self.roots[name] = out
-        return _with(output, out, out.clone())
+        site = self._site(name)
+        if site is None:
+            return output
+        if not out.is_floating_point():
+            raise UsageError(f"adapt: {site}: expected a floating state as output, found {out.dtype}")
+        self.runs[site] += 1
+        self.order.append(site)
+        shifted = out if self.shifts is None else out + self.shifts[self.sites.index(site) + 1]
+        self.outputs[site] = shifted.detach().clone()
+        self.roots[site] = shifted
+        return _with(output, out, shifted.clone())
 
-    def _at_readout(self, _: nn.Module, args: tuple[Any, ...]) -> None:
-        if args and isinstance(args[0], Tensor):
-            self.readout = args[0].detach().clone()
+    def _at_readout(self, name: str, _: nn.Module, args: tuple[Any, ...]) -> None:
+        """Keep what the readout receives; if no readout is declared, it is what runs first after the last site."""
+        if self.readout is None and args and isinstance(args[0], Tensor) and self.is_past_the_sites(name):
+            self.readout, self.readout_name = args[0].detach().clone(), name
+
+    def is_past_the_sites(self, name: str) -> bool:
+        """Return whether this module runs after the last site, or is the declared readout, which may be a site itself."""
+        return self.declared == name or (not self.declared and self.runs[self.sites[-1]] > 0)
 
 
 def _suggested(output: Any, word: str = "state") -> str:
@@ -208,30 +295,54 @@ def _with(output: Any, tensor: Tensor, stand_in: Tensor) -> Any:
     return type(output)(*held) if hasattr(output, "_fields") else type(output)(held)
 
 
+def path_and_call(site: str) -> tuple[str, int]:
+    """Return (module path, number of the call) of a site: `layer#2` is the second call of `layer`; 0 where none is named."""
+    path, _, call = site.rpartition("#")
+    return (path, int(call)) if path and call.isdecimal() else (site, 0)
+
+
 def adapt(
     model: nn.Module,
     sites: Sequence[str] = (),
-    skip: str = "outside",
+    skip: str = "",
     readout: str = "",
     inputs: Callable[[Tensor], Any] | None = None,
     output: Callable[[Any], Tensor] | None = None,
     state: Callable[[Any], Tensor] | None = None,
+    *,
+    gradient: str = "backward",
 ) -> Adapted:
-    """Make `model` observable at the blocks named by `sites` (module paths, in order of the stream; default: `.blocks`).
+    """Make `model` observable at the modules named by `sites`.
 
-    skip: "outside" if a block returns its residual branch and the model adds the skip, "inside" if the block's output is the
-    new state (skip included, or no skip at all). readout: the module that receives h_L, against which the last block is
-    checked (default: `out_ln`, else `out_head`, where the model has one). inputs: x → what the model is called with, a dict as
-    keywords (`lambda x: {"input_ids": x}`). output: its answer → logits (`lambda out: out.logits`). state: what a block returns →
-    the tensor that flows on (`lambda out: out[0]`). Raises InvalidFields that names all that is wrong with names and words; a wrong
-    `skip`, sites that are not one stream and a stream changed in place show at the first pass.
+    Args:
+        sites: paths of the modules whose outputs are h_1..h_L, in the order in which they run; h_0 is the input of the first.
+            `layer#2` is the second call of `layer` in a forward pass. Function calls may come between them. Default: `.blocks`.
+        skip: "outside" if the outputs are residual branches that the model adds to the stream; then h_l = h_{l−1} + output.
+            "inside" if every site reads nothing but the state before it. "none" for modules anywhere in the model. The first two
+            are checked at every pass. Default: "outside" for `.blocks`; for named sites "none", and "outside" if the first pass
+            shows it.
+        readout: the module that receives h_L, against which the last block is checked; default `out_ln`, `out_head` or the
+            module that runs after the last site.
+        inputs: x → what the model is called with, a dict as keywords (`lambda x: {"input_ids": x}`).
+        output: its answer → logits (`lambda out: out.logits`).
+        state: what a site returns → the tensor that is its state (`lambda out: out[0]`).
+        gradient: "backward" takes the reference gradient from the model's backward pass, and checks it against differences of
+            the loss. "forward" takes it from the forward computation alone: for layers with a custom backward pass and for
+            detached states.
+
+    Raises:
+        InvalidFields: names all wrong names and values. A wrong `skip`, a site that does not run once, and a stream that is
+            changed in place are found at the first pass, as UsageError.
     """
     names = tuple(sites) or tuple(f"blocks.{index}" for index in range(len(getattr(model, "blocks", ()))))
     known = dict(model.named_modules())
     reads = {"inputs": inputs, "output": output, "state": state}
+    skip = skip or ("none" if sites else "outside")
     problems = [] if skip in SKIPS else [f"skip: expected one of {', '.join(SKIPS)}, found {skip!r}"]
+    problems += [] if gradient in GRADIENTS else [f"gradient: expected backward or forward, found {gradient!r}"]
     unknown = {
-        "sites": [name for name in names if name not in known] or ([] if names else ["none and no .blocks"]),
+        "sites": [name for name in names if path_and_call(name)[0] not in known]
+        or ([] if names else ["none and no .blocks"]),
         "readout": [readout] if readout and readout not in known else [],
     }
     problems += [
@@ -246,7 +357,7 @@ def adapt(
     ]
     if problems:
         raise InvalidFields("adapt", problems)
-    return Adapted(model, names, skip, readout or _default_readout(known), Reads(**reads))
+    return Adapted(model, names, skip, readout or _default_readout(known), Reads(**reads), gradient)
 
 
 def _default_readout(known: Mapping[str, nn.Module]) -> str:
@@ -256,14 +367,14 @@ def _default_readout(known: Mapping[str, nn.Module]) -> str:
 def _states(flow: _Flow, sites: Sequence[str], skip: str) -> list[Tensor]:
     """h_0..h_L as `skip` says, from the values at the time they flowed."""
     pairs = [(flow.inputs[name], flow.outputs[name]) for name in sites]
-    if skip == "inside":
+    if skip != "outside":
         return [pairs[0][0], *(out for _, out in pairs)]
     # a branch of another shape cannot be added to the stream: such a state equals nothing
     added = (into + out if into.shape == out.shape else torch.full_like(out, torch.nan) for into, out in pairs)
     return [pairs[0][0], *added]
 
 
-def _misfit(flow: _Flow, sites: Sequence[str], states: Sequence[Tensor], readout: str) -> tuple[str, int] | None:
+def _misfit(flow: _Flow, sites: Sequence[str], states: Sequence[Tensor]) -> tuple[str, int] | None:
     """The first module that does not receive the state it should, and which state; None if all do."""
     for site, name in enumerate(sites[1:], start=1):
         if not _same(flow.inputs[name], states[site]):
@@ -271,7 +382,7 @@ def _misfit(flow: _Flow, sites: Sequence[str], states: Sequence[Tensor], readout
     comparable = flow.readout is not None and (
         flow.readout.shape == states[-1].shape or len(sites) == 1  # of one site the readout is the only witness
     )
-    return (readout, len(sites)) if comparable and not _seen_as(flow.readout, states[-1]) else None
+    return (flow.readout_name, len(sites)) if comparable and not _seen_as(flow.readout, states[-1]) else None
 
 
 def _seen_at_readout(flow: _Flow, state: Tensor) -> bool:

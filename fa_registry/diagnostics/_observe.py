@@ -10,10 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fa_registry.diagnostics._forward_gradient import (
+    TraceError,
+    differenced_gradients,
+    fixed_draws,
+    shifted_losses,
+    traced_pass,
+)
 from fa_registry.diagnostics.base import Observation
+from fa_registry.errors import UsageError
 from fa_registry.terminal_loss import output_error, sample_losses, target_rows
 
 CreditRule = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor, Tensor], Sequence[Tensor]]
+TRACED = "of the traced forward pass"
+ESTIMATED = "estimated from forward passes"
+Directions = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # states → a vector (N, D_l) a sample and site
 
 
 @dataclass(frozen=True)
@@ -29,13 +40,16 @@ class Pass:
 class Look:
     """What the network showed of one batch: a pass in its own precision and, unless it was left out, one in float64.
 
-    error, onehot: (N, C); the error e = softmax(z) − onehot(y) is that of the first pass.
+    error, onehot: (N, C); the error e = softmax(z) − onehot(y) is that of the first pass. source: how the gradients were taken
+    where it was not by the network's own backward pass. widths: relative half widths of 95 % intervals of ‖g_l‖, where estimated.
     """
 
     single: Pass
     double: Pass | None
     error: Tensor
     onehot: Tensor
+    source: str = ""
+    widths: Sequence[float] = ()
 
     def observation(self, credits: Sequence[Tensor] | None, **known: Any) -> Observation:
         """One vector a sample and site, which is what diagnostics compare; `known`: the Observation's other fields."""
@@ -50,18 +64,55 @@ class Look:
         )
 
 
-def look(network: nn.Module, images: Tensor, labels: Tensor, double: bool = True) -> Look:
+def look(
+    network: nn.Module, images: Tensor, labels: Tensor, double: bool = True, directions: Directions | None = None
+) -> Look:
     """Look at `network`, whose forward(x, return_hidden=True) gives (logits, [h_0..h_L]) on one graph, in eval mode.
 
     A third list may follow: the tensors to differentiate for the states, where a state itself is not on the graph.
 
-    images (N, …), floating or integer (token ids); labels (N,). double: also run in float64.
+    images (N, …), floating or integer (token ids); labels (N,). double: also run in float64. directions: the credits, along which
+    an estimated gradient is exact. A network whose `gradient` is "forward" is differentiated by its forward computation alone.
     """
     with evaluating(network):
         precision = images.dtype if images.is_floating_point() else weight_dtype(network)
+        if getattr(network, "gradient", "backward") == "forward":
+            return _forward_look(network, images, labels, precision, double, directions)
         single = _pass(network, images, labels, precision)
         doubled = _pass(network, images, labels, torch.float64) if double else None
     return Look(single, doubled, output_error(single.logits, labels), target_rows(single.logits, labels))
+
+
+def _forward_look(
+    network: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    precision: torch.dtype,
+    double: bool,
+    directions: Directions | None,
+) -> Look:
+    with fixed_draws(), torch.no_grad():
+        logits, states, *_ = network(images.clone(), return_hidden=True)
+    errors = output_error(logits, labels), target_rows(logits, labels)
+    try:
+        passes = traced_pass(network, images, labels, states, [precision, *([torch.float64] if double else [])])
+        single, *doubled = [Pass(*found) for found in passes]
+        return Look(single, doubled[0] if doubled else None, *errors, TRACED)
+    except TraceError as error:
+        reason = str(error)
+    try:
+        losses = shifted_losses(network, images, labels, torch.float64)
+        wide = [state.double() for state in states]
+        gradients, widths = differenced_gradients(losses, wide, directions(states) if directions else None)
+    except UsageError:
+        raise
+    except Exception as error:  # a forward pass that fails in float64
+        raise UsageError(
+            f"gradient='forward': expected a forward pass that can be traced or that runs in float64; the trace failed with "
+            f"{reason}; float64 with {type(error).__name__}: {str(error)[:200]}"
+        ) from error
+    single = Pass(logits, states, [gradient.to(precision) for gradient in gradients])
+    return Look(single, None, *errors, f"{ESTIMATED}, since the trace failed: {reason}", widths)
 
 
 def observe(

@@ -1,22 +1,24 @@
-"""A model, a credit rule and a batch of somebody else's: measured as ours are, and left as they were."""
+"""Measure a third-party model, credit rule and batch as the built-in ones are, and leave them as they were."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fa_registry.architectures import Adapted, adapt
-from fa_registry.diagnostics import Absent, Bench, Look, look
+from fa_registry.diagnostics import Absent, Bench, Look, Observation, ReferenceCheck, look
+from fa_registry.diagnostics._observe import gradient_vectors
 from fa_registry.diagnostics.base import LEAST_ERROR, Diagnostic
 from fa_registry.errors import InvalidFields
 from fa_registry.records import Measurements, Reading
 from fa_registry.training.checks import Checks
 from fa_registry.training.measuring import attempt, in_order
+from fa_registry.training.reference import REFERENCE_CHECK, WIDTHS, check_of, without_reference
 
 NO_FRESH = "no `fresh` was given: a null needs the credit under other feedback than the model was trained with"
 NO_RULE = "no credit was given: the norms are of the network alone"
@@ -41,28 +43,45 @@ def unwrapped(model: Any) -> tuple[Any, tuple[str, ...]]:
     return model, tuple(wrappers)
 
 
-def own_network(checks: Checks, model: Any, sites: Sequence[str], skip: str, readout: str) -> nn.Module | None:
-    """`model` with its sites observable; None where that cannot be, which is among the problems."""
-    if not (sites or readout) or isinstance(model, Adapted) or not isinstance(model, nn.Module):
+def own_network(
+    checks: Checks, model: Any, sites: Sequence[str], skip: str, readout: str, gradient: str = ""
+) -> nn.Module | None:
+    """Return `model` with its sites observable; None if that cannot be, which is then among the problems."""
+    given = sites or readout or gradient
+    if not given or isinstance(model, Adapted) or not isinstance(model, nn.Module):
         return checks.network(model)
     try:
-        return adapt(model, sites, skip, readout)
+        return adapt(model, sites, skip, readout, gradient=gradient or "backward")
     except InvalidFields as error:
         checks.problems += error.problems
         return None
 
 
-def observed_look(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True) -> Look:
-    """What one batch shows: x (N, …), y (N,); InvalidFields where the loss has no gradient for some state.
+def observed_look(
+    network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True, directions: Any = None
+) -> Look:
+    """Return what one batch shows.
 
-    subject: whom the error speaks for. double: whether the float64 pass is made too, which fidelity needs.
+    Args:
+        network: with its sites observable.
+        x: (N, …).
+        y: (N,).
+        subject: the function that an error names.
+        double: whether the float64 pass is made too, which fidelity needs.
+        directions: as for diagnostics.look.
+
+    Raises:
+        InvalidFields: the loss has no gradient for some state.
     """
     try:
-        return look(network, x, y, double)
+        return look(network, x, y, double, directions)
     except RuntimeError as error:
         if not any(words in str(error) for words in NO_GRAPH):
             raise
-        problem = "model: expected every state to be on the way from the input to the loss, found one that is detached or unused"
+        problem = (
+            "model: expected every state to be on the way from the input to the loss, found one that is detached or unused; of a "
+            "model with detached states take the reference from the forward computation: gradient='forward'"
+        )
         raise InvalidFields(subject, [problem]) from error
 
 
@@ -103,6 +122,14 @@ class OwnCredit:
         return credits
 
 
+@dataclass(frozen=True)
+class Reference:
+    """What is known of the reference gradient beside the measurements. check: None if it was not checked this time."""
+
+    source: str = ""
+    check: ReferenceCheck | None = None
+
+
 def measured(
     network: nn.Module,
     x: Tensor,
@@ -110,28 +137,69 @@ def measured(
     rule: OwnCredit,
     diagnostics: Iterable[Diagnostic],
     least_error: float = LEAST_ERROR,
-) -> Measurements:
-    """What these diagnostics find on the batch; at a site without a credit its figures say so, and not that they are not finite.
+    objection: str | None = None,
+) -> tuple[Measurements, Reference]:
+    """Measure the batch by these diagnostics, and check the reference gradient.
 
-    A diagnostic that crashes is among the failures, as in a training of ours. least_error: as of an Observation.
+    At a site without a credit its metrics say so. If the backward pass is not the model's gradient, whatever is compared with it
+    is N/A. A diagnostic that crashes is among the failures, as in built-in training.
+
+    Args:
+        least_error: as of an Observation.
+        objection: what an earlier check found, for an epoch that is not checked; None to check now.
     """
-    seen = observed_look(network, x, y, rule.subject)
+
+    def directions(states: Sequence[Tensor]) -> list[Tensor]:
+        return [gradient_vectors(credit) for credit in _finite(rule.given(x, y, states), states)]
+
+    seen = observed_look(network, x, y, rule.subject, directions=directions if rule else None)
     states = seen.single.hidden
     given = rule.given(x, y, states) if rule else None
     credits = None if given is None else _filled(given, states)
     bare = seen.observation(credits, no_credits=NO_RULE, least_error=least_error)
-    null = replace(bare, bench=rule.bench(x, y, states) if rule else None)
+    bench = rule.bench(x, y, states) if rule else None
+    check = None if objection is not None else check_of(network, x, y, seen, bare.credits)
+    objection = objection or (check.objection if check else "")
+
+    def found_in(observation: Observation) -> Measurements:
+        return _found(diagnostics, observation, replace(observation, bench=bench), given)
+
+    found = found_in(bare)
+    if objection:
+        found = without_reference(found, found_in(unreferenced(bare)), objection)
+    sites = dict(found.sites)
+    if check:
+        sites[REFERENCE_CHECK] = check.deviations
+    if seen.widths:
+        sites[WIDTHS] = tuple(map(Reading, seen.widths))
+    return in_order(sites, found.scalars, found.failures), Reference(seen.source, check)
+
+
+def unreferenced(observation: Observation) -> Observation:
+    """Return the observation with no gradient that a value could be made of."""
+    blank = [torch.full_like(gradient, torch.nan) for gradient in observation.gradients]
+    return replace(observation, gradients=blank, gradients_double=None)
+
+
+def _found(
+    diagnostics: Iterable[Diagnostic], bare: Observation, with_bench: Observation, given: Credits | None
+) -> Measurements:
     sites: dict[str, tuple[Reading, ...]] = {}
     scalars: dict[str, Reading] = {}
     failures: dict[str, str] = {}
     for diagnostic in diagnostics:
         card = diagnostic.card
-        found, failure = attempt(diagnostic, null if card.name == OF_A_NULL else bare)
+        found, failure = attempt(diagnostic, with_bench if card.name == OF_A_NULL else bare)
         lost = set(card.needs_credit) if given else set()
         sites |= {name: _without(row, given) if name in lost else row for name, row in found.sites.items()}
         scalars |= found.scalars
         failures |= {card.name: failure} if failure else {}
-    return in_order(sites, scalars, failures)
+    return Measurements(sites, scalars, failures=failures)
+
+
+def _finite(given: Credits, states: Sequence[Tensor]) -> list[Tensor]:
+    """Return the credits with zeros where there is none or where it is not finite."""
+    return [torch.nan_to_num(credit, 0.0, 0.0, 0.0) for credit in _filled(given, states)]
 
 
 def _without(row: Sequence[Reading], given: Credits) -> tuple[Reading, ...]:

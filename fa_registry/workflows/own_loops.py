@@ -78,16 +78,17 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> Measurem
     load_into(model, files[schema.FINAL], record.digests[schema.FINAL])
     batch = load_tensors(files[EVALUATION], record.digests[EVALUATION])
     checks = Checks(f"run {record.run_id}")
-    network = own_network(
-        checks, model, story.get("sites", ()), story.get("skip") or "outside", story.get("readout", "")
-    )
+    gradient = str(story.get("gradient", ""))
+    declared = (story.get("sites", ()), story.get("skip") or "outside", story.get("readout", ""), gradient)
+    network = own_network(checks, model, *declared)
     checks.finish()
     members = diagnostics.CATALOG.built_in().values()
     wanted = [diagnostic for diagnostic in members if diagnostic.card.when == "epoch"]
     task = OwnTask(record.spec, model, (batch["x"], batch["y"]), 0)
     least_error = least_error_of(record.measurements.conventions)
     rule = OwnCredit("audit", model, None, None, 0)
-    return task.with_conventions(measured(network, *task.eval_batch, rule, wanted, least_error))
+    found, _ = measured(network, *task.eval_batch, rule, wanted, least_error)
+    return task.with_conventions(found)
 
 
 def _without_word(logged: Measurements, again: Measurements) -> Measurements:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from fa_registry import diagnostics, jsonio
@@ -24,6 +26,7 @@ from fa_registry.training.frozen import frozen_blocks
 from fa_registry.training.loop import EpochRow, Outcome, has_diverged
 from fa_registry.training.own import CreditRule, FreshRule, OwnCredit, measured, own_network, unwrapped
 from fa_registry.training.own_task import DIGITS, OWN, OwnRows, OwnTask, structure
+from fa_registry.training.reference import EVERY
 from fa_registry.training.specs import INTEGERS
 from fa_registry.visible import unfit
 from fa_registry.workflows.editions import DEFAULT_EDITION
@@ -31,6 +34,7 @@ from fa_registry.workflows.own_loops import from_factory
 from fa_registry.workflows.stores import open_tracker, registry_folder
 from fa_registry.workflows.watching import Monitor, checked_watch
 
+LOG = logging.getLogger(__name__)
 FIGURES = ("loss_train", "accuracy_train", "penalty")  # what a loop may tell of its own besides the test accuracy
 NO_ACCURACY = "no test accuracy was given"
 NOBODY_CALLED = (
@@ -52,6 +56,7 @@ class Tracked:
     ):
         self._task, self._network, self._rule, self._rows = task, network, rule, rows
         self._begin, self._writer = writer, None
+        self._objection, self._logged = "", []
         self.done = 0
 
     @property
@@ -64,7 +69,7 @@ class Tracked:
 
     def __enter__(self) -> Tracked:
         earlier = self._rows.read()
-        first = EpochRow(0, self._measured({})) if not earlier else None  # before there is a run: it may be refused
+        first = EpochRow(0, self._measured({}, 0)) if not earlier else None  # before there is a run: it may be refused
         self._writer = self._begin()
         try:
             self._writer.start(self._task.network if first else None)
@@ -93,7 +98,7 @@ class Tracked:
         checks.finish()
         told = {name: Reading.of(value) for name, value in figures.items()}
         told["accuracy"] = Reading(None, NO_ACCURACY) if test_accuracy is None else Reading(float(test_accuracy))
-        row = EpochRow(self.done + 1, self._measured(told))
+        row = EpochRow(self.done + 1, self._measured(told, self.done + 1))
         self._hear(row)
         self.done = row.epoch
         return row.measurements
@@ -123,7 +128,7 @@ class Tracked:
             elif status == "complete" and self.done != spec.epochs:
                 status = "stopped_early"
             told = {name: reading for name, reading in last.scalars.items() if name in (*FIGURES, "accuracy")}
-            final = self._task.with_conventions(self._measured(told, MOMENTS))
+            final = self._task.with_conventions(self._measured(told, None, MOMENTS))
             self._writer.complete(Outcome(status, self.done, final, stepping="a loop of its author's own"))
             self._rows.remove()
         except BaseException as failure:
@@ -135,10 +140,19 @@ class Tracked:
         self._monitor.hear(row)  # first, so that what fires is in the store with the epoch's points
         self._writer.on_epoch(row)
 
-    def _measured(self, told: Mapping[str, Reading], moments: Sequence[str] = ("epoch",)) -> Measurements:
+    def _measured(
+        self, told: Mapping[str, Reading], epoch: int | None, moments: Sequence[str] = ("epoch",)
+    ) -> Measurements:
+        """Measure the model as it is; the reference is checked every tenth epoch and at the end (epoch None)."""
         members = diagnostics.CATALOG.members().values()
         wanted = [diagnostic for diagnostic in members if diagnostic.card.when in moments]
-        found = measured(self._network, *self._task.eval_batch, self._rule, wanted)
+        objection = None if epoch is None or epoch % EVERY == 0 else self._objection
+        found, reference = measured(self._network, *self._task.eval_batch, self._rule, wanted, objection=objection)
+        if reference.check:
+            self._objection = reference.check.objection
+        if self._objection and self._objection not in self._logged:
+            self._logged.append(self._objection)
+            LOG.warning("%s", self._objection)
         told = {"accuracy": Reading(None, NO_ACCURACY), **told}
         return dataclasses.replace(found, scalars=dict(sorted({**found.scalars, **told}.items())))
 
@@ -152,8 +166,9 @@ def track(
     credit: CreditRule | None = None,
     *,
     fresh: FreshRule | None = None,
-    skip: str = "outside",
+    skip: str = "",
     readout: str = "",
+    gradient: str = "",
     dataset: str = "",
     factory: str = "",
     feedback: Mapping[str, Tensor] | nn.Module | None = None,
@@ -166,13 +181,20 @@ def track(
 ) -> Tracked:
     """A context in which a loop of one's own is a run: `run.epoch(test_accuracy=…)` once an epoch, and all else is written.
 
-    model, sites, skip, readout: as for `adapt`. eval: the batch of all figures, x (N, …) and y (N,) int64; 128 samples of the test
-    set as the paper has it. method: what it is called; inside `frozen_control` it is its control's. credit(model, x, y) → [c_0 …
-    c_L] and fresh: as for `alignment`; without a credit there is no Γ. dataset: what it is called [own- and digits of the batch].
-    factory: `package.module:function` that builds such a model without arguments: who audits with --factory can measure again.
-    feedback: the matrices (name → tensor) or modules that make the credit, kept with the run. epochs: how many there will be [as
-    many as run.epoch was called]. checkpoint_every: see `train`. study, experiment, store: where the run is found again. resume: go
-    on after the last epoch of the same loop that did not end, `run.done`.
+    Args:
+        model: as sites, skip, readout and gradient, see `adapt`.
+        eval: the batch of all metrics, x (N, …) and y (N,) int64; 128 samples of the test set as the paper has it.
+        method: its name; inside `frozen_control` the run is its control.
+        seed: of the run.
+        credit: credit(model, x, y) → [c_0 … c_L], as for `alignment`; without it there is no Γ.
+        fresh: the same under newly drawn feedback, as for `alignment`.
+        dataset: its name [own- and digits of the batch].
+        factory: `package.module:function` that builds such a model without arguments; an audit with --factory recomputes.
+        feedback: the matrices (name → tensor) or modules that make the credit, kept with the run.
+        epochs: how many there will be [as many as run.epoch was called].
+        checkpoint_every: see `train`.
+        study: as experiment and store, where the run is kept.
+        resume: go on after the last epoch of the same loop that did not end, `run.done`.
 
     Raises InvalidFields that names all that is wrong, before anything is trained or written.
 
@@ -183,12 +205,15 @@ def track(
     """
     checks = Checks("track")
     model, wrappers = unwrapped(model)
-    network = own_network(checks, model, sites, skip, readout)
+    network = own_network(checks, model, sites, skip, readout, gradient)
     x, y = eval if isinstance(eval, (tuple, list)) and len(eval) == 2 else (None, None)
     checks.batch(network, x, y, ("eval[0]", "eval[1]"))
     checks.problems += _problems(method, seed, epochs, dataset, study, credit, fresh)
     checks.problems += _misfit(factory, network) if factory and network else []
     checks.finish()
+    if isinstance(network, Adapted) and network.skip == "none":
+        with torch.no_grad(), diagnostics.evaluating(network):
+            network(x, return_hidden=True)  # which finds out whether the sites return residual branches
     inner, frozen = _inner(network), frozen_blocks(model)
     spec = _spec(inner, "bp" if frozen else method, dataset or _name((x, y)), seed, epochs, bool(frozen))
     known = {"factory": factory, "unwrapped from": ", ".join(wrappers)}
@@ -278,7 +303,12 @@ def _story(network: nn.Module, credit: CreditRule | None, frozen: Sequence[str])
         **sealed,
         "commit": _commit(script.parent if script.is_file() else Path.cwd()),
         **(
-            {"sites": list(network.sites), "skip": network.skip, "readout": network.readout}
+            {
+                "sites": list(network.sites),
+                "skip": network.skip,
+                "readout": network.readout,
+                "gradient": network.gradient,
+            }
             if isinstance(network, Adapted)
             else {}
         ),

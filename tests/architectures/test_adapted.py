@@ -341,7 +341,7 @@ def test_no_hook_stays_behind_even_after_an_error():
         ({"sites": ["blocks.7"]}, "found blocks.7; known: embed"),
         ({"readout": "nowhere"}, "found nowhere; known: embed"),
         ({"sites": ["blocks.0", "blocks.0"]}, "every site once"),
-        ({"skip": "beside"}, "expected one of outside, inside, found 'beside'"),
+        ({"skip": "beside"}, "expected one of outside, inside, none, found 'beside'"),
     ],
     ids=str,
 )

@@ -1,0 +1,188 @@
+"""Gradients of a network from its forward computation alone, for networks whose backward pass is not its derivative.
+
+A layer with a custom backward pass carries another signal than the gradient; a detached state stops it. Two ways lead around the
+backward pass: the forward pass is traced to plain operations, in which `detach` is an identity, and the trace is differentiated;
+or, where no trace can be made, the loss is differenced.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from fa_registry.terminal_loss import sample_losses
+
+SEED = 0  # of whatever a network draws in its forward pass: the same draws in every pass
+STEP = 1e-6  # of a float64 difference, relative to the root mean square of the sample's state
+WIDEST = 512  # directions of a state that are differenced: all of a narrower state, a random subspace of a wider one
+ATEN = torch.ops.aten
+IDENTITIES = (ATEN.detach.default, ATEN.detach_.default, ATEN.alias.default)
+Shifted = Callable[[Sequence[Tensor]], Tensor]
+
+
+class TraceError(Exception):
+    """The forward pass cannot be traced to plain operations; the text says why."""
+
+
+@contextmanager
+def fixed_draws() -> Iterator[None]:
+    """Inside, the global generators start from SEED; they are as before afterwards."""
+    cards = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices=cards):
+        torch.manual_seed(SEED)
+        yield
+
+
+def cast(network: nn.Module, precision: torch.dtype) -> dict[str, Tensor]:
+    """Return the network's parameters and buffers, detached and in this precision; integers stay integers."""
+    tensors = [*network.named_parameters(), *network.named_buffers()]
+    return {name: held.detach().to(precision) if held.is_floating_point() else held.detach() for name, held in tensors}
+
+
+def as_precision(images: Tensor, precision: torch.dtype) -> Tensor:
+    """Return the batch in this precision; token ids stay integers."""
+    return images.detach().to(precision) if images.is_floating_point() else images.detach()
+
+
+def traced_pass(
+    network: nn.Module, images: Tensor, labels: Tensor, states: Sequence[Tensor], precisions: Sequence[torch.dtype]
+) -> list[tuple[Tensor, list[Tensor], list[Tensor]]]:
+    """Return logits, states and their gradients from the traced forward pass, once for every precision.
+
+    Args:
+        network: takes `return_hidden` and `shifts`, as Adapted does; in eval mode.
+        images: (N, …).
+        labels: (N,).
+        states: h_0..h_L of this batch, for their shapes.
+
+    Raises:
+        TraceError: the forward pass has control flow that depends on values, or an operation without a derivative.
+    """
+
+    def run(tensors: dict[str, Tensor], inputs: Tensor, shifts: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        options = {"return_hidden": True, "shifts": shifts}
+        logits, hidden, _ = torch.func.functional_call(network, tensors, (inputs,), options)
+        return logits, hidden
+
+    precision = states[0].dtype
+    zeros = [torch.zeros_like(state) for state in states]
+    try:
+        with fixed_draws(), torch.enable_grad():
+            graph = make_fx(run)(cast(network, precision), as_precision(images, precision), zeros)
+        _without_detach(graph)
+        found = []
+        for precision in precisions:
+            graph = graph.to(precision)
+            shifts = [torch.zeros_like(state, dtype=precision).requires_grad_() for state in states]
+            with fixed_draws(), torch.enable_grad():
+                logits, hidden = graph(cast(network, precision), as_precision(images, precision), shifts)
+                loss = sample_losses(logits, labels).sum()
+                gradients = torch.autograd.grad(loss, shifts, materialize_grads=True)
+            found.append((logits.detach(), [state.detach() for state in hidden], list(gradients)))
+    except Exception as error:  # whatever a forward pass of other authors does with a traced tensor
+        line = next(iter(str(error).strip().splitlines()), "")
+        raise TraceError(f"{type(error).__name__}: {line[:200]}") from error
+    return found
+
+
+def _without_detach(graph: torch.fx.GraphModule) -> None:
+    for node in list(graph.graph.nodes):
+        if node.op == "call_function" and node.target in IDENTITIES:
+            node.replace_all_uses_with(node.args[0])
+            graph.graph.erase_node(node)
+    graph.recompile()
+
+
+def shifted_losses(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype) -> Shifted:
+    """Return a function from L+1 shifts of the states to the samples' losses, (N,) of float64. The network is in eval mode."""
+    tensors, inputs = cast(network, precision), as_precision(images, precision)
+
+    def losses(shifts: Sequence[Tensor]) -> Tensor:
+        with fixed_draws(), torch.no_grad():
+            options = {"return_hidden": True, "shifts": list(shifts)}
+            logits, *_ = torch.func.functional_call(network, tensors, (inputs.clone(),), options)
+            return sample_losses(logits.double(), labels)
+
+    return losses
+
+
+def steps_of(state: Tensor, step: float = STEP) -> Tensor:
+    """Return the step of a difference for every sample of a state (N, …): relative to its root mean square, (N, 1, …)."""
+    size = state.double().square().flatten(1).mean(1).sqrt()
+    size = torch.where(size > 0, size, torch.ones_like(size)) * step
+    return size.view(-1, *[1] * (state.dim() - 1))
+
+
+def differenced_gradients(
+    losses: Shifted, states: Sequence[Tensor], credits: Sequence[Tensor] | None = None
+) -> tuple[list[Tensor], list[float]]:
+    """Return estimates of the gradients by differences of the loss, and how uncertain their norms are.
+
+    All samples are shifted along one direction at a time: the one vector a sample that diagnostics read of a state, see `vectors`.
+    Where it has up to WIDEST entries the gradient is known but for rounding. Where it has more it is known in a random subspace of
+    WIDEST directions: its part along the credit is exact, the rest is scaled to the gradient's expected norm. ‖Pg‖²/‖g‖² is
+    Beta(K/2, (D−K)/2), whose relative standard deviation is √(2(D−K)/(K(D+2))); the norm's is half of it.
+
+    Args:
+        losses: from `shifted_losses`, in float64. Samples must not depend on each other.
+        states: h_0..h_L, each (N, …).
+        credits: c_0..c_L, one vector (N, D_l) a sample; a direction of each that is always among those differenced.
+
+    Returns:
+        Gradients of the states' shapes, float64, whose vectors are right; and the relative half width of a 95 % interval of
+        ‖g_l‖, 0 where exact.
+    """
+    zeros = [torch.zeros_like(state) for state in states]
+    gradients, widths = [], []
+    for site, state in enumerate(states):
+        entries = state.shape[1] if state.dim() in (2, 4) else state.shape[-1]
+        step, flat = steps_of(state), torch.zeros(len(state), entries, dtype=torch.float64, device=state.device)
+        count = min(entries, WIDEST)
+        basis = _basis(entries, count, state.device)
+        credit = None if credits is None or count == entries else _unit(credits[site].double())
+
+        def slope(direction: Tensor, site: int = site, state: Tensor = state, step: Tensor = step) -> Tensor:
+            shift = (in_state(direction.expand(len(step), -1), state) * step).to(state.dtype)
+            up, down = (losses([*zeros[:site], sign * shift, *zeros[site + 1 :]]) for sign in (1, -1))
+            return (up - down) / (2 * step.flatten())
+
+        for direction in basis:
+            flat += slope(direction)[:, None] * direction
+        if count < entries:
+            flat *= math.sqrt(entries / count)
+        if credit is not None:
+            flat += (slope(credit) - (flat * credit).sum(1))[:, None] * credit
+        positions = state[0, 0].numel() if state.dim() == 4 else 1
+        gradients.append(in_state(flat, state) / positions)
+        variance = 2 * (entries - count) / (count * (entries + 2))
+        widths.append(1.96 * math.sqrt(variance) / 2)
+    return gradients, widths
+
+
+def in_state(vectors: Tensor, state: Tensor) -> Tensor:
+    """Return vectors (N, D) as a shift of the state: of the class token of tokens, of all positions of a map alike."""
+    if state.dim() == 2:
+        return vectors
+    if state.dim() == 4:
+        return vectors[:, :, None, None].expand(state.shape)
+    shift = torch.zeros(state.shape, dtype=vectors.dtype, device=vectors.device)
+    shift[:, 0] = vectors
+    return shift
+
+
+def _basis(entries: int, count: int, device: torch.device) -> Tensor:
+    """Return `count` orthonormal directions, (count, entries): the unit vectors, or a random subspace."""
+    if count == entries:
+        return torch.eye(entries, dtype=torch.float64, device=device)
+    draw = torch.randn(entries, count, dtype=torch.float64, generator=torch.Generator().manual_seed(SEED))
+    return torch.linalg.qr(draw).Q.T.contiguous().to(device)
+
+
+def _unit(rows: Tensor) -> Tensor:
+    norms = rows.norm(dim=1, keepdim=True)
+    return torch.where(norms > 0, rows / norms, torch.zeros_like(rows))

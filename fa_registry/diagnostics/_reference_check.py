@@ -1,0 +1,171 @@
+"""Check a reference gradient against differences of the loss, which need no backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fa_registry.diagnostics._forward_gradient import SEED, STEP, Shifted, in_state, steps_of
+from fa_registry.records import Reading
+
+ROUNDS = 8  # of two passes each; a sample is shifted at one site a round
+# Deviations that rounding and the difference's own error explain: far below .1, from which on a cosine changes.
+TOLERANCE = {torch.float64: 1e-3, torch.float32: 5e-2}
+WIDE_STEP = 1e-2  # of a float32 difference, whose two step widths are extrapolated (Richardson)
+RESOLVED = 1e3  # times the rounding of the loss: a slope below that is not compared
+ADVICE = "take the reference from the forward computation: gradient='forward' in fa_registry.adapt, track or alignment"
+
+
+@dataclass(frozen=True)
+class ReferenceCheck:
+    """What the comparison of a gradient with differences of the loss found.
+
+    Attributes:
+        deviations: a Reading a site: ‖differences − ⟨g, v⟩‖ / ‖differences‖ over all samples and rounds of the site; without a
+            value where rounding of the loss hides every difference.
+        objection: how the worst site differs, in words; empty where every site is within the tolerance.
+    """
+
+    deviations: tuple[Reading, ...]
+    objection: str = ""
+
+
+def check_reference(
+    losses: Shifted,
+    states: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    credits: Sequence[Tensor] | None = None,
+    precision: torch.dtype = torch.float64,
+) -> ReferenceCheck:
+    """Compare ⟨g_l, v⟩ with central differences of the loss along v, at every site.
+
+    A sample is shifted at one site a round and the site rotates, so that all sites together take 2 · ROUNDS passes. Directions are
+    Gaussian; those of the first rounds are the credits'.
+
+    Args:
+        losses: from L+1 shifts to the samples' losses, (N,), see shifted_losses.
+        states: h_0..h_L, each (N, …).
+        gradients: ∂(Σ_i ℓ_i)/∂h_l, of the states' shapes.
+        credits: c_0..c_L, one vector (N, D_l) a sample.
+        precision: of the passes.
+    """
+    count, samples = len(states), len(states[0])
+    rounds = max(ROUNDS, -(-ROUNDS * count // samples))
+    draw = torch.Generator().manual_seed(SEED)
+    pairs: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in states]
+    plain = losses([torch.zeros_like(state) for state in states])
+    for number in range(rounds):
+        site_of = (torch.arange(samples) + number) % count
+        directions = [_direction(state, credits, site, number, draw) for site, state in enumerate(states)]
+        masked = [direction * _column(site_of == site, direction) for site, direction in enumerate(directions)]
+        found, size = _differences(losses, states, masked, precision)
+        rounding = torch.finfo(precision).eps * plain.abs().clamp(min=1) / size[site_of, torch.arange(samples)]
+        for site, direction in enumerate(directions):
+            chosen = site_of.to(plain.device) == site
+            expected = (gradients[site].double() * direction).flatten(1).sum(1)
+            pairs[site].append((found[chosen], expected[chosen], rounding.to(plain.device)[chosen]))
+    sites = [tuple(map(torch.cat, zip(*rows, strict=True))) for rows in pairs]
+    deviations = [_deviation(*site) for site in sites]
+    limit = TOLERANCE[precision]
+    if _mixes(losses, states, deviations, limit, precision):
+        sites = [_whole_batch(losses, states, gradients, site, precision, draw) for site in range(count)]
+        deviations = [_deviation(*site) for site in sites]
+    wrong = [
+        site for site, reading in enumerate(deviations) if reading.value is not None and not reading.value <= limit
+    ]
+    return ReferenceCheck(tuple(deviations), _objection(wrong, deviations, sites) if wrong else "")
+
+
+def _objection(wrong: Sequence[int], deviations: Sequence[Reading], sites: Sequence[Sequence[Tensor]]) -> str:
+    worst = max(wrong, key=lambda site: deviations[site].value)
+    measured, expected, _ = sites[worst]
+    at = int((measured - expected).abs().argmax())
+    named = ", ".join(map(str, wrong))
+    return (
+        f"the model's backward pass is not its gradient at site{'s' * (len(wrong) > 1)} {named}: at site {worst} a directional "
+        f"derivative of the loss is {measured[at]:.3g} by differences, {expected[at]:.3g} by the backward pass; {ADVICE}"
+    )
+
+
+def _direction(
+    state: Tensor, credits: Sequence[Tensor] | None, site: int, number: int, draw: torch.Generator
+) -> Tensor:
+    """Return a direction of the state's shape for every sample, with entries of size 1."""
+    direction = torch.randn(state.shape, dtype=torch.float64, generator=draw).to(state.device)
+    if credits is None or number > 0 or not credits[site].isfinite().all():
+        return direction
+    rows = in_state(credits[site].double(), state)
+    size = rows.square().flatten(1).mean(1).sqrt().view(-1, *[1] * (state.dim() - 1))
+    return torch.where(size > 0, rows / size, direction)
+
+
+def _column(mask: Tensor, like: Tensor) -> Tensor:
+    return mask.to(like.device).view(-1, *[1] * (like.dim() - 1))
+
+
+def _differences(
+    losses: Shifted, states: Sequence[Tensor], directions: Sequence[Tensor], precision: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Return the central differences along the directions, (N,), and the steps, (L+1, N)."""
+
+    def central(step: float) -> tuple[Tensor, Tensor]:
+        steps = [steps_of(state, step) for state in states]
+        shifts = [(step * direction).to(precision) for step, direction in zip(steps, directions, strict=True)]
+        change = losses(shifts) - losses([-shift for shift in shifts])
+        sizes = torch.stack([step.flatten() for step in steps])
+        moved = torch.stack([direction.flatten(1).any(1) for direction in directions])
+        return change / (2 * (sizes * moved).sum(0)), sizes.cpu()
+
+    if precision == torch.float64:
+        return central(STEP)
+    (wide, sizes), (narrow, _) = central(2 * WIDE_STEP), central(WIDE_STEP)
+    return (4 * narrow - wide) / 3, sizes / 2
+
+
+def _deviation(measured: Tensor, expected: Tensor, rounding: Tensor) -> Reading:
+    resolved = torch.maximum(measured.abs(), expected.abs()) > RESOLVED * rounding
+    resolved |= ~(measured.isfinite() & expected.isfinite())
+    if not resolved.any():
+        flat = not expected.any() and not (measured.abs() > RESOLVED * rounding).any()
+        return Reading(0.0) if flat else Reading(None, "rounding of the loss hides its differences")
+    scale = measured[resolved].norm()
+    error = (measured - expected)[resolved].norm() / (scale if scale > 0 else expected[resolved].norm())
+    return Reading.of(error.item())
+
+
+def _mixes(
+    losses: Shifted, states: Sequence[Tensor], deviations: Sequence[Reading], limit: float, precision: torch.dtype
+) -> bool:
+    """Return whether a sample's loss depends on another sample's state; asked only where something deviates."""
+    if len(states[0]) < 2 or all(reading.value is None or reading.value <= limit for reading in deviations):
+        return False
+    zeros = [torch.zeros_like(state, dtype=precision) for state in states]
+    first = [zero.clone() for zero in zeros]
+    for shift, state in zip(first, states, strict=True):
+        shift[0] = state[0].to(precision).abs().mean() + 1
+    return not torch.allclose(losses(first)[1:], losses(zeros)[1:], rtol=1e-5, atol=0)
+
+
+def _whole_batch(
+    losses: Shifted,
+    states: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    site: int,
+    precision: torch.dtype,
+    draw: torch.Generator,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return ROUNDS differences of the whole batch's loss at one site: of a network whose samples depend on each other."""
+    found, expected, rounding = [], [], []
+    for _ in range(ROUNDS):
+        direction = torch.randn(states[site].shape, dtype=torch.float64, generator=draw).to(states[site].device)
+        step = steps_of(states[site]).mean().item() * (1 if precision == torch.float64 else WIDE_STEP / STEP)
+        shifts = [torch.zeros_like(state, dtype=precision) for state in states]
+        shifts[site] = (step * direction).to(precision)
+        up, down = losses(shifts).sum(), losses([-shift for shift in shifts]).sum()
+        found.append((up - down) / (2 * step))
+        expected.append((gradients[site].double() * direction).sum())
+        rounding.append(torch.finfo(precision).eps * up.abs().clamp(min=1) / step)
+    return torch.stack(found), torch.stack(expected), torch.stack(rounding)
