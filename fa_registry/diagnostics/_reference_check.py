@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fa_registry.diagnostics._forward_gradient import SEED, STEP, Shifted, in_state, steps_of
+from fa_registry.quantities import NOT_ITS_GRADIENT
 from fa_registry.records import Reading
 
 ROUNDS = 8  # of two passes each; a sample is shifted at one site a round
@@ -85,7 +86,7 @@ def _objection(wrong: Sequence[int], deviations: Sequence[Reading], sites: Seque
     at = int((measured - expected).abs().argmax())
     named = ", ".join(map(str, wrong))
     return (
-        f"the model's backward pass is not its gradient at site{'s' * (len(wrong) > 1)} {named}: at site {worst} a directional "
+        f"{NOT_ITS_GRADIENT} at site{'s' * (len(wrong) > 1)} {named}: at site {worst} a directional "
         f"derivative of the loss is {measured[at]:.3g} by differences, {expected[at]:.3g} by the backward pass; {ADVICE}"
     )
 

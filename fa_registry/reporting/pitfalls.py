@@ -11,7 +11,7 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.integrity import difference_words
 from fa_registry.protocol.near_settings import differing_numbers, words
 from fa_registry.protocol.verdict import stands
-from fa_registry.quantities import AGGREGATES
+from fa_registry.quantities import AGGREGATES, objection_in
 from fa_registry.records import AuditReport, Choice, OtherRun, Reading, RunAudit, RunRecord, RunSpec
 from fa_registry.reporting.claims_measured import reaching
 from fa_registry.reporting.lookups import GIVEN, NO_CONTROL, scalar, site_row
@@ -257,7 +257,9 @@ def _exact_at(asked: Asked, site: int) -> bool:
 
 
 def saved_feedback(asked: Asked) -> Answered:
-    """7: where feedback was not saved, Γ is N/A and not 1.0."""
+    """7: where feedback was not saved, Γ is N/A and not 1.0, nor is it a cosine of the credit with itself."""
+    if refuted := objection_in(asked.run.record.measurements):
+        return VIOLATED, refuted
     if asked.run.record.feedback.get("sha256"):
         return AVOIDED, "the feedback state was saved with its SHA-256, and Γ is computed with it"
     if not asked.card:
@@ -458,7 +460,11 @@ QUESTIONS: tuple[tuple[str, str, Question], ...] = (
     ("a Γ that fresh draws of the feedback give as well", "", own_feedback),
     ("Γ by one aggregation alone, where the choice moves it", "", every_aggregation),
     ("a mean Γ that one layer carries", "", no_single_site),
-    ("a Γ of 1.0, or any, where the feedback was not saved", "FA007", saved_feedback),
+    (
+        "a Γ of 1.0, or any, where the feedback was not saved or the reference is not the gradient",
+        "FA007",
+        saved_feedback,
+    ),
     ("per-sample and mean-reduced gradients confused", "FA008", per_sample_gradients),
     ("accuracy of the eval batch instead of the test set", "FA009", accuracy_of_test_set),
     ("frozen control of another setting, or stated by hand", "", own_control),

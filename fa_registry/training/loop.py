@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from fa_registry.errors import Interrupted
+from fa_registry.quantities import objection_in
 from fa_registry.records import Measurements, RunSpec
 from fa_registry.training.measuring import check_first_credits, measure, with_final
+from fa_registry.training.reference import EVERY
 from fa_registry.training.trainer import Trainer
 
 T = TypeVar("T")
@@ -83,7 +85,8 @@ def training(
         trainer.begin_epoch()
         yield
         losses = trainer.end_epoch()
-        measured = measure(task)
+        is_checked = trainer.epoch % EVERY == 0 or trainer.epoch == task.spec.epochs
+        measured = measure(task, objection=None if is_checked else objection_in(row.measurements))
         row = EpochRow(trainer.epoch, replace(measured, scalars=dict(sorted({**measured.scalars, **losses}.items()))))
         observer.on_epoch(row, trainer)
         ended_by = end()

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fa_registry import datasets, diagnostics, provenance
+from fa_registry import architectures, datasets, diagnostics, methods, provenance
 from fa_registry.datasets.base import shared_samples
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
@@ -48,6 +48,7 @@ from fa_registry.training.bench import (
 from fa_registry.training.checkpoint import load_into
 from fa_registry.training.configuration import configuration
 from fa_registry.training.devices import products
+from fa_registry.training.reference import REFERENCE_CHECK, check_of, unreferenced, without_reference
 from fa_registry.training.task import Task, build_network, eval_digest
 
 TEST_BATCH = 512  # what a convolutional net makes of 2048 samples leaves the cache: that takes twice as long
@@ -61,13 +62,15 @@ def measure(
     initial: Mapping[str, Tensor] | None = None,
     conventions: Conventions | None = None,
     members: Mapping[str, Diagnostic] | None = None,
+    objection: str | None = None,
 ) -> Measurements:
     """The catalog's diagnostics of these `moments`, every site; with those of every epoch, whole-test-set accuracy.
 
     no_feedback: why the run's feedback state is missing; its Γ are then N/A with that reason, never a number.
     initial: the network's initial weights, name → tensor; None where they were not saved. conventions: None for today's.
     members: the diagnostics by name; None for all that are installed. No metric of ours is taken from a diagnostic of others.
-    A diagnostic that crashes is written down among the failures; what it measures is then absent.
+    A diagnostic that crashes is written down among the failures; what it measures is then absent. objection: why the reference of
+    a third-party architecture or method is not its gradient, by an earlier check; None to check it now.
     """
     look = diagnostics.look(task.network, *task.eval_batch)
     credits = None if no_feedback else credits_under(task, task.feedback, look)
@@ -81,21 +84,37 @@ def measure(
         first_credited=how.first_credited,
         least_error=how.least_error,
     )
+    members = diagnostics.CATALOG.members() if members is None else members
+    wanted = {
+        name: members[name] for name in sorted(members, key=_built_in_first) if members[name].card.when in moments
+    }
+    found = _found(wanted, observation)
+    if objection is None and is_third_party(task.spec):
+        check = check_of(task.network, *task.eval_batch, look, observation.credits)
+        objection, found.sites[REFERENCE_CHECK] = check.objection, check.deviations
+    if objection:
+        found = without_reference(found, _found(wanted, unreferenced(observation)), objection)
+    scalars = {**found.scalars, **({"accuracy": test_accuracy(task)} if "epoch" in moments else {})}
+    return in_order(found.sites, scalars, found.failures)
+
+
+def is_third_party(spec: RunSpec) -> bool:
+    """Whether the architecture or the method of a run is of another package."""
+    own = (architectures.CATALOG.location(spec.architecture).own, methods.CATALOG.location(spec.method).own)
+    return not all(own)
+
+
+def _found(members: Mapping[str, Diagnostic], observation: Observation) -> Measurements:
     sites: dict[str, tuple[Reading, ...]] = {}
     scalars: dict[str, Reading] = {}
     failures: dict[str, str] = {}
-    if "epoch" in moments:
-        scalars["accuracy"] = test_accuracy(task)
-    members = diagnostics.CATALOG.members() if members is None else members
-    for name in sorted(members, key=_built_in_first):
-        if members[name].card.when not in moments:
-            continue
-        measured, failure = attempt(members[name], observation)
+    for name, member in members.items():
+        measured, failure = attempt(member, observation)
         measured = measured if _is_built_in(name) else without_built_in(measured)
         sites |= measured.sites
         scalars |= measured.scalars
         failures |= {name: failure} if failure else {}
-    return in_order(sites, scalars, failures)
+    return Measurements(sites, scalars, failures=failures)
 
 
 def _is_built_in(name: str) -> bool:
@@ -127,7 +146,8 @@ def with_final(
 
     Measuring again takes both moments at one look (training.recompute), and finds the same figures.
     """
-    final = measure(task, no_feedback, ("final",), initial)
+    # what rests on a wrong reference gradient is withdrawn from both moments
+    final = measure(task, no_feedback, MOMENTS if is_third_party(task.spec) else ("final",), initial)
     together = in_order(
         {**measured.sites, **final.sites},
         {**measured.scalars, **final.scalars},

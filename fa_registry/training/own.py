@@ -18,7 +18,7 @@ from fa_registry.errors import InvalidFields
 from fa_registry.records import Measurements, Reading
 from fa_registry.training.checks import Checks
 from fa_registry.training.measuring import attempt, in_order
-from fa_registry.training.reference import REFERENCE_CHECK, WIDTHS, check_of, without_reference
+from fa_registry.training.reference import REFERENCE_CHECK, WIDTHS, check_of, unreferenced, without_reference
 
 NO_FRESH = "no `fresh` was given: a null needs the credit under other feedback than the model was trained with"
 NO_RULE = "no credit was given: the norms are of the network alone"
@@ -173,12 +173,6 @@ def measured(
     if seen.widths:
         sites[WIDTHS] = tuple(map(Reading, seen.widths))
     return in_order(sites, found.scalars, found.failures), Reference(seen.source, check)
-
-
-def unreferenced(observation: Observation) -> Observation:
-    """Return the observation with no gradient that a value could be made of."""
-    blank = [torch.full_like(gradient, torch.nan) for gradient in observation.gradients]
-    return replace(observation, gradients=blank, gradients_double=None)
 
 
 def _found(

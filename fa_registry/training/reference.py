@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from fa_registry.architectures.base import Network
-from fa_registry.diagnostics import Look, ReferenceCheck, evaluating
+from fa_registry.diagnostics import Look, Observation, ReferenceCheck, evaluating
 from fa_registry.diagnostics._forward_gradient import shifted_losses
 from fa_registry.diagnostics._reference_check import check_reference
 from fa_registry.errors import UsageError
+from fa_registry.quantities import NOT_ITS_GRADIENT
 from fa_registry.records import Measurements, Reading
 from fa_registry.terminal_loss import sample_losses
 
@@ -76,9 +78,15 @@ def _other_pass(losses: Tensor, logits: Tensor, y: Tensor) -> str:
     if torch.allclose(losses, sample_losses(logits.double(), y), rtol=1e-4, atol=1e-4):
         return ""
     return (
-        "the network's answer is not that of embed, blocks, step and readout in this order, so that its backward pass cannot be "
-        "checked"
+        f"{NOT_ITS_GRADIENT}, as far as can be checked: the network's answer is not that of embed, blocks, step and readout "
+        "in this order"
     )
+
+
+def unreferenced(observation: Observation) -> Observation:
+    """Return the observation with no gradient that a value could be made of."""
+    blank = [torch.full_like(gradient, torch.nan) for gradient in observation.gradients]
+    return replace(observation, gradients=blank, gradients_double=None)
 
 
 def without_reference(found: Measurements, blind: Measurements, reason: str) -> Measurements:
@@ -95,7 +103,9 @@ def without_reference(found: Measurements, blind: Measurements, reason: str) -> 
         return Reading(None, reason) if rests else reading
 
     sites = {
-        name: tuple(kept(*pair) for pair in zip(row, _row(blind.sites, name, len(row)), strict=True))
+        name: row
+        if name == REFERENCE_CHECK
+        else tuple(kept(*pair) for pair in zip(row, _row(blind.sites, name, len(row)), strict=True))
         for name, row in found.sites.items()
     }
     scalars = {name: kept(reading, blind.scalars.get(name)) for name, reading in found.scalars.items()}
