@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -101,11 +101,14 @@ def _without_detach(graph: torch.fx.GraphModule) -> None:
 def shifted_losses(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype) -> Shifted:
     """Return a function from L+1 shifts of the states to the samples' losses, (N,) of float64. The network is in eval mode."""
     tensors, inputs = cast(network, precision), as_precision(images, precision)
+    is_random: list[bool] = []
 
     def losses(shifts: Sequence[Tensor]) -> Tensor:
-        with fixed_draws(), torch.no_grad():
+        with nullcontext() if is_random == [False] else fixed_draws(), torch.no_grad():
+            before = torch.get_rng_state()
             options = {"return_hidden": True, "shifts": list(shifts)}
             logits, *_ = torch.func.functional_call(network, tensors, (inputs.clone(),), options)
+            is_random[:] = [inputs.device.type != "cpu" or not torch.equal(before, torch.get_rng_state())]
             return sample_losses(logits.double(), labels)
 
     return losses

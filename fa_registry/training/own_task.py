@@ -105,11 +105,12 @@ class OwnTask:
         x, y = self.batch
         return {EVALUATION: {"x": x, "y": y}} if "factory" in self.story else {}
 
-    def with_conventions(self, measurements: Measurements) -> Measurements:
-        """How they were measured, as training.measuring.with_conventions says it of ours."""
+    def with_conventions(self, measurements: Measurements, reference: str) -> Measurements:
+        """Return the measurements with how they were taken. reference: how their reference gradient was, see own.Reference."""
         told: dict[str, Scalar] = {
             "eval_samples": len(self.batch[1]),
             "eval_digest": eval_digest(self),
+            "reference_gradient": reference or "the model's own backward pass",
             **conventions_of(self),
         }
         return dataclasses.replace(measurements, conventions=told)

@@ -20,6 +20,7 @@ from fa_registry.terminal_loss import sample_losses
 REFERENCE_CHECK = "reference_check"
 WIDTHS = "g_norm_uncertainty"
 EVERY = 10  # epochs between two checks of a loop's model
+SAMPLES = 16  # of the eval batch
 NOT_CHECKED = f"checked at epochs 0, {EVERY}, {2 * EVERY}, … and at the end"
 
 
@@ -44,7 +45,8 @@ def check_of(
 ) -> ReferenceCheck | None:
     """Compare the gradients of a look with differences of the loss; None where they are such differences themselves.
 
-    In float64 where the network's forward pass runs in it, else in the precision of the look.
+    In float64 where the network's forward pass runs in it, else in the precision of the look. On SAMPLES of the batch, and on the
+    whole batch if these object: the samples of some networks depend on each other.
 
     Args:
         network: a Network, or Adapted.
@@ -55,21 +57,34 @@ def check_of(
     """
     if seen.widths:
         return None
+    if len(x) > SAMPLES:
+        few = None if credits is None else [rows[:SAMPLES] for rows in credits]
+        found = _checked(network, x[:SAMPLES], y[:SAMPLES], seen, few)
+        if not found.objection:
+            return found
+    return _checked(network, x, y, seen, credits)
+
+
+def _checked(
+    network: nn.Module, x: Tensor, y: Tensor, seen: Look, credits: Sequence[Tensor] | None
+) -> ReferenceCheck:
+    """Check on the first samples of the look, as many as x has."""
     shifted = ShiftedNetwork(network) if isinstance(network, Network) else network
     with evaluating(shifted):
         for found in (seen.double, seen.single):
             if found is None:
                 continue
-            states, precision = found.hidden, found.hidden[0].dtype
+            states, gradients = ([rows[: len(x)] for rows in part] for part in (found.hidden, found.gradients))
+            precision = states[0].dtype
             losses = shifted_losses(shifted, x, y, precision)
             try:
                 plain = losses([torch.zeros_like(state) for state in states])
             except Exception as error:  # a forward pass that runs in one precision alone
                 reason = f"{type(error).__name__}: {str(error)[:200]}"
                 continue
-            if isinstance(network, Network) and (objection := _other_pass(plain, found.logits, y)):
+            if isinstance(network, Network) and (objection := _other_pass(plain, found.logits[: len(x)], y)):
                 return ReferenceCheck(tuple(Reading(None, objection) for _ in states), objection)
-            return check_reference(losses, states, found.gradients, credits, precision)
+            return check_reference(losses, states, gradients, credits, precision)
     raise UsageError(f"the reference gradient: expected a forward pass that runs with shifted states, found {reason}")
 
 

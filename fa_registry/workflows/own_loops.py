@@ -87,8 +87,8 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> Measurem
     task = OwnTask(record.spec, model, (batch["x"], batch["y"]), 0)
     least_error = least_error_of(record.measurements.conventions)
     rule = OwnCredit("audit", model, None, None, 0)
-    found, _ = measured(network, *task.eval_batch, rule, wanted, least_error)
-    return task.with_conventions(found)
+    found, reference = measured(network, *task.eval_batch, rule, wanted, least_error)
+    return task.with_conventions(found, reference.source)
 
 
 def _without_word(logged: Measurements, again: Measurements) -> Measurements:

@@ -56,7 +56,8 @@ class Tracked:
     ):
         self._task, self._network, self._rule, self._rows = task, network, rule, rows
         self._begin, self._writer = writer, None
-        self._objection, self._logged = "", []
+        self._objection = self._source = ""
+        self._logged: list[str] = []
         self.done = 0
 
     @property
@@ -128,7 +129,7 @@ class Tracked:
             elif status == "complete" and self.done != spec.epochs:
                 status = "stopped_early"
             told = {name: reading for name, reading in last.scalars.items() if name in (*FIGURES, "accuracy")}
-            final = self._task.with_conventions(self._measured(told, None, MOMENTS))
+            final = self._task.with_conventions(self._measured(told, None, MOMENTS), self._source)
             self._writer.complete(Outcome(status, self.done, final, stepping="a loop of its author's own"))
             self._rows.remove()
         except BaseException as failure:
@@ -148,6 +149,7 @@ class Tracked:
         wanted = [diagnostic for diagnostic in members if diagnostic.card.when in moments]
         objection = None if epoch is None or epoch % EVERY == 0 else self._objection
         found, reference = measured(self._network, *self._task.eval_batch, self._rule, wanted, objection=objection)
+        self._source = reference.source
         if reference.check:
             self._objection = reference.check.objection
         if self._objection and self._objection not in self._logged:
