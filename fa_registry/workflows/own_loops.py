@@ -26,6 +26,7 @@ from fa_registry.training.checks import Checks
 from fa_registry.training.devices import pinned_threads, threads_refused
 from fa_registry.training.own import OwnCredit, measured, own_network
 from fa_registry.training.own_task import EVALUATION, OWN_LOOP, OwnTask
+from fa_registry.training.reference import REFERENCE_CHECK
 
 TOLD = "accuracy, losses and whatever its credit gave are as its author says"
 
@@ -88,7 +89,8 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> Measurem
     least_error = least_error_of(record.measurements.conventions)
     rule = OwnCredit("audit", model, None, None, 0)
     found, reference = measured(network, *task.eval_batch, rule, wanted, least_error)
-    return task.with_conventions(found, reference.source)
+    sites = {name: row for name, row in found.sites.items() if name != REFERENCE_CHECK}  # it depends on the credit
+    return task.with_conventions(dataclasses.replace(found, sites=sites), reference.source)
 
 
 def _without_word(logged: Measurements, again: Measurements) -> Measurements:
