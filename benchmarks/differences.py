@@ -174,7 +174,7 @@ MEASURING = (
     Difference(
         "skip of a foreign block",
         'a heuristic that always answers "no skip inside", for ViT and ResNet too',
-        "declared by the user and checked against what flows",
+        "seen in what flows, or declared by the user and checked against it",
         "where it guesses wrong, everything is measured on another network",
         "vit_mini at initialisation, the skip added twice: ‖h_L‖/‖h_0‖ {growth_wrong:.3g} instead of {growth:.3g}, cosine of g_0 "
         "with the true one {cosine:.3f}",

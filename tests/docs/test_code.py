@@ -27,9 +27,16 @@ def test_it_compiles(block):
     assert compile(block.text, block.page, "exec")
 
 
-@pytest.mark.parametrize("block", RUNNABLE, ids=labelled)
+def runnable(block):
+    """Leave a page that loads transformers, which takes ten seconds, to the long tests."""
+    return pytest.param(block, marks=[pytest.mark.long] if "transformers" in block.text else [], id=labelled(block))
+
+
+@pytest.mark.parametrize("block", [runnable(block) for block in RUNNABLE])
 def test_it_runs(block, workplace, undrawn):
     """In this process, which has imported all that it takes seconds to import; but what changes torch for good in its own."""
+    if "transformers" in block.text:
+        pytest.importorskip("transformers")
     if "torchvision" in block.text:
         ended = subprocess.run([sys.executable, "-c", block.text], capture_output=True, text=True, timeout=300)
         assert ended.returncode == 0, ended.stderr
@@ -46,6 +53,14 @@ def test_whoever_searches_for_the_error_of_torchvision_finds_what_to_call():
     text = (ROOT / "docs/own-model.md").read_text(encoding="utf-8")
     assert f"operator torchvision::{OPERATORS[0]} does not exist" in text
     assert any("fa_registry.torchvision()" in block.text for block in RUNNABLE if block.page == "docs/own-model.md")
+
+
+def test_a_custom_backward_pass_has_the_verdicts_that_the_page_states(capsys):
+    block = next(block for block in RUNNABLE if "torch.autograd.Function" in block.text)
+    exec(compile(block.text, block.page, "exec"), {"__name__": "page"})
+    backward, forward = capsys.readouterr().out.split("INCOMPLETE\n")
+    assert "the model's backward pass is not its gradient at sites 0, 1:" in backward
+    assert forward.endswith("PASS\n") and "reference gradient: of the traced forward pass" in forward
 
 
 OWN_METHOD = "python -m fa_registry.testing orthogonal_dfa --architecture resmlp"
