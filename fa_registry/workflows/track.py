@@ -6,10 +6,12 @@ import dataclasses
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from fa_registry import diagnostics, jsonio
@@ -20,7 +22,7 @@ from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.tracking.writer import Keep, RunWriter
 from fa_registry.training.checks import Checks
-from fa_registry.training.frozen import frozen_blocks
+from fa_registry.training.frozen import blocks_to_freeze, frozen_blocks, frozen_control
 from fa_registry.training.loop import EpochRow, Outcome, has_diverged
 from fa_registry.training.own import CreditRule, FreshRule, OwnCredit, measured, own_network, unwrapped
 from fa_registry.training.own_task import DIGITS, OWN, OwnRows, OwnTask, structure
@@ -48,10 +50,17 @@ class Tracked:
     """
 
     def __init__(
-        self, task: OwnTask, network: nn.Module, rule: OwnCredit, writer: Callable[[], RunWriter], rows: OwnRows
+        self,
+        task: OwnTask,
+        network: nn.Module,
+        rule: OwnCredit,
+        writer: Callable[[], RunWriter],
+        rows: OwnRows,
+        freezing: AbstractContextManager[Any] | None = None,
     ):
         self._task, self._network, self._rule, self._rows = task, network, rule, rows
         self._begin, self._writer = writer, None
+        self._freezing = freezing or nullcontext()
         self.done = 0
 
     @property
@@ -63,6 +72,13 @@ class Tracked:
         return dict(self._monitor.fired)
 
     def __enter__(self) -> Tracked:
+        with ExitStack() as entered:
+            entered.enter_context(self._freezing)
+            self._start()
+            entered.pop_all()  # it began: __exit__ leaves the frozen control
+        return self
+
+    def _start(self) -> None:
         earlier = self._rows.read()
         first = EpochRow(0, self._measured({})) if not earlier else None  # before there is a run: it may be refused
         self._writer = self._begin()
@@ -76,7 +92,6 @@ class Tracked:
         except BaseException as error:
             self._writer.fail(error)
             raise
-        return self
 
     def epoch(self, test_accuracy: float | None = None, **figures: float) -> Measurements:
         """Measure the model as it is now, and write it down as the next epoch's figures, which are returned.
@@ -101,6 +116,12 @@ class Tracked:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        try:
+            self._freezing.__exit__(kind, error, trace)
+        except UsageError as refusal:
+            if refusal is not error:  # frozen weights were trained: this is no control, and never a complete run
+                self._writer.fail(refusal)
+                raise
         if isinstance(error, KeyboardInterrupt):
             self._writer.interrupt(f"interrupted after epoch {self.done}; track(…, resume=True) goes on from there")
         elif error is not None:
@@ -152,6 +173,7 @@ def track(
     credit: CreditRule | None = None,
     *,
     fresh: FreshRule | None = None,
+    control: bool | Sequence[str] = False,
     skip: str = "outside",
     readout: str = "",
     dataset: str = "",
@@ -167,8 +189,11 @@ def track(
     """A context in which a loop of one's own is a run: `run.epoch(test_accuracy=…)` once an epoch, and all else is written.
 
     model, sites, skip, readout: as for `adapt`. eval: the batch of all figures, x (N, …) and y (N,) int64; 128 samples of the test
-    set as the paper has it. method: what it is called; inside `frozen_control` it is its control's. credit(model, x, y) → [c_0 …
-    c_L] and fresh: as for `alignment`; without a credit there is no Γ. dataset: what it is called [own- and digits of the batch].
+    set as the paper has it. method: what it is called; inside `frozen_control` it is its control's. control: True makes the run the
+    frozen control itself: the parameters that the model reads from the first to the last site are found now, frozen when the
+    `with` begins, and learn again when it ends, whichever way. A list names other blocks or parameters. Either is refused where
+    `frozen_control` freezes the model already. credit(model, x, y) → [c_0 … c_L] and fresh: as for `alignment`; without a credit
+    there is no Γ. dataset: what it is called [own- and digits of the batch].
     factory: `package.module:function` that builds such a model without arguments: who audits with --factory can measure again.
     feedback: the matrices (name → tensor) or modules that make the credit, kept with the run. epochs: how many there will be [as
     many as run.epoch was called]. checkpoint_every: see `train`. study, experiment, store: where the run is found again. resume: go
@@ -187,9 +212,11 @@ def track(
     x, y = eval if isinstance(eval, (tuple, list)) and len(eval) == 2 else (None, None)
     checks.batch(network, x, y, ("eval[0]", "eval[1]"))
     checks.problems += _problems(method, seed, epochs, dataset, study, credit, fresh)
+    checks.problems += _wrong_control(model, control, wrappers) if control is not False else []
     checks.problems += _misfit(factory, network) if factory and network else []
     checks.finish()
-    inner, frozen = _inner(network), frozen_blocks(model)
+    inner = _inner(network)
+    frozen = blocks_to_freeze(network, () if control is True else control, x=x) if control else frozen_blocks(model)
     spec = _spec(inner, "bp" if frozen else method, dataset or _name((x, y)), seed, epochs, bool(frozen))
     known = {"factory": factory, "unwrapped from": ", ".join(wrappers)}
     story = {**_story(network, credit, frozen), **{name: words for name, words in known.items() if words}}
@@ -198,7 +225,10 @@ def track(
     tracker = open_tracker(store, experiment)
     rows = OwnRows(registry_folder(tracker.uri) / "own_loops", spec, resume)
     keep = Keep(checkpoint_every, Keep().points if epochs else 0)
-    return Tracked(task, network, rule, lambda: RunWriter(tracker, task, study, keep=keep, open_end=not epochs), rows)
+    freezing = frozen_control(network, frozen) if control else None
+    return Tracked(
+        task, network, rule, lambda: RunWriter(tracker, task, study, keep=keep, open_end=not epochs), rows, freezing
+    )
 
 
 def _inner(network: nn.Module) -> nn.Module:
@@ -239,6 +269,23 @@ def _problems(method: str, seed: Any, epochs: Any, dataset: str, study: str, cre
     return problems + [
         f"{name}: expected a function" for name, rule in rules.items() if rule is not None and not callable(rule)
     ]
+
+
+def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[str]:
+    """Why the run cannot freeze the model itself."""
+    is_listed = isinstance(control, (list, tuple)) and control and all(isinstance(name, str) for name in control)
+    if control is not True and not is_listed:
+        return [f"control: expected True, False or a list of names, found {control!r}"]
+    if isinstance(model, nn.Module) and frozen_blocks(model):
+        return [
+            "control: expected a model that is not frozen, found one inside of frozen_control; leave one of the two out"
+        ]
+    distributed = torch.distributed
+    is_one_of_many = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+    if is_one_of_many or "DistributedDataParallel" in wrappers:
+        advice = "use frozen_control in every process, before the model is wrapped"
+        return [f"control: expected a model of one process, found one of several, whose others would train; {advice}"]
+    return []
 
 
 def _misfit(factory: str, network: nn.Module) -> list[str]:
