@@ -118,10 +118,9 @@ class Tracked:
     ) -> None:
         try:
             self._freezing.__exit__(kind, error, trace)
-        except UsageError as refusal:
-            if refusal is not error:  # frozen weights were trained: this is no control, and never a complete run
-                self._writer.fail(refusal)
-                raise
+        except UsageError as refusal:  # frozen weights were trained: this is no control, and never a complete run
+            self._writer.fail(refusal)
+            raise
         if isinstance(error, KeyboardInterrupt):
             self._writer.interrupt(f"interrupted after epoch {self.done}; track(…, resume=True) goes on from there")
         elif error is not None:

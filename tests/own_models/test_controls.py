@@ -253,10 +253,10 @@ class Tied(nn.Module):
         self.normed = parametrizations.weight_norm(nn.Linear(WIDTH, WIDTH, bias=False))
 
     def forward(self, x):
-        masked = (self.masked * self.mask).t()  # computed early, used in a block
+        masked, inside = (self.masked * self.mask).t(), self.inside.t()  # computed early, and only viewed early
         h = self.position.repeat(len(x), 1)
         h += F.pad(x, (0, WIDTH - x.shape[1])) @ self.before  # the state lies where a copy of a parameter was
-        h = self.begin(h) @ self.inside @ masked
+        h = self.begin(h) @ inside @ masked
         h = self.finish(self.normed(self.shared(h)))
         return F.linear(h @ self.behind, self.shared.weight)[:, :CLASSES]
 
