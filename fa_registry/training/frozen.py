@@ -1,48 +1,81 @@
-"""frozen_control: the control that D3 asks for, inside somebody else's training function."""
+"""frozen_control: the control that D3 asks for, inside a training function of the user's own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
+from fa_registry.architectures import Adapted
 from fa_registry.errors import UsageError
+from fa_registry.training.block_parameters import parameters_between
 from fa_registry.training.checkpoint import content_digest
+from fa_registry.training.own import unwrapped
 
+LOG = logging.getLogger(__name__)
+NO_GRAPH = "does not require grad"  # part of torch's message where `backward` is called on a tensor without a graph
 _FROZEN: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()
 
 
 @contextmanager
-def frozen_control(model: nn.Module, blocks: Sequence[str] = ()) -> Iterator[nn.Module]:
-    """Inside, the weights of these blocks (module paths; default: `.blocks`) take no gradient; everything else trains.
+def frozen_control(
+    model: nn.Module, blocks: Sequence[str] = (), *, sites: Sequence[str] = (), x: Any = None
+) -> Iterator[nn.Module]:
+    """Freeze the model's blocks inside the context, so that everything else trains; afterwards they learn again.
 
     A run that `track` makes of the model inside is the frozen control of the method's runs with the same seed, data set and
-    epochs. Afterwards the blocks learn again. Raises UsageError for names that are none, and at the end where a frozen block is
-    not as it was, bit for bit: a loop that writes .grad itself, or an optimiser that decays weights without a gradient, trained it.
+    epochs. The frozen weights have requires_grad False. A layer that has some still returns an output that requires a gradient,
+    so that a loop may call `h.backward(credit)` on it. The names are logged, and recorded with the run.
+
+    Args:
+        model: the model that is trained, or its `adapt`ed form.
+        blocks: paths of modules, or names of parameters [`.blocks`]. They are taken before `sites`.
+        sites: places in the forward pass, as for `adapt` [those of an adapted model]: all parameters that the pass reads from
+            the entry of the first to the end of the last are frozen, whichever way the model uses them.
+        x: a batch that the model is called with where `sites` are; a mapping as keywords.
+
+    Raises:
+        UsageError: a name is unknown, no parameter is found, or the model is frozen already. At the end: a frozen weight is not
+            as it was, bit for bit, because the loop writes .grad or weights itself, or its optimiser decays weights without a
+            gradient.
+
     Source: arXiv 2606.21126, D3.
     """
-    names = tuple(blocks) or tuple(f"blocks.{index}" for index in range(len(getattr(model, "blocks", ()))))
-    known = dict(model.named_modules())
-    unknown = [name for name in names if name not in known]
-    if unknown or not names:
+    inner = _inner(model)
+    if inner in _FROZEN:
         raise UsageError(
-            f"frozen_control: expected names of the model's blocks, found {', '.join(unknown) or 'none and no .blocks'}; "
-            f"known: {', '.join(name for name in known if name)}"
+            "frozen_control: expected a model that is not frozen, found one inside of another frozen_control"
         )
-    weights = {id(weight): weight for name in names for weight in known[name].parameters() if weight.requires_grad}
-    before = {name: _content(known[name]) for name in names}
-    for weight in weights.values():
-        weight.requires_grad_(False)
-    _FROZEN[model] = names
-    try:
-        yield model
-    finally:
-        del _FROZEN[model]
+    names = blocks_to_freeze(model, blocks, sites, x)
+    parts = _parts(model)
+    weights = {id(weight): weight for name in names for weight in parts[name].values() if weight.requires_grad}
+    before = {name: content_digest(parts[name]) for name in names}
+    with ExitStack() as leaving:
         for weight in weights.values():
-            weight.requires_grad_(True)
-    changed = [name for name in names if _content(known[name]) != before[name]]
+            leaving.callback(weight.requires_grad_, weight.requires_grad)
+            weight.requires_grad_(False)
+        for module in inner.modules():
+            if any(id(weight) in weights for weight in module.parameters(recurse=False)):
+                leaving.callback(module.register_forward_hook(_requiring_gradient).remove)
+        _FROZEN[inner] = names
+        leaving.callback(_FROZEN.pop, inner)
+        LOG.info("frozen_control: no gradient for %s", ", ".join(names))
+        try:
+            yield model
+        except RuntimeError as error:
+            if NO_GRAPH in str(error):
+                error.add_note(
+                    "frozen_control: frozen weights require no gradient; call blocks on h.detach().requires_grad_()"
+                )
+            raise
+    parts = _parts(model)
+    changed = [name for name in names if name not in parts or content_digest(parts[name]) != before[name]]
     if changed:
         raise UsageError(
             f"frozen_control: {', '.join(changed)} changed although frozen: the loop writes .grad or weights itself; "
@@ -50,11 +83,70 @@ def frozen_control(model: nn.Module, blocks: Sequence[str] = ()) -> Iterator[nn.
         )
 
 
+def blocks_to_freeze(
+    model: nn.Module, blocks: Sequence[str] = (), sites: Sequence[str] = (), x: Any = None
+) -> tuple[str, ...]:
+    """Find the modules and parameters that `frozen_control` freezes, by its arguments, without freezing them."""
+    if isinstance(model, Adapted) and x is not None:
+        sites = tuple(sites) or model.sites
+    if sites and not blocks:
+        if x is None:
+            raise UsageError("frozen_control: x: expected a batch that the model is called with, beside sites")
+        found = parameters_between(lambda: _call(model, x), _inner(model), sites[0], sites[-1])
+        if found.shared:
+            LOG.warning(
+                "frozen_control: used outside of the blocks too, and frozen there as well: %s", ", ".join(found.shared)
+            )
+        return found.names
+    names = tuple(blocks) or tuple(f"blocks.{index}" for index in range(len(getattr(model, "blocks", ()))))
+    parts = _parts(model)
+    unknown = [name for name in names if name not in parts]
+    if unknown or not names:
+        known = ", ".join(name for name, _ in model.named_modules() if name)
+        hint = "" if names else "; a model whose blocks are elsewhere: blocks=, or sites= and a batch x="
+        raise UsageError(
+            "frozen_control: expected names of the model's blocks, "
+            f"found {', '.join(unknown) or 'none and no .blocks'}; known: {known}{hint}"
+        )
+    return names
+
+
 def frozen_blocks(model: nn.Module) -> tuple[str, ...]:
-    """Which blocks of the model are frozen by `frozen_control` now."""
-    return _FROZEN.get(model, ())
+    """Return the names of what `frozen_control` keeps frozen of the model now: modules or parameters."""
+    return _FROZEN.get(_inner(model), ())
 
 
-def _content(module: nn.Module) -> str:
-    """Weights alone: the running statistics of a batch norm follow the stream, frozen or not."""
-    return content_digest({name: weight.detach() for name, weight in module.named_parameters()})
+def _inner(model: nn.Module) -> nn.Module:
+    """The user's model, without wrappers."""
+    model, _ = unwrapped(model)
+    return model.model if isinstance(model, Adapted) else model
+
+
+def _call(model: nn.Module, x: Any) -> Any:
+    model, _ = unwrapped(model)  # a compiled module runs no hooks
+    return model(**x) if isinstance(x, Mapping) and not isinstance(model, Adapted) else model(x)
+
+
+def _parts(model: nn.Module) -> dict[str, dict[str, Tensor]]:
+    """Weights of every module and parameter, by the name that it has in the model, or in the model without wrappers.
+
+    Weights alone: the running statistics of a batch norm follow the stream, frozen or not.
+    """
+    parts: dict[str, dict[str, Tensor]] = {}
+    for outer in dict.fromkeys((_inner(model), model)):
+        parts |= {name: {name: weight} for name, weight in outer.named_parameters(remove_duplicate=False)}
+        parts |= {name: dict(module.named_parameters()) for name, module in outer.named_modules(remove_duplicate=False)}
+    return parts
+
+
+def _requiring_gradient(module: nn.Module, args: Any, output: Any) -> Any:
+    """Forward hook of a frozen layer: its output requires a gradient where it would if the layer learnt."""
+    if not torch.is_grad_enabled():
+        return output
+
+    def with_graph(value: Tensor) -> Tensor:
+        if value.requires_grad or not value.is_floating_point():
+            return value
+        return value.detach().requires_grad_().clone()  # a leaf could not be written into in place
+
+    return tree_map_only(Tensor, with_graph, output)

@@ -65,9 +65,7 @@ def check_of(
     return _checked(network, x, y, seen, credits)
 
 
-def _checked(
-    network: nn.Module, x: Tensor, y: Tensor, seen: Look, credits: Sequence[Tensor] | None
-) -> ReferenceCheck:
+def _checked(network: nn.Module, x: Tensor, y: Tensor, seen: Look, credits: Sequence[Tensor] | None) -> ReferenceCheck:
     """Check on the first samples of the look, as many as x has."""
     shifted = ShiftedNetwork(network) if isinstance(network, Network) else network
     with evaluating(shifted):

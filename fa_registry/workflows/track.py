@@ -7,6 +7,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,7 +23,7 @@ from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.tracking.writer import Keep, RunWriter
 from fa_registry.training.checks import Checks
-from fa_registry.training.frozen import frozen_blocks
+from fa_registry.training.frozen import blocks_to_freeze, frozen_blocks, frozen_control
 from fa_registry.training.loop import EpochRow, Outcome, has_diverged
 from fa_registry.training.own import CreditRule, FreshRule, OwnCredit, measured, own_network, unwrapped
 from fa_registry.training.own_task import DIGITS, OWN, OwnRows, OwnTask, structure
@@ -52,12 +53,19 @@ class Tracked:
     """
 
     def __init__(
-        self, task: OwnTask, network: nn.Module, rule: OwnCredit, writer: Callable[[], RunWriter], rows: OwnRows
+        self,
+        task: OwnTask,
+        network: nn.Module,
+        rule: OwnCredit,
+        writer: Callable[[], RunWriter],
+        rows: OwnRows,
+        freezing: AbstractContextManager[Any] | None = None,
     ):
         self._task, self._network, self._rule, self._rows = task, network, rule, rows
         self._begin, self._writer = writer, None
         self._objection = self._source = ""
         self._logged: list[str] = []
+        self._freezing = freezing or nullcontext()
         self.done = 0
 
     @property
@@ -69,6 +77,13 @@ class Tracked:
         return dict(self._monitor.fired)
 
     def __enter__(self) -> Tracked:
+        with ExitStack() as entered:
+            entered.enter_context(self._freezing)
+            self._start()
+            entered.pop_all()  # it began: __exit__ leaves the frozen control
+        return self
+
+    def _start(self) -> None:
         earlier = self._rows.read()
         first = EpochRow(0, self._measured({}, 0)) if not earlier else None  # before there is a run: it may be refused
         self._writer = self._begin()
@@ -82,7 +97,6 @@ class Tracked:
         except BaseException as error:
             self._writer.fail(error)
             raise
-        return self
 
     def epoch(self, test_accuracy: float | None = None, **figures: float) -> Measurements:
         """Measure the model as it is now, and write it down as the next epoch's figures, which are returned.
@@ -107,6 +121,11 @@ class Tracked:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        try:
+            self._freezing.__exit__(kind, error, trace)
+        except UsageError as refusal:  # frozen weights were trained: this is no control, and never a complete run
+            self._writer.fail(refusal)
+            raise
         if isinstance(error, KeyboardInterrupt):
             self._writer.interrupt(f"interrupted after epoch {self.done}; track(…, resume=True) goes on from there")
         elif error is not None:
@@ -168,6 +187,7 @@ def track(
     credit: CreditRule | None = None,
     *,
     fresh: FreshRule | None = None,
+    control: bool | Sequence[str] = False,
     skip: str = "",
     readout: str = "",
     gradient: str = "",
@@ -187,6 +207,9 @@ def track(
         model: as sites, skip, readout and gradient, see `adapt`.
         eval: the batch of all metrics, x (N, …) and y (N,) int64; 128 samples of the test set as the paper has it.
         method: its name; inside `frozen_control` the run is its control.
+        control: True makes the run the frozen control: the parameters that the model reads from the first to the last site are
+            found now, frozen when the `with` begins, and learn again when it ends. A list names other blocks or parameters.
+            Refused if `frozen_control` freezes the model already.
         seed: of the run.
         credit: credit(model, x, y) → [c_0 … c_L], as for `alignment`; without it there is no Γ.
         fresh: the same under newly drawn feedback, as for `alignment`.
@@ -211,12 +234,14 @@ def track(
     x, y = eval if isinstance(eval, (tuple, list)) and len(eval) == 2 else (None, None)
     checks.batch(network, x, y, ("eval[0]", "eval[1]"))
     checks.problems += _problems(method, seed, epochs, dataset, study, credit, fresh)
+    checks.problems += _wrong_control(model, control, wrappers) if control is not False else []
     checks.problems += _misfit(factory, network) if factory and network else []
     checks.finish()
     if isinstance(network, Adapted) and network.skip == "none":
         with torch.no_grad(), diagnostics.evaluating(network):
             network(x, return_hidden=True)  # which finds out whether the sites return residual branches
-    inner, frozen = _inner(network), frozen_blocks(model)
+    inner = _inner(network)
+    frozen = blocks_to_freeze(network, () if control is True else control, x=x) if control else frozen_blocks(model)
     spec = _spec(inner, "bp" if frozen else method, dataset or _name((x, y)), seed, epochs, bool(frozen))
     known = {"factory": factory, "unwrapped from": ", ".join(wrappers)}
     story = {**_story(network, credit, frozen), **{name: words for name, words in known.items() if words}}
@@ -225,7 +250,10 @@ def track(
     tracker = open_tracker(store, experiment)
     rows = OwnRows(registry_folder(tracker.uri) / "own_loops", spec, resume)
     keep = Keep(checkpoint_every, Keep().points if epochs else 0)
-    return Tracked(task, network, rule, lambda: RunWriter(tracker, task, study, keep=keep, open_end=not epochs), rows)
+    freezing = frozen_control(network, frozen) if control else None
+    return Tracked(
+        task, network, rule, lambda: RunWriter(tracker, task, study, keep=keep, open_end=not epochs), rows, freezing
+    )
 
 
 def _inner(network: nn.Module) -> nn.Module:
@@ -266,6 +294,23 @@ def _problems(method: str, seed: Any, epochs: Any, dataset: str, study: str, cre
     return problems + [
         f"{name}: expected a function" for name, rule in rules.items() if rule is not None and not callable(rule)
     ]
+
+
+def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[str]:
+    """Why the run cannot freeze the model itself."""
+    is_listed = isinstance(control, (list, tuple)) and control and all(isinstance(name, str) for name in control)
+    if control is not True and not is_listed:
+        return [f"control: expected True, False or a list of names, found {control!r}"]
+    if isinstance(model, nn.Module) and frozen_blocks(model):
+        return [
+            "control: expected a model that is not frozen, found one inside of frozen_control; leave one of the two out"
+        ]
+    distributed = torch.distributed
+    is_one_of_many = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+    if is_one_of_many or "DistributedDataParallel" in wrappers:
+        advice = "use frozen_control in every process, before the model is wrapped"
+        return [f"control: expected a model of one process, found one of several, whose others would train; {advice}"]
+    return []
 
 
 def _misfit(factory: str, network: nn.Module) -> list[str]:

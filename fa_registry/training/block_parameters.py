@@ -1,0 +1,183 @@
+"""Find the parameters that a model's blocks use, whichever way its forward pass is written.
+
+A module's own list of parameters is not enough: a model may call `F.linear(h, self.W)` on a bare parameter or hand a weight to
+a custom autograd Function. Every operation of a forward pass is watched instead, below autograd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import inf
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from fa_registry.errors import UsageError, unknown_name_text
+from fa_registry.training.own import untouched
+
+NAMED_CALL = "#"  # `layer#2` is the second call of `layer` in a forward pass
+
+
+class BlockParameters(NamedTuple):
+    """Parameters that a forward pass reads between two sites, by name, in the order of `named_parameters()`.
+
+    names: all of them. shared: those of them that it reads before or after as well.
+    """
+
+    names: tuple[str, ...]
+    shared: tuple[str, ...]
+
+
+def parameters_between(call: Callable[[], Any], model: nn.Module, first: str, last: str) -> BlockParameters:
+    """Find the parameters that a forward pass reads between the entry of `first` and the end of `last`.
+
+    A parameter is recognised by its memory, so that views, detached aliases and the inside of custom autograd Functions count.
+    A tensor computed from parameters alone (a cast, a mask, weight normalisation) counts as these parameters where it is used.
+    The model is in eval mode meanwhile. Gradients, modes, buffers and random generators are restored.
+
+    Args:
+        call: makes one forward pass of `model`, without arguments. Gradients are enabled in it, as they are while states are
+            measured: a model may call `retain_grad` or register a hook on its states.
+        model: the module that has the sites and the parameters.
+        first: path of a module; `layer#2` is its second call in the pass.
+        last: likewise; it may be `first`.
+
+    Raises:
+        UsageError: a site is unknown, not called, or called more than once without `#k`; `last` ends before `first` begins;
+            or no parameter is read between them.
+    """
+    begin, end = _Site.named(model, first), _Site.named(model, last)
+    reads = _ParameterReads(model)
+    is_reversed = False
+
+    def enter(module: nn.Module, args: Any) -> None:
+        begin.calls += 1
+        reads.is_between |= begin.calls == begin.number
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        nonlocal is_reversed
+        end.calls += 1
+        if end.calls == end.number:
+            is_reversed = not reads.is_between
+            reads.is_between = False
+
+    with untouched(model), ExitStack() as hooks:
+        # First of all hooks, because a hook may compute the weight (`spectral_norm`); the other one is the last of all.
+        hooks.callback(begin.module.register_forward_pre_hook(enter, prepend=True).remove)
+        hooks.callback(end.module.register_forward_hook(leave).remove)
+        with reads:
+            call()
+    for site in (begin, end):
+        site.check_calls()
+    if is_reversed:
+        raise UsageError(f"sites: expected {first} to be entered before {last} ends, found the opposite order")
+    order = [name for name, _ in model.named_parameters()]
+    names = tuple(name for name in order if name in reads.between)
+    if not names:
+        raise UsageError(
+            f"sites: expected the model to read parameters between the entry of {first} and the end of {last}, found none; "
+            "name sites with the blocks between them, or name the blocks or their parameters"
+        )
+    return BlockParameters(names, tuple(name for name in names if name in reads.elsewhere))
+
+
+@dataclass
+class _Site:
+    """One end of the interval. number: which call of the module is meant. calls: how many there were."""
+
+    name: str
+    module: nn.Module
+    number: int
+    calls: int = 0
+
+    @classmethod
+    def named(cls, model: nn.Module, name: str) -> _Site:
+        """Parse `path` or `path#k`."""
+        path, mark, number = name.partition(NAMED_CALL)
+        modules = dict(model.named_modules())
+        if path not in modules:
+            raise UsageError(f"sites: {unknown_name_text('module', path, filter(None, modules))}")
+        if mark and not (number.isdecimal() and int(number)):
+            raise UsageError(f"sites: {name}: expected the number of a call after #, as in {path}#2")
+        return cls(name, modules[path], int(number) if mark else 1)
+
+    def check_calls(self) -> None:
+        """Raise UsageError where the pass did not have this call, or several that the name could mean."""
+        path, mark, _ = self.name.partition(NAMED_CALL)
+        if self.calls < self.number:
+            found = f"found {self.calls}" if self.calls else "found that it is never called"
+            raise UsageError(
+                f"sites: {self.name}: expected {self.number} or more calls of {path} in a forward pass, {found}"
+            )
+        if self.calls > 1 and not mark:
+            raise UsageError(
+                f"sites: {self.name}: expected one call in a forward pass, found {self.calls}; "
+                f"name the one that is meant, {path}#1 to {path}#{self.calls}"
+            )
+
+
+class _ParameterReads(TorchDispatchMode):
+    """Collects which parameters the operations of a forward pass read, inside of an interval and elsewhere."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.is_between = False
+        self.between: set[str] = set()
+        self.elsewhere: set[str] = set()
+        # Several parameters may share one storage: each has its range of bytes.
+        self._ranges: dict[int, list[tuple[float, float, frozenset[str]]]] = {}
+        # Buffers, and tensors computed from parameters and buffers alone. They are kept: the address of a storage that is freed
+        # would soon be another tensor's.
+        self._computed: dict[int, tuple[frozenset[str], Tensor]] = {}
+        self._kept = dict(model.named_parameters())
+        for name, weight in self._kept.items():
+            storage, start, stop = _bytes_of(weight)
+            self._ranges.setdefault(storage, []).append((start, stop, frozenset([name])))
+        for buffer in model.buffers():
+            storage, _, _ = _bytes_of(buffer)
+            if storage not in self._ranges:
+                self._computed[storage] = (frozenset(), buffer)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        answer = func(*args, **(kwargs or {}))
+        inputs = [self._names(tensor) for tensor in _tensors((args, kwargs))]
+        names = frozenset().union(*filter(None, inputs))
+        if not func.is_view:  # a view of a weight may be taken anywhere: what computes with it reads it
+            (self.between if self.is_between else self.elsewhere).update(names)
+        for tensor in _tensors(answer):
+            storage, _, _ = _bytes_of(tensor)
+            if None in inputs:
+                self._computed.pop(storage, None)  # an operation in place has written a state into it
+            elif inputs and storage not in self._ranges:
+                self._computed[storage] = (names, tensor)
+        return answer
+
+    def _names(self, tensor: Tensor) -> frozenset[str] | None:
+        """The parameters that this tensor is a part of or computed from; None where it has anything else in it."""
+        storage, start, stop = _bytes_of(tensor)
+        if storage in self._computed:
+            return self._computed[storage][0]
+        ranges = self._ranges.get(storage)
+        if ranges is None:
+            return None
+        return frozenset().union(*(names for begin, end, names in ranges if begin < stop and start < end))
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    return (leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor))
+
+
+def _bytes_of(tensor: Tensor) -> tuple[int, float, float]:
+    """A tensor's storage, and the first byte in it and the one after its last. A sparse tensor has none: it is its own."""
+    try:
+        storage = tensor.untyped_storage()._cdata
+        reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+        start = tensor.storage_offset()
+    except (RuntimeError, NotImplementedError, ValueError):
+        return id(tensor), 0, inf
+    width = tensor.element_size()
+    return storage, start * width, (start + reach if tensor.numel() else start) * width
