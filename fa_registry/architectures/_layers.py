@@ -127,8 +127,9 @@ class _ConvFunction(torch.autograd.Function):
         """
         x, back = context.saved_tensors
         for_x, for_weight, for_bias = context.needs_input_grad[:3]
+        carried = conv2d_input(x.shape, back, gradient, padding=PADDING) if for_x else None  # fa: ok FA013 credits only
         return (
-            conv2d_input(x.shape, back, gradient, padding=PADDING) if for_x else None,
+            carried,
             conv2d_weight(x, context.size, gradient, padding=PADDING) if for_weight else None,
             gradient.sum(dim=(0, 2, 3)) if for_bias else None,
             None,

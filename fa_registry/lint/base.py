@@ -12,7 +12,7 @@ from fa_registry.lint.syntax import Syntax
 
 @dataclass(frozen=True)
 class RuleCard:
-    """code: stable name, FA + the pitfall's number. pitfall: its number in protocol §5, 0 for the linter's own findings.
+    """code: stable name, FA + the pitfall's number; from FA013 on, further rules. pitfall: its number in protocol §5, 0: none.
 
     why: what goes wrong, in one sentence. fix: what to write instead. cannot_see: what the syntax tree hides.
     """

@@ -63,6 +63,21 @@ model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 2))
 def accuracy(x, y):
     return (model(x).argmax(1) == y).float().mean()
 """
+CUSTOM_BACKWARD = """\
+import torch
+
+class Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, B):
+        ctx.save_for_backward(x, weight, B)
+        return x @ weight.t()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight, B = ctx.saved_tensors
+        grad_x = grad_output @ B
+        return grad_x, grad_output.t() @ x, None
+"""
 PITFALLS = {
     "FA001": NEGATIVE_NORM,
     "FA002": CLAMPED_COSINE,
@@ -71,6 +86,7 @@ PITFALLS = {
     "FA008": MEAN_REDUCED,
     "FA009": BATCH_ACCURACY,
     "FA012": TRAINING_MODE,
+    "FA013": CUSTOM_BACKWARD,
 }
 
 

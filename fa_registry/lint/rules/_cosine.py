@@ -21,11 +21,17 @@ def handwritten(syntax: Syntax) -> Iterator[Hit]:
     """Quotients of a product by norms, where `+ 1e-8`, `clamp_min(1e-8)` or the like keeps the norms from being small."""
     if not syntax.names.packages & LIBRARIES:
         return
+    for node in quotients(syntax):
+        floor = next((eps for part in ast.walk(node.right) if (eps := _floor(syntax, part)) is not None), None)
+        if floor is not None:
+            yield Hit(node, f"`{syntax.snippet(node)}` is a cosine whose norms have a floor of {floor:g}")
+
+
+def quotients(syntax: Syntax) -> Iterator[ast.BinOp]:
+    """Every product of two vectors over their norms."""
     for node in syntax.every(ast.BinOp):
-        if isinstance(node.op, ast.Div) and _is_product(node.left):
-            floor = next((eps for part in ast.walk(node.right) if (eps := _floor(syntax, part)) is not None), None)
-            if floor is not None and _norms(node.right) > 1:
-                yield Hit(node, f"`{syntax.snippet(node)}` is a cosine whose norms have a floor of {floor:g}")
+        if isinstance(node.op, ast.Div) and _is_product(node.left) and _norms(node.right) > 1:
+            yield node
 
 
 def _is_product(node: ast.AST) -> bool:

@@ -1,0 +1,517 @@
+"""Trace which names a value is computed from, without running the code.
+
+A function is read from top to bottom, and every branch separately. Where the text does not decide, a value has more names
+rather than fewer, so that a rule that asks "is W missing here?" stays silent.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fa_registry.lint.rules._feedback import INITS, TORCH
+from fa_registry.lint.syntax import Syntax, argument
+
+UNKNOWN, RANDOM = "<unknown>", "<random numbers>"
+SAVED = "@saved_tensors"  # environment keys that begin with @ are attributes of the autograd context
+SAVED_ATTRIBUTES = ("saved_tensors", "saved_variables")
+MOST_BRANCHES = 32  # more ways through a function than this are merged
+MOST_STATEMENTS = 20_000  # a statement counts once for every way to it
+MOST_NAMES, MOST_OWNERS, DEEPEST = 200, 8, 5  # a value with more names than these is unknown; of dots in a name
+
+LIBRARIES = ("torch", "numpy", "math", "typing")
+VIEWS = ("T", "mT", "H", "mH", "data", "real", "values", "indices")
+NO_NUMBERS = (
+    "shape",
+    "dtype",
+    "device",
+    "ndim",
+    "size",
+    "dim",
+    "numel",
+    "stride",
+    "is_cuda",
+    "requires_grad",
+    "layout",
+)
+NO_NUMBER_CALLS = (*NO_NUMBERS, "len", "isinstance", "type", "hasattr", "is_contiguous", "element_size", "range")
+CONSTANTS = ("zeros", "ones", "empty", "eye", "full", "arange")
+SIGNS = ("sign", "sgn", "sign_", "sgn_", "signbit", "heaviside", "argmax", "argmin", "argsort", "nonzero")
+SCALES = ("norm", "mean", "std", "var", "max", "min", "vector_norm", "matrix_norm")  # of a whole tensor: one number
+FILLS = ("normal_", "uniform_", "bernoulli_", "random_", "cauchy_")
+
+# A name of a product → positions and keywords of its factors.
+FIRST_TWO = ((0, ("input", "self", "tensor", "a", "A")), (1, ("weight", "mat2", "other", "vec", "b", "B", "tensor2")))
+ADDED = ((1, ("mat1", "batch1", "mat")), (2, ("mat2", "batch2", "vec")))
+METHODS = {
+    **dict.fromkeys(("mm", "matmul", "bmm", "mv", "dot", "inner", "__matmul__"), FIRST_TWO),
+    **dict.fromkeys(("addmm", "addmm_", "baddbmm", "baddbmm_", "addbmm", "addmv", "addmv_"), ADDED),
+}
+LAYERS = ("linear", *(f"conv{kind}{n}d" for n in (1, 2, 3) for kind in ("", "_transpose")))
+PRODUCTS = {
+    **METHODS,
+    **dict.fromkeys(("tensordot", *LAYERS), FIRST_TWO),
+    **{f"conv{n}d_input": ((1, ("weight",)), (2, ("grad_output",))) for n in (1, 2, 3)},
+    **{f"conv{n}d_weight": ((0, ("input",)), (2, ("grad_output",))) for n in (1, 2, 3)},
+    "convolution_backward": ((0, ("grad_output",)), (1, ("input",)), (2, ("weight",))),
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a value is computed from.
+
+    Attributes:
+        names: dotted names whose numbers reach the value.
+        signs: dotted names of which no more than the sign reaches it.
+        products: matrix products on the way.
+        parts: values of the elements of a tuple or list; None if it is none, or its length is not known.
+    """
+
+    names: frozenset[str] = frozenset()
+    signs: frozenset[str] = frozenset()
+    products: frozenset[Product] = frozenset()
+    parts: tuple[Value, ...] | None = None
+
+    @property
+    def whole(self) -> Value:
+        """The same value without its elements."""
+        return replace(self, parts=None)
+
+    @property
+    def origins(self) -> frozenset[str]:
+        return self.names | self.signs
+
+
+@dataclass(frozen=True)
+class Product:
+    """One matrix product. factors: what each factor is computed from, without the products in it."""
+
+    node: ast.AST
+    factors: tuple[Value, ...]
+
+    @property
+    def by_layer(self) -> bool:
+        """Whether the second factor is a weight by its position, as in `F.linear(x, weight)`."""
+        called = getattr(self.node, "func", None)
+        return (getattr(called, "attr", "") or getattr(called, "id", "")) in LAYERS
+
+
+Environment = dict[str, Value]
+NOTHING = Value()
+
+
+def join(values: Iterable[Value]) -> Value:
+    """What one of several values, or all together, is computed from."""
+    values = list(values)
+    if len(values) == 1:
+        return values[0]
+    lengths = {None if value.parts is None else len(value.parts) for value in values}
+    elementwise = len(lengths) == 1 and None not in lengths
+    names = frozenset().union(*(value.names for value in values))
+    return Value(
+        names if len(names) <= MOST_NAMES else frozenset({UNKNOWN}),
+        frozenset().union(*(value.signs for value in values)),
+        frozenset().union(*(value.products for value in values)),
+        tuple(map(join, zip(*(value.parts for value in values), strict=True))) if elementwise else None,
+    )
+
+
+def merge(environments: Sequence[Environment]) -> Environment:
+    """One environment for several branches."""
+    keys = dict.fromkeys(key for environment in environments for key in environment)
+    return {key: join(environment[key] for environment in environments if key in environment) for key in keys}
+
+
+def observe(syntax: Syntax, nodes: Iterable[ast.expr]) -> dict[ast.expr, Value]:
+    """The values of expressions in the functions, or the module, that contain them."""
+    watched: dict[ast.expr, Value] = dict.fromkeys(nodes, NOTHING)
+    for scope in dict.fromkeys(map(syntax.function_of, watched)):
+        reading = Reading(syntax, watched=watched, branches=1)
+        if isinstance(scope, ast.Lambda):
+            reading.value(scope.body, {})
+        else:
+            reading.run(scope.body, {})
+    return watched
+
+
+class Reading:
+    """Read one function.
+
+    Attributes:
+        context: the name of the autograd context in this function, empty if there is none.
+        returns: one value for every `return` and every way to it.
+        ends: the environments at the ends of the function.
+        watched: expressions whose values the caller wants.
+    """
+
+    def __init__(
+        self,
+        syntax: Syntax,
+        context: str = "",
+        watched: dict[ast.expr, Value] | None = None,
+        branches: int = MOST_BRANCHES,
+    ):
+        self.syntax = syntax
+        self.context = context
+        self.watched = {} if watched is None else watched
+        self.branches = branches
+        self.statements = 0
+        self.returns: list[Value] = []
+        self.ends: list[Environment] = []
+
+    def run(self, body: Sequence[ast.stmt], environment: Environment) -> None:
+        """Read the statements of a function that starts with these names."""
+        self.ends += self._block(body, [environment])
+
+    # Statements: each takes one environment and returns those in which the next statement may start.
+
+    def _block(self, body: Sequence[ast.stmt], environments: list[Environment]) -> list[Environment]:
+        for statement in body:
+            environments = [after for before in environments for after in self._statement(statement, before)]
+            if len(environments) > self.branches:
+                environments = [merge(environments)]
+        return environments
+
+    def _statement(self, node: ast.stmt, env: Environment) -> list[Environment]:
+        self.statements += 1
+        if self.statements > MOST_STATEMENTS:
+            raise RecursionError(f"more than {MOST_STATEMENTS:,} statements on all ways through one function")
+        if isinstance(node, ast.Return):
+            self.returns += [NOTHING] if node.value is None else self._alternatives(node.value, env)
+            self.ends.append(env)
+            return []
+        if isinstance(node, ast.Raise):
+            return []
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            return self._assign(node, env)
+        if isinstance(node, ast.AugAssign):
+            self._absorb(node.target, self._arithmetic(node, [node.target, node.value], env), env)
+        elif isinstance(node, ast.Expr):
+            self._expression(node.value, env)
+        elif isinstance(node, ast.Assert):
+            self.value(node.test, env)
+        elif isinstance(node, ast.If):
+            self.value(node.test, env)
+            return self._block(node.body, [dict(env)]) + self._block(node.orelse, [dict(env)])
+        elif isinstance(node, ast.Match):
+            return [env, *(after for case in node.cases for after in self._block(case.body, [dict(env)]))]
+        elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            return self._loop(node, env)
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            for item in node.items:
+                context = self.value(item.context_expr, env)
+                if item.optional_vars is not None:
+                    self._bind(item.optional_vars, context.whole, env)
+            return self._block(node.body, [env])
+        elif isinstance(node, (ast.Try, ast.TryStar)):
+            done = self._block([*node.body, *node.orelse], [dict(env)])
+            failed = [after for handler in node.handlers for after in self._block(handler.body, [merge([env, *done])])]
+            return self._block(node.finalbody, [*done, *failed])
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            env[node.name] = self._closure(node, env)
+        return [env]
+
+    def _assign(self, node: ast.Assign | ast.AnnAssign, env: Environment) -> list[Environment]:
+        if node.value is None:
+            return [env]
+        values = self._alternatives(node.value, env)
+        environments = [env, *(dict(env) for _ in values[1:])]
+        for value, environment in zip(values, environments, strict=True):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                self._bind(target, value, environment)
+        return environments
+
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, env: Environment) -> list[Environment]:
+        for _ in range(2):  # what the body sets reaches the body's next round
+            inside = dict(env)
+            if isinstance(node, ast.While):
+                self.value(node.test, inside)
+            else:
+                self._bind_rounds(node.target, node.iter, inside)
+            env = merge([env, *self._block(node.body, [inside])])
+        return self._block(node.orelse, [env])
+
+    def _bind_rounds(self, target: ast.expr, source: ast.expr, env: Environment) -> None:
+        """`for a, b in zip(x, y)` and `for i, a in enumerate(x)` bind each name to its own source."""
+        called = source.func.id if isinstance(source, ast.Call) and isinstance(source.func, ast.Name) else ""
+        elements = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
+        if called == "zip" and len(elements) == len(source.args):
+            for element, argument_ in zip(elements, source.args, strict=True):
+                self._bind_rounds(element, argument_, env)
+        elif called == "enumerate" and len(elements) == 2 and source.args:
+            self._bind(elements[0], NOTHING, env)
+            self._bind_rounds(elements[1], source.args[0], env)
+        else:
+            value = self.value(source, env)
+            self._bind(target, join(value.parts) if value.parts else value.whole, env)
+
+    def _expression(self, node: ast.expr, env: Environment) -> None:
+        """A statement that is a call may write into its receiver and its arguments."""
+        value = self.value(node, env).whole
+        if not isinstance(node, ast.Call) or getattr(node.func, "id", "") == "print":
+            return
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if self._is_context(owner):
+            if node.func.attr == "save_for_backward":
+                saved = self._sequence(node.args, env)
+                env[SAVED] = join([env[SAVED], saved]) if SAVED in env else saved
+            return
+        helper = any(map(self._is_context, node.args))  # it saves its arguments and changes none
+        if not helper and getattr(node.func, "attr", "") not in FILLS:
+            for written in [*([owner] if owner is not None else []), *node.args]:
+                self._absorb(written, value, env)
+
+    def _bind(self, target: ast.AST, value: Value, env: Environment) -> None:
+        if isinstance(target, ast.Name):
+            env[target.id] = value
+        elif isinstance(target, ast.Attribute):
+            for key in self._keys(target, env):
+                env[key] = value
+        elif isinstance(target, ast.Subscript):
+            self._absorb(target, value.whole, env)
+        elif isinstance(target, ast.Starred):
+            self._bind(target.value, value, env)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for element, part in zip(target.elts, _unpacked(target.elts, value), strict=True):
+                self._bind(element, part, env)
+
+    def _absorb(self, target: ast.AST, value: Value, env: Environment) -> None:
+        """A name is still computed from what it was, and now from a value too."""
+        while True:
+            if isinstance(target, (ast.Subscript, ast.Starred)) or getattr(target, "attr", "") in VIEWS:
+                target = target.value
+            elif isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+                target = target.func.value  # x.view(-1).copy_(y)
+            else:
+                break
+        named = isinstance(target, ast.Name) and not self.syntax.resolve(target)
+        keys = [target.id] if named else self._keys(target, env)
+        for key in keys:
+            env[key] = join([env[key] if key in env else Value(frozenset({key})), value]).whole
+
+    def _keys(self, target: ast.AST, env: Environment) -> list[str]:
+        """The environment's keys of `ctx.name` and `layer.name`; none for what is no attribute."""
+        if not isinstance(target, ast.Attribute):
+            return []
+        if self._is_context(target.value):
+            return [SAVED if target.attr in SAVED_ATTRIBUTES else f"@{target.attr}"]
+        owners = self.value(target.value, env).names if not self.syntax.resolve(target.value) else ()
+        return [f"{name}.{target.attr}" for name in owners] if len(owners) <= MOST_OWNERS else []
+
+    # Expressions.
+
+    def value(self, node: ast.expr, env: Environment) -> Value:
+        """What an expression is computed from."""
+        read: Callable[[ast.expr, Environment], Value] = getattr(self, f"_{type(node).__name__.lower()}", self._other)
+        value = read(node, env)
+        if node in self.watched:
+            self.watched[node] = join([self.watched[node], value.whole])
+        return value
+
+    def _alternatives(self, node: ast.expr, env: Environment) -> list[Value]:
+        """`a if test else b` is two values; every other expression is one."""
+        if isinstance(node, ast.IfExp):
+            return [*self._alternatives(node.body, env), *self._alternatives(node.orelse, env)]
+        return [self.value(node, env)]
+
+    def _sequence(self, nodes: Sequence[ast.expr], env: Environment) -> Value:
+        values: list[Value] = []
+        complete = True
+        for node in nodes:
+            value = self.value(node, env)
+            if not isinstance(node, ast.Starred):
+                values.append(value)
+            elif value.parts is None:
+                complete = False
+                values.append(value)
+            else:
+                values += value.parts
+        return replace(join([NOTHING, *values]), parts=tuple(values) if complete else None)
+
+    def _constant(self, node: ast.Constant, env: Environment) -> Value:
+        return NOTHING
+
+    def _name(self, node: ast.Name, env: Environment) -> Value:
+        if node.id == self.context:  # whoever gets the context can read everything that is saved in it
+            return join([Value(frozenset({UNKNOWN})), *(env[key] for key in env if key.startswith("@"))]).whole
+        if node.id in env:
+            return env[node.id]
+        return NOTHING if self._library(node) else Value(frozenset({node.id}))
+
+    def _attribute(self, node: ast.Attribute, env: Environment) -> Value:
+        if node.attr in NO_NUMBERS or node.attr == "needs_input_grad" or self._library(node):
+            return NOTHING
+        if self._is_context(node.value):
+            saved = node.attr in SAVED_ATTRIBUTES
+            missing = UNKNOWN if saved else f"{self.context}.{node.attr}"
+            return env.get(SAVED if saved else f"@{node.attr}", Value(frozenset({missing})))
+        owner = self.value(node.value, env)
+        if node.attr in VIEWS:
+            return owner.whole
+        whole = (UNKNOWN, RANDOM)
+        names = [n if n in whole or n.count(".") > DEEPEST else f"{n}.{node.attr}" for n in owner.names]
+        return join(
+            [replace(owner.whole, names=frozenset()), *(env.get(n, Value(frozenset({n}))) for n in names)]
+        ).whole
+
+    def _subscript(self, node: ast.Subscript, env: Environment) -> Value:
+        owner = self.value(node.value, env)
+        if owner.parts is None:
+            return owner
+        try:
+            index = ast.literal_eval(node.slice)
+            return owner.parts[index]
+        except (ValueError, TypeError, IndexError):
+            return owner.whole
+
+    def _tuple(self, node: ast.Tuple | ast.List, env: Environment) -> Value:
+        return self._sequence(node.elts, env)
+
+    _list = _tuple
+
+    def _starred(self, node: ast.Starred, env: Environment) -> Value:
+        return self.value(node.value, env)
+
+    def _namedexpr(self, node: ast.NamedExpr, env: Environment) -> Value:
+        self._bind(node.target, self.value(node.value, env), env)
+        return env[node.target.id]
+
+    def _ifexp(self, node: ast.IfExp, env: Environment) -> Value:
+        self.value(node.test, env)
+        return join([self.value(node.body, env), self.value(node.orelse, env)])
+
+    def _compare(self, node: ast.Compare, env: Environment) -> Value:
+        return _signs_of(join([self.value(node.left, env), *(self.value(part, env) for part in node.comparators)]))
+
+    def _binop(self, node: ast.BinOp, env: Environment) -> Value:
+        return self._arithmetic(node, [node.left, node.right], env)
+
+    def _arithmetic(self, node: ast.BinOp | ast.AugAssign, sides: Sequence[ast.expr], env: Environment) -> Value:
+        left, right = (self.value(side, env) for side in sides)
+        parts = None
+        if isinstance(node.op, ast.Add) and left.parts is not None and right.parts is not None:
+            parts = left.parts + right.parts
+        elif isinstance(node.op, ast.Mult) and left.parts is not None and isinstance(sides[1], ast.Constant):
+            parts = left.parts * sides[1].value if isinstance(sides[1].value, int) and sides[1].value < 100 else None
+        whole = replace(join([left, right]), parts=parts)
+        return _multiplied(node, whole, [left, right]) if isinstance(node.op, ast.MatMult) else whole
+
+    def _lambda(self, node: ast.Lambda, env: Environment) -> Value:
+        return self._closure(node, env)
+
+    def _listcomp(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp, env: Environment) -> Value:
+        inside = dict(env)
+        for generator in node.generators:
+            self._bind_rounds(generator.target, generator.iter, inside)
+        return self.value(node.elt, inside).whole
+
+    _generatorexp = _setcomp = _listcomp
+
+    def _dictcomp(self, node: ast.DictComp, env: Environment) -> Value:
+        inside = dict(env)
+        for generator in node.generators:
+            self._bind_rounds(generator.target, generator.iter, inside)
+        return self.value(node.value, inside).whole
+
+    def _other(self, node: ast.expr, env: Environment) -> Value:
+        inner = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        return join([NOTHING, *(self.value(child, env) for child in inner)]).whole
+
+    def _closure(self, node: ast.AST, env: Environment) -> Value:
+        """A function inside: whatever its body names."""
+        body = node.body if isinstance(node.body, list) else [node.body]
+        names = [part for statement in body for part in ast.walk(statement) if isinstance(part, ast.Name)]
+        return replace(join([NOTHING, *(self._name(name, env) for name in names)]).whole, products=frozenset())
+
+    def _call(self, node: ast.Call, env: Environment) -> Value:
+        dotted = self.syntax.resolve(node.func)
+        library = dotted.startswith(tuple(f"{name}." for name in LIBRARIES))
+        last = dotted.rpartition(".")[2] or getattr(node.func, "attr", "") or getattr(node.func, "id", "")
+        is_method = isinstance(node.func, ast.Attribute) and not dotted
+        receiver = [node.func.value] if is_method else []
+        operands = [*receiver, *node.args, *(keyword.value for keyword in node.keywords)]
+        values = [self.value(operand, env) for operand in operands]
+        if not is_method and not dotted:
+            values.append(self.value(node.func, env))  # a function that was handed in, or one with a closure
+        whole = join([NOTHING, *values]).whole
+        if (special := self._special(node, last, library, is_method, values, env)) is not None:
+            return special
+        factors = _factors(node, last, library, is_method)
+        if factors:
+            read = dict(zip(operands, values, strict=False))
+            whole = _multiplied(node, whole, [read[factor] for factor in factors])
+        for keyword in node.keywords:
+            if keyword.arg == "out":
+                self._absorb(keyword.value, whole, env)
+        return whole
+
+    def _special(
+        self, node: ast.Call, last: str, library: bool, is_method: bool, values: Sequence[Value], env: Environment
+    ) -> Value | None:
+        """Calls that pass on less than the numbers of their arguments."""
+        package = self.syntax.resolve(node.func).rpartition(".")[0]
+        if last in ("tuple", "list") and len(node.args) == 1:
+            return values[0]
+        if last == "grad" and package == "torch.autograd":
+            return Value(frozenset(f"{name}.grad" for value in values for name in value.names))
+        if last.endswith("_like") or last.startswith("new_"):
+            return Value(frozenset({RANDOM})) if last.startswith(("rand", "new_rand")) else NOTHING
+        if package == "torch" and last in (*TORCH, *CONSTANTS):
+            return NOTHING if last in CONSTANTS else Value(frozenset({RANDOM}))
+        fills = is_method and last in FILLS
+        if fills or (package == "torch.nn.init" and last.startswith(INITS)):
+            target = node.func.value if fills else node.args[0] if node.args else None
+            self._bind(target, Value(frozenset({RANDOM})), env)
+            return Value(frozenset({RANDOM}))
+        if last in NO_NUMBER_CALLS and (is_method or isinstance(node.func, ast.Name)):
+            return NOTHING
+        if last in SIGNS and (library or is_method):
+            return _signs_of(join(values))
+        if last in SCALES and (library or is_method) and len(values) == 1:
+            return NOTHING
+        return None
+
+    def _is_context(self, node: ast.AST | None) -> bool:
+        return bool(self.context) and isinstance(node, ast.Name) and node.id == self.context
+
+    def _library(self, node: ast.AST) -> bool:
+        return self.syntax.resolve(node).partition(".")[0] in LIBRARIES
+
+
+def _factors(node: ast.Call, last: str, library: bool, is_method: bool) -> list[ast.expr]:
+    """The factors of a call that is a matrix product; none for another call."""
+    if library and last == "einsum":
+        return [part for part in node.args[1:] if not isinstance(part, ast.Starred)]
+    places: Mapping[str, tuple[tuple[int, tuple[str, ...]], ...]] = (
+        PRODUCTS if library else METHODS if is_method else {}
+    )
+    found = []
+    for position, keywords in places.get(last, ()):
+        first = is_method and position == 0
+        found.append(node.func.value if first else argument(node, position - is_method, *keywords))
+    return [factor for factor in found if factor is not None] if len(found) > 1 and None not in found else []
+
+
+def _multiplied(node: ast.AST, whole: Value, factors: Sequence[Value]) -> Value:
+    plain = tuple(Value(factor.names, factor.signs) for factor in factors)
+    return replace(whole, products=whole.products | {Product(node, plain)})
+
+
+def _signs_of(value: Value) -> Value:
+    return Value(signs=value.names | value.signs)
+
+
+def _unpacked(targets: Sequence[ast.expr], value: Value) -> list[Value]:
+    """The value of each target; all of it for each one where the lengths are not known to fit."""
+    parts = value.parts
+    star = next((index for index, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
+    if parts is not None and star is None and len(parts) == len(targets):
+        return list(parts)
+    if parts is not None and star is not None and len(parts) >= len(targets) - 1:
+        after = len(targets) - star - 1
+        middle = parts[star : len(parts) - after]
+        starred = replace(join([NOTHING, *middle]), parts=middle)
+        return [*parts[:star], starred, *parts[len(parts) - after :]]
+    return [value.whole] * len(targets)

@@ -1,0 +1,138 @@
+"""Pitfall 7, in a model's own backward pass: the "gradient" that autograd returns is the feedback's signal."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from fa_registry.lint.base import Hit, Rule, RuleCard
+from fa_registry.lint.rules._cosine import quotients
+from fa_registry.lint.rules._custom_backward import feedback_functions, names_feedback
+from fa_registry.lint.rules._feedback import MEASURES
+from fa_registry.lint.rules._provenance import Value, observe
+from fa_registry.lint.syntax import Syntax, argument, words_in
+
+COSINES = ("torch.nn.functional.cosine_similarity", "torch.cosine_similarity")
+COSINE_LAYERS = ("torch.nn.CosineSimilarity", "torch.nn.modules.CosineSimilarity")
+MEASURING = (*MEASURES, "angle", "similarity", "cosines", "gammas", "alignments")
+FUNCTIONS_OF_ANGLES = ("torch.", "math.", "numpy.")  # torch.cos(x) measures nothing
+PAIRS = ("dot", "vdot", "inner", "vecdot", "matmul", "mm", "mv", "bmm")
+# Names of a reference that is measured elsewhere, and of a second model whose backward pass is the gradient.
+REFERENCE = re.compile(
+    r"(\w+_)?(g|gs|grads?|gradients?|bp|backprop|backpropagation|autograd|twin|true|exact|refs?|references?)\d*(_\w+)?",
+    re.IGNORECASE,
+)
+
+
+class CustomBackward(Rule):
+    """Report a custom autograd Function without its weight in the backward pass, and alignments with such a model's `.grad`.
+
+    A text that measures with `gradient="forward"` needs no report of the Function. An alignment between two gradients is
+    trusted: one of them may be that of a second model with an exact backward pass.
+    """
+
+    card = RuleCard(
+        code="FA013",
+        pitfall=7,
+        name="custom-backward",
+        title="a custom backward that is not the gradient",
+        why="autograd takes a custom backward at its word: `.grad` of everything below such a layer is the feedback's own signal, "
+        "so its cosine with the feedback is 1.0, and norms, gain and fidelity are the feedback's too",
+        fix='take the true gradient from the forward computation, `fa_registry.adapt(model, …, gradient="forward")`, '
+        "and measure the feedback against that",
+        cannot_see="a product in a function that forward or backward calls; a mixture of the weight and the feedback; a feedback "
+        "that is no matrix product; tensors kept in a dictionary; a Function, or an alignment with its `.grad`, in another file; "
+        "hooks and detached terms that replace gradients",
+    )
+    words = (("autograd",), ("Function", "import *"), ("backward", "vjp"))
+
+    def hits(self, syntax: Syntax) -> Iterator[Hit]:
+        """Functions first, then the alignments that take their signal for the gradient."""
+        functions = list(feedback_functions(syntax))
+        if not functions:
+            return
+        if not any(map(_asks_for_forward, syntax.every(ast.keyword))):
+            yield from functions
+        yield from _alignments(syntax)
+
+
+def _asks_for_forward(keyword: ast.keyword) -> bool:
+    """`gradient="forward"`."""
+    return keyword.arg == "gradient" and isinstance(keyword.value, ast.Constant) and keyword.value.value == "forward"
+
+
+def _alignments(syntax: Syntax) -> Iterator[Hit]:
+    """Cosines of a model's `.grad` with something that is no gradient itself."""
+    pairs = list(_pairs(syntax))
+    values = observe(syntax, [side for _, sides in pairs for side in sides])
+    for node, sides in pairs:
+        for gradient, other in (sides, sides[::-1]):
+            own = _is_own_gradient(values[gradient])
+            if own and not _is_reference(other, values[other]):
+                yield Hit(
+                    node,
+                    f"`{syntax.snippet(node)}` expects the gradient in `{syntax.snippet(gradient)}`, found `.grad` of a model "
+                    "with a custom backward",
+                )
+
+
+def _pairs(syntax: Syntax) -> Iterator[tuple[ast.expr, tuple[ast.expr, ast.expr]]]:
+    """Every cosine with its two vectors: torch's, a function that is called one, a product over norms."""
+    layers = {name for name, call in _assigned_calls(syntax) if syntax.resolve(call.func) in COSINE_LAYERS}
+    for call, name in syntax.calls():
+        left, right = argument(call, 0, "x1"), argument(call, 1, "x2")
+        if left is not None and right is not None and _measures(syntax, call, name, layers):
+            yield call, (left, right)
+    for node in quotients(syntax):
+        sides = next(filter(None, map(_factors, ast.walk(node.left))), None)
+        if sides is not None:
+            yield node, sides
+
+
+def _measures(syntax: Syntax, call: ast.Call, name: str, layers: set[str]) -> bool:
+    if name in COSINES or _last(call.func) in layers:
+        return True
+    if isinstance(call.func, ast.Call):
+        return syntax.resolve(call.func.func) in COSINE_LAYERS
+    called = any(word in MEASURING for word in _last(call.func).lower().split("_"))
+    return called and not name.startswith(FUNCTIONS_OF_ANGLES) and name not in COSINE_LAYERS
+
+
+def _assigned_calls(syntax: Syntax) -> Iterator[tuple[str, ast.Call]]:
+    for node in syntax.every(ast.Assign):
+        if isinstance(node.value, ast.Call):
+            yield from ((_last(target), node.value) for target in node.targets)
+
+
+def _factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
+    """The two vectors of `a @ b`, `a * b`, `torch.dot(a, b)`, `a.dot(b)` and `einsum("…", a, b)`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.MatMult, ast.Mult)):
+        return node.left, node.right
+    if not isinstance(node, ast.Call) or (_last(node.func) not in (*PAIRS, "einsum")):
+        return None
+    operands = node.args[1:] if _last(node.func) == "einsum" else node.args
+    if len(operands) == 1 and isinstance(node.func, ast.Attribute):
+        operands = [node.func.value, *operands]
+    return (operands[0], operands[1]) if len(operands) == 2 else None
+
+
+def _is_own_gradient(value: Value) -> bool:
+    """Whether a value is computed from `.grad`, and from that of no model that is called a reference."""
+    owners = [name.removesuffix(".grad") for name in value.names if name.endswith(".grad")]
+    return bool(owners) and not any(REFERENCE.fullmatch(word) for owner in owners for word in owner.split("."))
+
+
+def _is_reference(node: ast.expr, value: Value) -> bool:
+    """Whether a vector is a gradient, or is called one without a word of feedback: `fa_grad` is the feedback's."""
+    if any(name.endswith(".grad") for name in value.names):
+        return True
+    words = {*words_in(node), *(word for name in value.names for word in name.split("."))}
+    return any(REFERENCE.fullmatch(word) for word in words) and not any(map(names_feedback, words))
+
+
+def _last(function: ast.AST) -> str:
+    return getattr(function, "attr", "") or getattr(function, "id", "")
+
+
+RULE = CustomBackward()
