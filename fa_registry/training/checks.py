@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fa_registry.architectures import Adapted, adapt
+from fa_registry.architectures import Adapted, adapt, unwrapped
 from fa_registry.architectures.base import Network
 from fa_registry.diagnostics import evaluating
 from fa_registry.errors import EvidenceWarning, InvalidFields
@@ -49,6 +49,7 @@ class Checks:
         if not isinstance(model, nn.Module):
             self.problems.append(f"model: expected an nn.Module, found {_kind(model)}")
             return None
+        model, _ = unwrapped(model)
         blocks = getattr(model, "blocks", None)
         if isinstance(blocks, nn.ModuleList) and not len(blocks):
             self.problems.append(

@@ -26,6 +26,7 @@ from fa_registry.training.checks import Checks
 from fa_registry.training.devices import pinned_threads, threads_refused
 from fa_registry.training.own import OwnCredit, measured, own_network
 from fa_registry.training.own_task import EVALUATION, OWN_LOOP, OwnTask
+from fa_registry.training.reference import REFERENCE_CHECK
 
 TOLD = "accuracy, losses and whatever its credit gave are as its author says"
 
@@ -92,8 +93,12 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> Measurem
 
 
 def _without_word(logged: Measurements, again: Measurements) -> Measurements:
-    """Of the logged figures those that the weights and the batch alone give."""
+    """Return of the logged metrics those that the weights and the batch alone give.
+
+    The check of the reference is left out: its first direction is the credit.
+    """
     sites = {name: row for name, row in again.sites.items() if any(reading.value is not None for reading in row)}
+    sites.pop(REFERENCE_CHECK, None)
     scalars = {name for name, reading in again.scalars.items() if reading.value is not None}
     return dataclasses.replace(
         logged,

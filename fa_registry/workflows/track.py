@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import diagnostics, jsonio
-from fa_registry.architectures import Adapted
+from fa_registry.architectures import Adapted, unwrapped
 from fa_registry.datasets.base import tensors_digest
 from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
@@ -24,7 +24,7 @@ from fa_registry.tracking.writer import Keep, RunWriter
 from fa_registry.training.checks import Checks
 from fa_registry.training.frozen import frozen_blocks
 from fa_registry.training.loop import EpochRow, Outcome, has_diverged
-from fa_registry.training.own import CreditRule, FreshRule, OwnCredit, measured, own_network, unwrapped
+from fa_registry.training.own import CreditRule, FreshRule, OwnCredit, measured, own_network
 from fa_registry.training.own_task import DIGITS, OWN, OwnRows, OwnTask, structure
 from fa_registry.training.reference import EVERY
 from fa_registry.training.specs import INTEGERS
@@ -204,14 +204,14 @@ def track(
     ...         run.epoch(test_accuracy=accuracy())
     """
     checks = Checks("track")
-    model, wrappers = unwrapped(model)
     network = own_network(checks, model, sites, skip, readout, gradient)
+    model, wrappers = unwrapped(model)
     x, y = eval if isinstance(eval, (tuple, list)) and len(eval) == 2 else (None, None)
     checks.batch(network, x, y, ("eval[0]", "eval[1]"))
     checks.problems += _problems(method, seed, epochs, dataset, study, credit, fresh)
     checks.problems += _misfit(factory, network) if factory and network else []
     checks.finish()
-    if isinstance(network, Adapted) and network.skip == "none":
+    if isinstance(network, Adapted) and network.is_skip_open:
         with torch.no_grad(), diagnostics.evaluating(network):
             network(x, return_hidden=True)  # which finds out whether the sites return residual branches
     inner, frozen = _inner(network), frozen_blocks(model)
