@@ -17,8 +17,8 @@ from fa_registry.diagnostics.base import Table
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Integrity, Measurements, Reading, RunAudit, RunRecord, RunSpec
-from fa_registry.training.own import observed_look, unreferenced
 from fa_registry.training import reference
+from fa_registry.training.own import observed_look, unreferenced
 
 OURS = ("fidelity", "gain")  # what the published code does not know
 PUBLISHED = ("g_norm", "h_norm")

@@ -248,7 +248,8 @@ class _Flow:
                     f"adapt: {site}: expected h_0, its input, with memory of its own, found an expanded tensor; write .clone() "
                     "behind the model's .expand()"
                 )
-            with torch.set_grad_enabled(torch.is_grad_enabled() and not self.entry.is_leaf):
+            is_cut = self.entry.is_leaf and self.entry.requires_grad  # such a state torch allows no change in place
+            with torch.set_grad_enabled(torch.is_grad_enabled() and not is_cut):
                 self.entry.add_(self.shifts[0])  # in place, so that a skip beside the block carries it too
         _require_gradient(self.entry)
         self.entry_version = self.entry._version
