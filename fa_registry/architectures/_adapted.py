@@ -187,9 +187,10 @@ class _Flow:
         """Raise UsageError unless every site ran exactly once: a block that is run twice is two sites with one name."""
         for name, runs in self.runs.items():
             if runs != 1:
-                calls = self.calls.get(path_and_call(name)[0], 0)
-                numbers = ", ".join(f"{name}#{call}" for call in range(1, calls + 1))
-                advice = f"name the call that is the site: {numbers}" if runs > 1 else "leave it out of the sites"
+                path, _ = path_and_call(name)
+                calls = self.calls.get(path, 0)
+                numbers = ", ".join(f"{path}#{call}" for call in range(1, calls + 1))
+                advice = f"name the call that is the site: {numbers}" if calls else "leave it out of the sites"
                 raise UsageError(f"adapt: {name}: expected one run in a forward pass, found {runs}; {advice}")
         if self.order != list(self.sites):
             found = ", ".join(self.order)

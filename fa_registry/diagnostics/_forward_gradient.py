@@ -168,7 +168,9 @@ def shifted_losses(network: nn.Module, images: Tensor, labels: Tensor, precision
     return losses
 
 
-OWN_DRAWS = "two forward passes of the same batch differ: let the model draw from torch's global generators, or switch its noise off"
+OWN_DRAWS = (
+    "two forward passes of the same batch differ: let the model draw from torch's global generators, or stop its noise"
+)
 
 
 def is_repeated(losses: Shifted, plain: Tensor, states: Sequence[Tensor], precision: torch.dtype) -> bool:

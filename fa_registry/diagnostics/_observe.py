@@ -110,9 +110,8 @@ def _forward_look(
     directions: Directions | None,
 ) -> Look:
     found: list[Any] = []
-    with torch.no_grad():
-        drawn = draws_numbers(lambda: found.extend(network(images.clone(), return_hidden=True)))
-    logits, states, *_ = found
+    drawn = draws_numbers(lambda: found.extend(_plain_pass(network, images, precision)))
+    logits, states = found
     try:
         single = Pass(*traced_pass(network, images, labels, states, precision))
     except TraceError as error:
@@ -124,6 +123,16 @@ def _forward_look(
     return Look(single, doubled, output_error(logits, labels), target_rows(logits, labels), TRACED)
 
 
+def _plain_pass(network: nn.Module, images: Tensor, precision: torch.dtype) -> tuple[Tensor, list[Tensor]]:
+    """Return logits and states without a graph."""
+    given = (as_precision(images, precision).clone(),)
+    with torch.no_grad():
+        logits, states, *_ = torch.func.functional_call(
+            network, cast(network, precision), given, {"return_hidden": True}
+        )
+    return logits, states
+
+
 def estimated_look(
     network: nn.Module, images: Tensor, labels: Tensor, reason: str, directions: Directions | None = None
 ) -> Look:
@@ -133,8 +142,8 @@ def estimated_look(
         UsageError: the forward pass does not compute in float64, or samples depend on each other.
     """
     precision = images.dtype if images.is_floating_point() else weight_dtype(network)
-    with evaluating(network), fixed_draws(), torch.no_grad():
-        logits, states, *_ = network(images.clone(), return_hidden=True)
+    with evaluating(network), fixed_draws():
+        logits, states = _plain_pass(network, images, precision)
     wide, watch = [state.double() for state in states], PrecisionWatch(torch.float64)
     with evaluating(network):
         losses = shifted_losses(network, images, labels, torch.float64)

@@ -159,7 +159,7 @@ class Checks:
         """How many outputs the network has, by running it: a head may be called anything."""
         try:
             with torch.no_grad(), evaluating(network):
-                logits = network(x.clone())  # a model may write into its input
+                logits = torch.func.functional_call(network, _copies(network), x.clone())
         except Exception as error:
             hint = KEYWORDS if isinstance(error, TypeError) else ""  # as Python says of arguments that do not fit
             self.problems.append(f"{name}: the model cannot read it: {type(error).__name__}: {error}{hint}")
@@ -177,6 +177,11 @@ class Checks:
         if least < 0 or (classes is not None and most >= classes):
             allowed = "labels from 0 on" if classes is None else f"labels 0..{classes - 1}, one an output of the model"
             self.problems.append(f"{name}: expected {allowed}, found {least} to {most}")
+
+
+def _copies(network: nn.Module) -> dict[str, Tensor]:
+    """Return copies of the buffers: a forward pass may write into them, as into its input."""
+    return {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
 
 
 def _are_labels(y: Any) -> bool:

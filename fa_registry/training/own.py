@@ -68,7 +68,8 @@ def observed_look(
             raise
         problem = (
             "model: expected every state to be on the way from the input to the loss, found one that is detached or unused; of a "
-            "model with detached states take the reference from the forward computation: gradient='forward'"
+            "model with detached states, or with checkpoints of use_reentrant=True, take the reference from the forward "
+            "computation: gradient='forward'"
         )
         raise InvalidFields(subject, [problem]) from error
 

@@ -140,7 +140,9 @@ def without_reference(found: Measurements, blind: Measurements, reason: str) -> 
     """
 
     def kept(reading: Reading, other: Reading | None) -> Reading:
-        rests = reading.value is not None and (other is None or other.value != reading.value)
+        rests = (
+            other is None or other.value != reading.value or (reading.value is None and other.reason != reading.reason)
+        )
         return Reading(None, reason) if rests else reading
 
     sites = {
