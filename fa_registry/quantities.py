@@ -102,6 +102,7 @@ DIAGNOSTICS = "diagnostics/"  # before the name of a diagnostic among the cards 
 NONE: Known = MappingProxyType({})
 HEADLINE_GAMMA = "gamma_deep_mean"
 NOT_ITS_GRADIENT = "the model's backward pass is not its gradient"  # begins the reason of whatever rests on it
+NOT_CHECKED = "the gradient cannot be checked"  # so does this one
 NOT_CREDITED = "site 0 is the input: no parameter learns from it"  # why Γ has no value there
 REFERENCE_BATCH = 128  # N of the published figures, which are gradients of the *mean* loss over so many samples
 # Γ by every way of taking one number over sites and samples → which way that is.
@@ -600,4 +601,4 @@ def means_in_words(columns: Iterable[Quantity]) -> str:
 def objection_in(measurements: Measurements) -> str:
     """Return why the reference gradient of these measurements is refuted; empty if it is not, or was not checked."""
     reasons = (reading.reason for row in measurements.sites.values() for reading in row if reading.value is None)
-    return next((reason for reason in reasons if reason.startswith(NOT_ITS_GRADIENT)), "")
+    return next((reason for reason in reasons if reason.startswith((NOT_ITS_GRADIENT, NOT_CHECKED))), "")

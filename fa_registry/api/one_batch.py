@@ -17,8 +17,8 @@ from fa_registry.diagnostics.base import Table
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Integrity, Measurements, Reading, RunAudit, RunRecord, RunSpec
+from fa_registry.training import reference
 from fa_registry.training.own import observed_look
-from fa_registry.training.reference import check_of, unreferenced
 
 OURS = ("fidelity", "gain")  # what the published code does not know
 PUBLISHED = ("g_norm", "h_norm")
@@ -43,10 +43,10 @@ def observed(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: boo
 def checked(network: nn.Module, x: Tensor, y: Tensor, subject: str) -> tuple[Observation, str]:
     """Return what one batch shows, and why the model's backward pass is not its gradient; empty where it is."""
     seen = observed_look(network, x, y, subject)
-    check = check_of(network, x, y, seen, None)
+    seen, check = reference.checked(network, x, y, seen)
     observation = seen.observation(None)
     objection = check.objection if check else ""
-    return (unreferenced(observation) if objection else observation), objection
+    return (reference.unreferenced(observation) if objection else observation), objection
 
 
 def _lower_median(norms: Table) -> Table:
@@ -70,20 +70,18 @@ def measured(observation: Observation, scalars: Mapping[str, Reading], objection
     readings: dict[str, Reading] = {}
     for name in (*OURS, *PUBLISHED):
         measures = CATALOG.get(name).measure(observation if name in OURS else median)
-        sites |= measures.sites
-        readings |= measures.scalars
+        reason = objection if name != "h_norm" else ""  # the one that rests on no gradient
+        sites |= {key: tuple(_withdrawn(reading, reason) for reading in row) for key, row in measures.sites.items()}
+        readings |= {key: _withdrawn(reading, reason) for key, reading in measures.scalars.items()}
     sites["g_norm_mean_ce"] = tuple(
         Reading.of(reading.value / observation.samples) if reading.value is not None else reading
         for reading in sites["g_norm"]
     )
-    if objection:
-        sites = {name: tuple(_withdrawn(reading, objection) for reading in row) for name, row in sites.items()}
-        readings = {name: _withdrawn(reading, objection) for name, reading in readings.items()}
     return Measurements(sites, {**readings, **scalars})
 
 
 def _withdrawn(reading: Reading, objection: str) -> Reading:
-    return reading if reading.value is not None else Reading(None, objection)
+    return Reading(None, objection) if objection and reading.value is None else reading
 
 
 def accuracy_of(network: nn.Module, x: Tensor, y: Tensor) -> float:

@@ -37,7 +37,10 @@ class Reads:
 
 
 class Adapted(nn.Module):
-    """Any model with a chain of blocks, observable at sites 0..L. Build it with `adapt`."""
+    """Any model with a chain of blocks, observable at sites 0..L. Build it with `adapt`.
+
+    skip: empty for "none" that the first pass may change to "outside".
+    """
 
     def __init__(
         self,
@@ -51,7 +54,8 @@ class Adapted(nn.Module):
         super().__init__()
         self.model = model
         self.sites = tuple(sites)
-        self.skip = skip
+        self.skip = skip or "none"
+        self.is_skip_open = not skip
         self.readout = readout
         self.reads = reads or Reads()
         self.gradient = gradient
@@ -70,7 +74,7 @@ class Adapted(nn.Module):
         if not return_hidden:
             return self._logits(x)
         flow = _Flow(self.sites, self.reads.state, self.skip, shifts)
-        with flow.watching(self.model, self.readout):
+        with flow.watching(self.model, self.readout), running_eagerly(self.model):
             logits = self._logits(x.clone())  # a model may write into its input, and a leaf cannot be written into
         if shifts is None:
             flow.check_runs()
@@ -82,11 +86,12 @@ class Adapted(nn.Module):
         return logits, states, [flow.entry, *(flow.roots[name] for name in self.sites)]
 
     def _resolve(self, flow: _Flow) -> None:
-        """Read the outputs as residual branches if what flows shows that they are: at first, and then always."""
-        if self.skip == "none":
+        """Read the outputs as residual branches if the first pass shows that they are, and always from then on."""
+        if self.is_skip_open:
             fits = {skip: self._misfit(flow, skip) is None for skip in ("outside", "inside")}
             if fits["outside"] and not fits["inside"] and (len(self.sites) > 1 or flow.readout is not None):
                 self.skip = "outside"
+            self.is_skip_open = False
 
     def _misfit(self, flow: _Flow, skip: str) -> tuple[str, int] | None:
         return _misfit(flow, self.sites, _states(flow, self.sites, skip))
@@ -182,10 +187,11 @@ class _Flow:
         """Raise UsageError unless every site ran exactly once: a block that is run twice is two sites with one name."""
         for name, runs in self.runs.items():
             if runs != 1:
-                calls = self.calls.get(path_and_call(name)[0], 0)
-                numbers = ", ".join(f"{name}#{call}" for call in range(1, calls + 1))
-                advice = f"; name the call that is the site: {numbers}" if runs > 1 else ""
-                raise UsageError(f"adapt: {name}: expected one run in a forward pass, found {runs}{advice}")
+                path, _ = path_and_call(name)
+                calls = self.calls.get(path, 0)
+                numbers = ", ".join(f"{path}#{call}" for call in range(1, calls + 1))
+                advice = f"name the call that is the site: {numbers}" if calls else "leave it out of the sites"
+                raise UsageError(f"adapt: {name}: expected one run in a forward pass, found {runs}; {advice}")
         if self.order != list(self.sites):
             found = ", ".join(self.order)
             raise UsageError(f"adapt: sites: expected them in the order in which they run, {found}")
@@ -209,47 +215,63 @@ class _Flow:
     def _before(
         self, name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]]:
-        if not args or not isinstance(args[0], Tensor):
-            given = type(args[0]).__name__ if args else f"only keywords ({', '.join(kwargs) or 'none'})"
-            raise UsageError(f"adapt: {name}: expected a tensor as the first positional input, found {given}")
+        """Keep the state that a site receives: the first floating tensor among its inputs, positional ones first."""
         self.calls[name] = self.calls.get(name, 0) + 1
         site = self._site(name)
         if site is None:
             return args, kwargs
-        into = args[0]
+        given: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
+        key = next((key for key, held in given.items() if isinstance(held, Tensor) and held.is_floating_point()), None)
+        if key is None:
+            found = ", ".join(str(held.dtype) if isinstance(held, Tensor) else _kind(held) for held in given.values())
+            raise UsageError(
+                f"adapt: {site}: expected a floating tensor among its inputs, found {found or 'none'}: choose a module after the "
+                "embedding"
+            )
+        into = given[key]
         if site == self.sites[0]:
             into = self._entered(site, into)
         self.inputs[site] = into.detach().clone()
         handed = into.clone()
         self.handed[site] = (handed, handed._version)
-        return (handed, *args[1:]), kwargs
+        return tuple(handed if place == key else held for place, held in enumerate(args)), {
+            name: handed if name == key else held for name, held in kwargs.items()
+        }
 
     def _entered(self, site: str, into: Tensor) -> Tensor:
         """Take h_0, shifted if it is to be."""
-        if not into.is_floating_point():
-            raise UsageError(
-                f"adapt: {site}: expected h_0, its input, to be floating, found {into.dtype}: choose the module after the embedding"
-            )
         self.entry = into if self.bypassed else into.clone()
         if self.shifts is not None:
-            with torch.no_grad():  # in place, so that a skip beside the block carries it too
-                self.entry.add_(self.shifts[0])
+            if self.bypassed and any(
+                step == 0 and size > 1 for step, size in zip(into.stride(), into.shape, strict=True)
+            ):
+                raise UsageError(
+                    f"adapt: {site}: expected h_0, its input, with memory of its own, found an expanded tensor; write .clone() "
+                    "behind the model's .expand()"
+                )
+            is_cut = self.entry.is_leaf and self.entry.requires_grad  # such a state torch allows no change in place
+            with torch.set_grad_enabled(torch.is_grad_enabled() and not is_cut):
+                self.entry.add_(self.shifts[0])  # in place, so that a skip beside the block carries it too
+        _require_gradient(self.entry)
         self.entry_version = self.entry._version
         return self.entry
 
     def _after(self, name: str, _: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        site = self._site(name)
+        if site is None:
+            return output
         out = self.state(output) if self.state and not isinstance(output, Tensor) else output
         if not isinstance(out, Tensor):
             hint = "" if self.state else f"; say which part of it is the state: {_suggested(output)}"
             raise UsageError(f"adapt: {name}: expected a tensor as output, found {_kind(out)}{hint}")
-        site = self._site(name)
-        if site is None:
-            return output
         if not out.is_floating_point():
-            raise UsageError(f"adapt: {site}: expected a floating state as output, found {out.dtype}")
+            raise UsageError(
+                f"adapt: {site}: expected a floating state as output, found {out.dtype}: name another site"
+            )
         self.runs[site] += 1
         self.order.append(site)
         shifted = out if self.shifts is None else out + self.shifts[self.sites.index(site) + 1]
+        _require_gradient(shifted)
         self.outputs[site] = shifted.detach().clone()
         self.roots[site] = shifted
         return _with(output, out, shifted.clone())
@@ -262,6 +284,32 @@ class _Flow:
     def is_past_the_sites(self, name: str) -> bool:
         """Return whether this module runs after the last site, or is the declared readout, which may be a site itself."""
         return self.declared == name or (not self.declared and self.runs[self.sites[-1]] > 0)
+
+
+def _require_gradient(state: Tensor) -> None:
+    """Make a state that nothing differentiable precedes one to differentiate for."""
+    if torch.is_grad_enabled() and not state.requires_grad:
+        state.requires_grad_()
+
+
+@contextmanager
+def running_eagerly(model: nn.Module) -> Iterator[None]:
+    """Inside, torch.compile's code of `model` and of its parts is not used: it would pass by the hooks."""
+    compiled = any(hasattr(module, "_orig_mod") or module._compiled_call_impl is not None for module in model.modules())
+    if not compiled:
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"), torch._dynamo.config.patch(error_on_nested_fx_trace=False):
+        yield
+
+
+def unwrapped(model: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return the module inside torch.compile's and the parallel wrappers, which shares its weights, and the wrappers' names."""
+    wrappers: list[str] = []
+    while isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)) or hasattr(model, "_orig_mod"):
+        wrappers.append(type(model).__name__)
+        model = model._orig_mod if hasattr(model, "_orig_mod") else model.module
+    return model, tuple(wrappers)
 
 
 def _suggested(output: Any, word: str = "state") -> str:
@@ -315,7 +363,9 @@ def adapt(
     """Make `model` observable at the modules named by `sites`.
 
     Args:
-        sites: paths of the modules whose outputs are h_1..h_L, in the order in which they run; h_0 is the input of the first.
+        model: torch.compile, DataParallel and DistributedDataParallel around it are taken off; it shares its weights.
+        sites: paths of the modules whose outputs are h_1..h_L, in the order in which they run; h_0 is the input of the first, its
+            first floating tensor, positional ones before keywords.
             `layer#2` is the second call of `layer` in a forward pass. Function calls may come between them. Default: `.blocks`.
         skip: "outside" if the outputs are residual branches that the model adds to the stream; then h_l = h_{l−1} + output.
             "inside" if every site reads nothing but the state before it. "none" for modules anywhere in the model. The first two
@@ -334,11 +384,13 @@ def adapt(
         InvalidFields: names all wrong names and values. A wrong `skip`, a site that does not run once, and a stream that is
             changed in place are found at the first pass, as UsageError.
     """
+    model, wrappers = unwrapped(model)
+    sites, readout = [_inside(name, wrappers) for name in sites], _inside(readout, wrappers)
     names = tuple(sites) or tuple(f"blocks.{index}" for index in range(len(getattr(model, "blocks", ()))))
     known = dict(model.named_modules())
     reads = {"inputs": inputs, "output": output, "state": state}
-    skip = skip or ("none" if sites else "outside")
-    problems = [] if skip in SKIPS else [f"skip: expected one of {', '.join(SKIPS)}, found {skip!r}"]
+    skip = skip or ("" if sites else "outside")
+    problems = [] if skip in ("", *SKIPS) else [f"skip: expected one of {', '.join(SKIPS)}, found {skip!r}"]
     problems += [] if gradient in GRADIENTS else [f"gradient: expected backward or forward, found {gradient!r}"]
     unknown = {
         "sites": [name for name in names if path_and_call(name)[0] not in known]
@@ -358,6 +410,13 @@ def adapt(
     if problems:
         raise InvalidFields("adapt", problems)
     return Adapted(model, names, skip, readout or _default_readout(known), Reads(**reads), gradient)
+
+
+def _inside(name: str, wrappers: Sequence[str]) -> str:
+    """Return a module's path without the prefixes that the wrappers around the model give it."""
+    for _ in wrappers:
+        name = name.removeprefix("module.").removeprefix("_orig_mod.")
+    return name
 
 
 def _default_readout(known: Mapping[str, nn.Module]) -> str:

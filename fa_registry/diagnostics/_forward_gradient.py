@@ -10,23 +10,42 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from fa_registry.errors import UsageError
 from fa_registry.terminal_loss import sample_losses
 
 SEED = 0  # of whatever a network draws in its forward pass: the same draws in every pass
 STEP = 1e-6  # of a float64 difference, relative to the root mean square of the sample's state
 WIDEST = 512  # directions of a state that are differenced: all of a narrower state, a random subspace of a wider one
 ATEN = torch.ops.aten
+VIEWS = (ATEN.view.default, ATEN._unsafe_view.default, ATEN.t.default, ATEN.transpose.int)
 IDENTITIES = (ATEN.detach.default, ATEN.detach_.default, ATEN.alias.default)
 Shifted = Callable[[Sequence[Tensor]], Tensor]
 
 
 class TraceError(Exception):
     """The forward pass cannot be traced to plain operations; the text says why."""
+
+
+class PrecisionWatch(TorchDispatchMode):
+    """Inside, `coarsest` becomes the coarsest floating type that an operation gives a value of a finer type in."""
+
+    def __init__(self, precision: torch.dtype):
+        super().__init__()
+        self.coarsest = precision
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        """Run the operation, and compare the types of what goes in and what comes out."""
+        out = function(*args, **(kwargs or {}))
+        eps = [torch.finfo(held.dtype).eps for held in args if isinstance(held, Tensor) and held.is_floating_point()]
+        if isinstance(out, Tensor) and out.is_floating_point() and eps and torch.finfo(out.dtype).eps > min(eps):
+            self.coarsest = max(self.coarsest, out.dtype, key=lambda kind: torch.finfo(kind).eps)
+        return out
 
 
 @contextmanager
@@ -38,10 +57,30 @@ def fixed_draws() -> Iterator[None]:
         yield
 
 
+def draws_numbers(run: Callable[[], Any]) -> bool:
+    """Return whether `run` draws from torch's global generators."""
+    cards = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+
+    def states() -> list[Tensor]:
+        return [torch.get_rng_state(), *map(torch.cuda.get_rng_state, cards)]
+
+    with fixed_draws():
+        before = states()
+        run()
+        return not all(map(torch.equal, before, states()))
+
+
 def cast(network: nn.Module, precision: torch.dtype) -> dict[str, Tensor]:
-    """Return the network's parameters and buffers, detached and in this precision; integers stay integers."""
-    tensors = [*network.named_parameters(), *network.named_buffers()]
-    return {name: held.detach().to(precision) if held.is_floating_point() else held.detach() for name, held in tensors}
+    """Return the network's parameters and buffers, detached and in this precision; integers stay integers.
+
+    Buffers are copies: a forward pass may write into them.
+    """
+
+    def converted(held: Tensor) -> Tensor:
+        return held.detach().to(precision) if held.is_floating_point() else held.detach()
+
+    parameters = {name: converted(weight) for name, weight in network.named_parameters()}
+    return parameters | {name: converted(buffer).clone() for name, buffer in network.named_buffers()}
 
 
 def as_precision(images: Tensor, precision: torch.dtype) -> Tensor:
@@ -50,18 +89,20 @@ def as_precision(images: Tensor, precision: torch.dtype) -> Tensor:
 
 
 def traced_pass(
-    network: nn.Module, images: Tensor, labels: Tensor, states: Sequence[Tensor], precisions: Sequence[torch.dtype]
-) -> list[tuple[Tensor, list[Tensor], list[Tensor]]]:
-    """Return logits, states and their gradients from the traced forward pass, once for every precision.
+    network: nn.Module, images: Tensor, labels: Tensor, states: Sequence[Tensor], precision: torch.dtype
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """Return logits, states and their gradients from the forward pass traced in this precision.
 
     Args:
         network: takes `return_hidden` and `shifts`, as Adapted does; in eval mode.
         images: (N, …).
         labels: (N,).
-        states: h_0..h_L of this batch, for their shapes.
+        states: h_0..h_L of this batch, for their shapes and types.
+        precision: of weights and input.
 
     Raises:
         TraceError: the forward pass has control flow that depends on values, or an operation without a derivative.
+        UsageError: h_0 cannot be shifted, see _refuse_earlier_reads.
     """
 
     def run(tensors: dict[str, Tensor], inputs: Tensor, shifts: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -69,25 +110,25 @@ def traced_pass(
         logits, hidden, _ = torch.func.functional_call(network, tensors, (inputs,), options)
         return logits, hidden
 
-    precision = states[0].dtype
-    zeros = [torch.zeros_like(state) for state in states]
+    from torch.fx.experimental.proxy_tensor import make_fx  # it loads sympy, which takes half a second
+
+    shifts = [torch.zeros_like(state) for state in states]
     try:
         with fixed_draws(), torch.enable_grad():
-            graph = make_fx(run)(cast(network, precision), as_precision(images, precision), zeros)
+            graph = make_fx(run)(cast(network, precision), as_precision(images, precision), shifts)
         _without_detach(graph)
-        found = []
-        for precision in precisions:
-            graph = graph.to(precision)
-            shifts = [torch.zeros_like(state, dtype=precision).requires_grad_() for state in states]
-            with fixed_draws(), torch.enable_grad():
-                logits, hidden = graph(cast(network, precision), as_precision(images, precision), shifts)
-                loss = sample_losses(logits, labels).sum()
-                gradients = torch.autograd.grad(loss, shifts, materialize_grads=True)
-            found.append((logits.detach(), [state.detach() for state in hidden], list(gradients)))
+        _refuse_earlier_reads(graph, len(states))
+        shifts = [shift.requires_grad_() for shift in shifts]
+        with fixed_draws(), torch.enable_grad():
+            logits, hidden = graph(cast(network, precision), as_precision(images, precision), shifts)
+            loss = sample_losses(logits, labels).sum()
+            gradients = torch.autograd.grad(loss, shifts, materialize_grads=True)
+    except UsageError:
+        raise
     except Exception as error:  # whatever a forward pass of other authors does with a traced tensor
         line = next(iter(str(error).strip().splitlines()), "")
         raise TraceError(f"{type(error).__name__}: {line[:200]}") from error
-    return found
+    return logits.detach(), [state.detach() for state in hidden], list(gradients)
 
 
 def _without_detach(graph: torch.fx.GraphModule) -> None:
@@ -98,20 +139,62 @@ def _without_detach(graph: torch.fx.GraphModule) -> None:
     graph.recompile()
 
 
+READ_EARLIER = (
+    "h_0, the input of the first site, is also read before the first site runs: name as the first site a module whose input "
+    "nothing reads before it"
+)
+
+
+def _refuse_earlier_reads(graph: torch.fx.GraphModule, sites: int) -> None:
+    """Raise UsageError if an operation reads h_0 before it is shifted: the gradient would lack what that operation passes on."""
+    order = {node: place for place, node in enumerate(graph.graph.nodes)}
+    shift = [node for node in order if node.op == "placeholder"][-sites]  # of h_0: the shifts come last
+    for node in shift.users:
+        if node.target == ATEN.add_.Tensor:
+            earlier = [user for user in node.args[0].users if order[user] < order[node] and user.target not in VIEWS]
+            if earlier:
+                raise UsageError(f"adapt: {READ_EARLIER}")
+
+
 def shifted_losses(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype) -> Shifted:
     """Return a function from L+1 shifts of the states to the samples' losses, (N,) of float64. The network is in eval mode."""
     tensors, inputs = cast(network, precision), as_precision(images, precision)
-    is_random: list[bool] = []
+    draws: list[bool] = []  # whether a pass draws numbers, known after the first; fixing them takes a tenth of a small pass
 
     def losses(shifts: Sequence[Tensor]) -> Tensor:
-        with nullcontext() if is_random == [False] else fixed_draws(), torch.no_grad():
+        options = {"return_hidden": True, "shifts": list(shifts)}
+        with nullcontext() if draws == [False] else fixed_draws(), torch.no_grad():
             before = torch.get_rng_state()
-            options = {"return_hidden": True, "shifts": list(shifts)}
             logits, *_ = torch.func.functional_call(network, tensors, (inputs.clone(),), options)
-            is_random[:] = [inputs.device.type != "cpu" or not torch.equal(before, torch.get_rng_state())]
+            draws[:] = [inputs.device.type != "cpu" or not torch.equal(before, torch.get_rng_state())]
             return sample_losses(logits.double(), labels)
 
     return losses
+
+
+OWN_DRAWS = (
+    "two forward passes of the same batch differ: let the model draw from torch's global generators, or stop its noise"
+)
+
+
+def is_repeated(losses: Shifted, plain: Tensor, states: Sequence[Tensor], precision: torch.dtype) -> bool:
+    """Return whether another pass without shifts gives the same losses. precision: the coarsest of the passes."""
+    resolution = 100 * torch.finfo(precision).eps
+    again = losses([torch.zeros_like(state) for state in states])
+    return torch.allclose(plain, again, resolution, resolution, equal_nan=True)
+
+
+def are_samples_mixed(losses: Shifted, states: Sequence[Tensor], precision: torch.dtype) -> bool:
+    """Return whether a sample's loss depends on another sample's state: the first sample's states are shifted by 1 %."""
+    draw = torch.Generator().manual_seed(SEED)
+    if len(states[0]) < 2:
+        return False
+    zeros = [torch.zeros_like(state) for state in states]
+    first = [zero.clone() for zero in zeros]
+    for shift, state in zip(first, states, strict=True):
+        shift[0] = steps_of(state, 0.01)[0] * torch.randn(state.shape[1:], generator=draw).to(state.device)
+    tolerance = 100 * torch.finfo(precision).eps
+    return not torch.allclose(losses(first)[1:], losses(zeros)[1:], rtol=tolerance, atol=0)
 
 
 def steps_of(state: Tensor, step: float = STEP) -> Tensor:

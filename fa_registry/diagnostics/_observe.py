@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.diagnostics._forward_gradient import (
+    OWN_DRAWS,
+    PrecisionWatch,
     TraceError,
+    are_samples_mixed,
+    as_precision,
+    cast,
     differenced_gradients,
+    draws_numbers,
     fixed_draws,
+    is_repeated,
     shifted_losses,
     traced_pass,
 )
@@ -71,16 +78,27 @@ def look(
 
     A third list may follow: the tensors to differentiate for the states, where a state itself is not on the graph.
 
-    images (N, …), floating or integer (token ids); labels (N,). double: also run in float64. directions: the credits, along which
-    an estimated gradient is exact. A network whose `gradient` is "forward" is differentiated by its forward computation alone.
+    A network whose `gradient` is "forward" is differentiated by its forward computation alone. Random numbers come from fixed
+    seeds.
+
+    Args:
+        network: as above.
+        images: (N, …), floating or integer (token ids).
+        labels: (N,).
+        double: also run in float64, if the network can, and if it draws no random numbers: those would be others.
+        directions: the credits, along which an estimated gradient is exact.
     """
     with evaluating(network):
         precision = images.dtype if images.is_floating_point() else weight_dtype(network)
         if getattr(network, "gradient", "backward") == "forward":
             return _forward_look(network, images, labels, precision, double, directions)
-        single = _pass(network, images, labels, precision)
-        doubled = _pass(network, images, labels, torch.float64) if double else None
-    return Look(single, doubled, output_error(single.logits, labels), target_rows(single.logits, labels))
+        passes: list[Pass] = []
+        drawn = draws_numbers(lambda: passes.append(_pass(network, images, labels, precision)))
+        with fixed_draws(), suppress(RuntimeError):  # which a forward pass raises that is written for one precision
+            passes += [_pass(network, images, labels, torch.float64)] if double and not drawn else []
+    single, *doubled = passes
+    errors = output_error(single.logits, labels), target_rows(single.logits, labels)
+    return Look(single, doubled[0] if doubled else None, *errors)
 
 
 def _forward_look(
@@ -91,28 +109,63 @@ def _forward_look(
     double: bool,
     directions: Directions | None,
 ) -> Look:
-    with fixed_draws(), torch.no_grad():
-        logits, states, *_ = network(images.clone(), return_hidden=True)
-    errors = output_error(logits, labels), target_rows(logits, labels)
+    found: list[Any] = []
+    drawn = draws_numbers(lambda: found.extend(_plain_pass(network, images, precision)))
+    logits, states = found
     try:
-        passes = traced_pass(network, images, labels, states, [precision, *([torch.float64] if double else [])])
-        single, *doubled = [Pass(*found) for found in passes]
-        return Look(single, doubled[0] if doubled else None, *errors, TRACED)
+        single = Pass(*traced_pass(network, images, labels, states, precision))
     except TraceError as error:
-        reason = str(error)
-    try:
-        losses = shifted_losses(network, images, labels, torch.float64)
+        return estimated_look(network, images, labels, f"the trace failed: {error}", directions)
+    doubled = None
+    with suppress(TraceError):  # of a forward pass that is written for one precision
         wide = [state.double() for state in states]
+        doubled = Pass(*traced_pass(network, images, labels, wide, torch.float64)) if double and not drawn else None
+    return Look(single, doubled, output_error(logits, labels), target_rows(logits, labels), TRACED)
+
+
+def _plain_pass(network: nn.Module, images: Tensor, precision: torch.dtype) -> tuple[Tensor, list[Tensor]]:
+    """Return logits and states without a graph."""
+    given = (as_precision(images, precision).clone(),)
+    with torch.no_grad():
+        logits, states, *_ = torch.func.functional_call(
+            network, cast(network, precision), given, {"return_hidden": True}
+        )
+    return logits, states
+
+
+def estimated_look(
+    network: nn.Module, images: Tensor, labels: Tensor, reason: str, directions: Directions | None = None
+) -> Look:
+    """Return a look whose gradients are differences of the loss. reason: why they are not those of a trace; the rest as for look.
+
+    Raises:
+        UsageError: the forward pass does not compute in float64, or samples depend on each other.
+    """
+    precision = images.dtype if images.is_floating_point() else weight_dtype(network)
+    with evaluating(network), fixed_draws():
+        logits, states = _plain_pass(network, images, precision)
+    wide, watch = [state.double() for state in states], PrecisionWatch(torch.float64)
+    with evaluating(network):
+        losses = shifted_losses(network, images, labels, torch.float64)
+        try:
+            with watch:
+                plain = losses([torch.zeros_like(state) for state in wide])
+            problem = "" if watch.coarsest == torch.float64 else f"it computes in {watch.coarsest}"
+        except RuntimeError as error:
+            problem = f"{type(error).__name__}: {str(error)[:200]}"
+        if not problem and not is_repeated(losses, plain, wide, torch.float64):
+            problem = OWN_DRAWS
+        if not problem and are_samples_mixed(losses, wide, torch.float64):
+            problem = "the loss of a sample depends on other samples"
+        if problem:
+            raise UsageError(
+                "gradient='forward': expected a forward pass that can be traced, or one in float64 whose samples do not depend "
+                f"on each other, to be differenced; {reason}; {problem}"
+            )
         gradients, widths = differenced_gradients(losses, wide, directions(states) if directions else None)
-    except UsageError:
-        raise
-    except Exception as error:  # a forward pass that fails in float64
-        raise UsageError(
-            f"gradient='forward': expected a forward pass that can be traced or that runs in float64; the trace failed with "
-            f"{reason}; float64 with {type(error).__name__}: {str(error)[:200]}"
-        ) from error
     single = Pass(logits, states, [gradient.to(precision) for gradient in gradients])
-    return Look(single, None, *errors, f"{ESTIMATED}, since the trace failed: {reason}", widths)
+    errors = output_error(logits, labels), target_rows(logits, labels)
+    return Look(single, None, *errors, f"{ESTIMATED}: {reason}", widths)
 
 
 def observe(
@@ -156,17 +209,28 @@ def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.d
     The weights do not require grad, so that no gradient of a weight is computed; the input does, to keep the states on a graph.
     Integer inputs (token ids) cannot, so there the weights do.
     """
-    differentiable = images.is_floating_point()
-    tensors = {
-        name: value.detach().to(precision).requires_grad_(not differentiable and isinstance(value, nn.Parameter))
-        if value.is_floating_point()
-        else value
-        for name, value in [*network.named_parameters(), *network.named_buffers()]
-    }
-    inputs = images.detach().to(precision).requires_grad_() if differentiable else images
-    logits, hidden, *roots = torch.func.functional_call(network, tensors, (inputs,), {"return_hidden": True})
-    gradients = site_gradients(logits, roots[0] if roots else hidden, labels)
-    return Pass(logits.detach(), [state.detach() for state in hidden], gradients)
+    inputs, tensors = as_precision(images, precision), cast(network, precision)
+    if inputs.is_floating_point():
+        inputs.requires_grad_()
+    else:
+        for weight in dict(network.named_parameters()).keys() & tensors.keys():
+            if tensors[weight].is_floating_point():
+                tensors[weight].requires_grad_()
+    inside = {f"network.{name}": held for name, held in tensors.items()}
+    return torch.func.functional_call(_Differentiated(network), inside, (inputs, labels))
+
+
+class _Differentiated(nn.Module):
+    """A forward and backward pass as one call, so that what a backward pass computes again it computes with the same weights."""
+
+    def __init__(self, network: nn.Module):
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: Tensor, labels: Tensor) -> Pass:
+        logits, hidden, *roots = self.network(inputs, return_hidden=True)
+        gradients = site_gradients(logits, roots[0] if roots else hidden, labels)
+        return Pass(logits.detach(), [state.detach() for state in hidden], gradients)
 
 
 def state_vectors(state: Tensor) -> Tensor:

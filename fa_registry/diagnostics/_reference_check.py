@@ -8,15 +8,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fa_registry.diagnostics._forward_gradient import SEED, STEP, Shifted, in_state, steps_of
+from fa_registry.diagnostics._forward_gradient import SEED, Shifted, are_samples_mixed, in_state, steps_of
 from fa_registry.quantities import NOT_ITS_GRADIENT
 from fa_registry.records import Reading
 
 ROUNDS = 8  # of two passes each; a sample is shifted at one site a round
 # Deviations that rounding and the difference's own error explain: far below .1, from which on a cosine changes.
 TOLERANCE = {torch.float64: 1e-3, torch.float32: 5e-2}
-WIDE_STEP = 1e-2  # of a float32 difference, whose two step widths are extrapolated (Richardson)
-RESOLVED = 1e3  # times the rounding of the loss: a slope below that is not compared
+# Relative to the state's root mean square. A ReLU that the shift turns makes an error; their number grows with the step.
+STEPS = {torch.float64: 1e-8, torch.float32: 1e-3}
+RESOLVED = 3  # times the rounding of the loss over the tolerance: a slope below that is not compared
+SPARED = 8  # compared slopes from which on the worst is left out: a shift may cross a kink of the loss
 ADVICE = "take the reference from the forward computation: gradient='forward' in fa_registry.adapt, track or alignment"
 
 
@@ -28,10 +30,12 @@ class ReferenceCheck:
         deviations: a Reading a site: ‖differences − ⟨g, v⟩‖ / ‖differences‖ over all samples and rounds of the site; without a
             value where rounding of the loss hides every difference.
         objection: how the worst site differs, in words; empty where every site is within the tolerance.
+        wrong: the sites that are not.
     """
 
     deviations: tuple[Reading, ...]
     objection: str = ""
+    wrong: tuple[int, ...] = ()
 
 
 def check_reference(
@@ -43,21 +47,23 @@ def check_reference(
 ) -> ReferenceCheck:
     """Compare ⟨g_l, v⟩ with central differences of the loss along v, at every site.
 
-    A sample is shifted at one site a round and the site rotates, so that all sites together take 2 · ROUNDS passes. Directions are
-    Gaussian; those of the first rounds are the credits'.
+    A sample is shifted at one site a round and the site rotates, so that all sites together take 2 · ROUNDS passes, more only if
+    there are fewer samples than sites. Directions are Gaussian; those of the first round are the credits'. In float32 half as
+    many rounds are of four passes each, whose two step widths are extrapolated (Richardson).
 
     Args:
         losses: from L+1 shifts to the samples' losses, (N,), see shifted_losses.
         states: h_0..h_L, each (N, …).
         gradients: ∂(Σ_i ℓ_i)/∂h_l, of the states' shapes.
         credits: c_0..c_L, one vector (N, D_l) a sample.
-        precision: of the passes.
+        precision: the coarsest in which the passes compute, float64 or float32.
     """
     count, samples = len(states), len(states[0])
-    rounds = max(ROUNDS, -(-ROUNDS * count // samples))
+    rounds = max(ROUNDS, -(-ROUNDS * count // samples)) // (1 if precision == torch.float64 else 2)
     draw = torch.Generator().manual_seed(SEED)
     pairs: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in states]
     plain = losses([torch.zeros_like(state) for state in states])
+    limit = TOLERANCE[precision]
     for number in range(rounds):
         site_of = (torch.arange(samples) + number) % count
         directions = [_direction(state, credits, site, number, draw) for site, state in enumerate(states)]
@@ -69,15 +75,17 @@ def check_reference(
             expected = (gradients[site].double() * direction).flatten(1).sum(1)
             pairs[site].append((found[chosen], expected[chosen], rounding.to(plain.device)[chosen]))
     sites = [tuple(map(torch.cat, zip(*rows, strict=True))) for rows in pairs]
-    deviations = [_deviation(*site) for site in sites]
-    limit = TOLERANCE[precision]
-    if _mixes(losses, states, deviations, limit, precision):
+    deviations = [_deviation(*site, limit) for site in sites]
+    if _wrong(deviations, limit) and are_samples_mixed(losses, states, precision):
         sites = [_whole_batch(losses, states, gradients, site, precision, draw) for site in range(count)]
-        deviations = [_deviation(*site) for site in sites]
-    wrong = [
-        site for site, reading in enumerate(deviations) if reading.value is not None and not reading.value <= limit
-    ]
-    return ReferenceCheck(tuple(deviations), _objection(wrong, deviations, sites) if wrong else "")
+        deviations = [_deviation(*site, limit) for site in sites]
+    wrong = _wrong(deviations, limit)
+    return ReferenceCheck(tuple(deviations), _objection(wrong, deviations, sites) if wrong else "", tuple(wrong))
+
+
+def _wrong(deviations: Sequence[Reading], limit: float) -> list[int]:
+    """Return the sites that deviate by more than the limit."""
+    return [site for site, reading in enumerate(deviations) if reading.value is not None and not reading.value <= limit]
 
 
 def _objection(wrong: Sequence[int], deviations: Sequence[Reading], sites: Sequence[Sequence[Tensor]]) -> str:
@@ -114,40 +122,32 @@ def _differences(
 
     def central(step: float) -> tuple[Tensor, Tensor]:
         steps = [steps_of(state, step) for state in states]
-        shifts = [(step * direction).to(precision) for step, direction in zip(steps, directions, strict=True)]
+        shifts = [
+            (step * direction).to(state.dtype) for step, direction, state in zip(steps, directions, states, strict=True)
+        ]
         change = losses(shifts) - losses([-shift for shift in shifts])
         sizes = torch.stack([step.flatten() for step in steps])
         moved = torch.stack([direction.flatten(1).any(1) for direction in directions])
         return change / (2 * (sizes * moved).sum(0)), sizes.cpu()
 
+    narrow, sizes = central(STEPS[precision])
     if precision == torch.float64:
-        return central(STEP)
-    (wide, sizes), (narrow, _) = central(2 * WIDE_STEP), central(WIDE_STEP)
-    return (4 * narrow - wide) / 3, sizes / 2
+        return narrow, sizes
+    wide, _ = central(2 * STEPS[precision])
+    return (4 * narrow - wide) / 3, sizes
 
 
-def _deviation(measured: Tensor, expected: Tensor, rounding: Tensor) -> Reading:
-    resolved = torch.maximum(measured.abs(), expected.abs()) > RESOLVED * rounding
+def _deviation(measured: Tensor, expected: Tensor, rounding: Tensor, limit: float) -> Reading:
+    least = RESOLVED / limit * rounding
+    resolved = torch.maximum(measured.abs(), expected.abs()) > least
     resolved |= ~(measured.isfinite() & expected.isfinite())
     if not resolved.any():
-        flat = not expected.any() and not (measured.abs() > RESOLVED * rounding).any()
+        flat = not expected.any() and not (measured.abs() > least).any()
         return Reading(0.0) if flat else Reading(None, "rounding of the loss hides its differences")
-    scale = measured[resolved].norm()
-    error = (measured - expected)[resolved].norm() / (scale if scale > 0 else expected[resolved].norm())
-    return Reading.of(error.item())
-
-
-def _mixes(
-    losses: Shifted, states: Sequence[Tensor], deviations: Sequence[Reading], limit: float, precision: torch.dtype
-) -> bool:
-    """Return whether a sample's loss depends on another sample's state; asked only where something deviates."""
-    if len(states[0]) < 2 or all(reading.value is None or reading.value <= limit for reading in deviations):
-        return False
-    zeros = [torch.zeros_like(state, dtype=precision) for state in states]
-    first = [zero.clone() for zero in zeros]
-    for shift, state in zip(first, states, strict=True):
-        shift[0] = state[0].to(precision).abs().mean() + 1
-    return not torch.allclose(losses(first)[1:], losses(zeros)[1:], rtol=1e-5, atol=0)
+    errors, scale = (measured - expected)[resolved].abs(), measured[resolved].norm()
+    if len(errors) >= SPARED:
+        errors = errors.sort().values[:-1]
+    return Reading.of((errors.norm() / (scale if scale > 0 else expected[resolved].norm())).item())
 
 
 def _whole_batch(
@@ -158,13 +158,16 @@ def _whole_batch(
     precision: torch.dtype,
     draw: torch.Generator,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ROUNDS differences of the whole batch's loss at one site: of a network whose samples depend on each other."""
+    """Return differences of the whole batch's loss at one site: of a network whose samples depend on each other.
+
+    All sites together take 2 · ROUNDS passes, and four a site if they are many.
+    """
     found, expected, rounding = [], [], []
-    for _ in range(ROUNDS):
+    for _ in range(max(2, ROUNDS // len(states))):
         direction = torch.randn(states[site].shape, dtype=torch.float64, generator=draw).to(states[site].device)
-        step = steps_of(states[site]).mean().item() * (1 if precision == torch.float64 else WIDE_STEP / STEP)
-        shifts = [torch.zeros_like(state, dtype=precision) for state in states]
-        shifts[site] = (step * direction).to(precision)
+        step = steps_of(states[site], STEPS[precision]).mean().item()
+        shifts = [torch.zeros_like(state) for state in states]
+        shifts[site] = (step * direction).to(states[site].dtype)
         up, down = losses(shifts).sum(), losses([-shift for shift in shifts]).sum()
         found.append((up - down) / (2 * step))
         expected.append((gradients[site].double() * direction).sum())

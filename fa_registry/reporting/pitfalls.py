@@ -11,7 +11,7 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.integrity import difference_words
 from fa_registry.protocol.near_settings import differing_numbers, words
 from fa_registry.protocol.verdict import stands
-from fa_registry.quantities import AGGREGATES, objection_in
+from fa_registry.quantities import AGGREGATES, NOT_ITS_GRADIENT, objection_in
 from fa_registry.records import AuditReport, Choice, OtherRun, Reading, RunAudit, RunRecord, RunSpec
 from fa_registry.reporting.claims_measured import reaching
 from fa_registry.reporting.lookups import GIVEN, NO_CONTROL, scalar, site_row
@@ -258,8 +258,8 @@ def _exact_at(asked: Asked, site: int) -> bool:
 
 def saved_feedback(asked: Asked) -> Answered:
     """7: where feedback was not saved, Γ is N/A and not 1.0, nor is it a cosine of the credit with itself."""
-    if refuted := objection_in(asked.run.record.measurements):
-        return VIOLATED, refuted
+    if objection := objection_in(asked.run.record.measurements):
+        return VIOLATED if objection.startswith(NOT_ITS_GRADIENT) else UNKNOWN, objection
     if asked.run.record.feedback.get("sha256"):
         return AVOIDED, "the feedback state was saved with its SHA-256, and Γ is computed with it"
     if not asked.card:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fa_registry.architectures import Adapted, adapt
+from fa_registry.architectures import Adapted, adapt, unwrapped
 from fa_registry.architectures.base import Network
 from fa_registry.diagnostics import evaluating
 from fa_registry.errors import EvidenceWarning, InvalidFields
@@ -49,6 +49,7 @@ class Checks:
         if not isinstance(model, nn.Module):
             self.problems.append(f"model: expected an nn.Module, found {_kind(model)}")
             return None
+        model, _ = unwrapped(model)
         blocks = getattr(model, "blocks", None)
         if isinstance(blocks, nn.ModuleList) and not len(blocks):
             self.problems.append(
@@ -158,7 +159,7 @@ class Checks:
         """How many outputs the network has, by running it: a head may be called anything."""
         try:
             with torch.no_grad(), evaluating(network):
-                logits = network(x.clone())  # a model may write into its input
+                logits = torch.func.functional_call(network, _copies(network), x.clone())
         except Exception as error:
             hint = KEYWORDS if isinstance(error, TypeError) else ""  # as Python says of arguments that do not fit
             self.problems.append(f"{name}: the model cannot read it: {type(error).__name__}: {error}{hint}")
@@ -176,6 +177,11 @@ class Checks:
         if least < 0 or (classes is not None and most >= classes):
             allowed = "labels from 0 on" if classes is None else f"labels 0..{classes - 1}, one an output of the model"
             self.problems.append(f"{name}: expected {allowed}, found {least} to {most}")
+
+
+def _copies(network: nn.Module) -> dict[str, Tensor]:
+    """Return copies of the buffers: a forward pass may write into them, as into its input."""
+    return {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
 
 
 def _are_labels(y: Any) -> bool:

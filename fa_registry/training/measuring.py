@@ -48,7 +48,7 @@ from fa_registry.training.bench import (
 from fa_registry.training.checkpoint import load_into
 from fa_registry.training.configuration import configuration
 from fa_registry.training.devices import products
-from fa_registry.training.reference import REFERENCE_CHECK, check_of, unreferenced, without_reference
+from fa_registry.training.reference import REFERENCE_CHECK, checked, unreferenced, without_reference
 from fa_registry.training.task import Task, build_network, eval_digest
 
 TEST_BATCH = 512  # what a convolutional net makes of 2048 samples leaves the cache: that takes twice as long
@@ -90,7 +90,7 @@ def measure(
     }
     found = _found(wanted, observation)
     if objection is None and is_third_party(task.spec):
-        check = check_of(task.network, *task.eval_batch, look, observation.credits)
+        _, check = checked(task.network, *task.eval_batch, look, observation.credits)
         objection, found.sites[REFERENCE_CHECK] = check.objection, check.deviations
     if objection:
         found = without_reference(found, _found(wanted, unreferenced(observation)), objection)

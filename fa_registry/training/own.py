@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fa_registry.architectures import Adapted, adapt
+from fa_registry.architectures import Adapted, adapt, unwrapped
 from fa_registry.diagnostics import Absent, Bench, Look, Observation, ReferenceCheck, look
 from fa_registry.diagnostics._observe import gradient_vectors
 from fa_registry.diagnostics.base import LEAST_ERROR, Diagnostic
@@ -18,7 +18,7 @@ from fa_registry.errors import InvalidFields
 from fa_registry.records import Measurements, Reading
 from fa_registry.training.checks import Checks
 from fa_registry.training.measuring import attempt, in_order
-from fa_registry.training.reference import REFERENCE_CHECK, WIDTHS, check_of, unreferenced, without_reference
+from fa_registry.training.reference import REFERENCE_CHECK, WIDTHS, checked, unreferenced, without_reference
 
 NO_FRESH = "no `fresh` was given: a null needs the credit under other feedback than the model was trained with"
 NO_RULE = "no credit was given: the norms are of the network alone"
@@ -31,24 +31,12 @@ CreditRule = Callable[[nn.Module, Tensor, Tensor], Credits]
 FreshRule = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Credits]
 
 
-def unwrapped(model: Any) -> tuple[Any, tuple[str, ...]]:
-    """The module inside of torch.compile's and the parallel wrappers, whose weights it shares, and what it was taken out of.
-
-    A compiled module runs no hooks of ours, and a parallel one speaks to the other processes in every pass.
-    """
-    wrappers: list[str] = []
-    while isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)) or hasattr(model, "_orig_mod"):
-        wrappers.append(type(model).__name__)
-        model = model._orig_mod if hasattr(model, "_orig_mod") else model.module
-    return model, tuple(wrappers)
-
-
 def own_network(
     checks: Checks, model: Any, sites: Sequence[str], skip: str, readout: str, gradient: str = ""
 ) -> nn.Module | None:
     """Return `model` with its sites observable; None if that cannot be, which is then among the problems."""
     given = sites or readout or gradient
-    if not given or isinstance(model, Adapted) or not isinstance(model, nn.Module):
+    if not given or isinstance(unwrapped(model)[0], Adapted) or not isinstance(model, nn.Module):
         return checks.network(model)
     try:
         return adapt(model, sites, skip, readout, gradient=gradient or "backward")
@@ -80,7 +68,8 @@ def observed_look(
             raise
         problem = (
             "model: expected every state to be on the way from the input to the loss, found one that is detached or unused; of a "
-            "model with detached states take the reference from the forward computation: gradient='forward'"
+            "model with detached states, or with checkpoints of use_reentrant=True, take the reference from the forward "
+            "computation: gradient='forward'"
         )
         raise InvalidFields(subject, [problem]) from error
 
@@ -153,12 +142,14 @@ def measured(
         return [gradient_vectors(credit) for credit in _finite(rule.given(x, y, states), states)]
 
     seen = observed_look(network, x, y, rule.subject, directions=directions if rule else None)
-    states = seen.single.hidden
+    check, states = None, seen.single.hidden
     given = rule.given(x, y, states) if rule else None
     credits = None if given is None else _filled(given, states)
+    if objection is None:
+        vectors = None if credits is None else [gradient_vectors(credit) for credit in credits]
+        seen, check = checked(network, x, y, seen, vectors, directions if rule else None)
     bare = seen.observation(credits, no_credits=NO_RULE, least_error=least_error)
     bench = rule.bench(x, y, states) if rule else None
-    check = None if objection is not None else check_of(network, x, y, seen, bare.credits)
     objection = objection or (check.objection if check else "")
 
     def found_in(observation: Observation) -> Measurements:

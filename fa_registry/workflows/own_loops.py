@@ -17,7 +17,7 @@ from fa_registry import diagnostics
 from fa_registry.errors import IntegrityError, UsageError
 from fa_registry.protocol.integrity import compare, with_checks
 from fa_registry.protocol.prerequisites import MEASURING
-from fa_registry.records import Check, Integrity, Measurements, RunRecord
+from fa_registry.records import Check, Integrity, Measurements, Reading, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.training.bench import least_error_of
@@ -63,15 +63,15 @@ def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -
         check = Check(MEASURING, "not possible", refused)
         return dataclasses.replace(record, integrity=Integrity("unverifiable", (refused,), (check,)))
     with pinned_threads(threads):
-        again = _measured_again(tracker, record, story)
-    held = _without_word(record.measurements, again)
+        again, objection = _measured_again(tracker, record, story)
+    held = _without_word(record.measurements, again, objection)
     words = f"trained by a loop of its author's own, {story.get('script', '')}: {TOLD}"
     return dataclasses.replace(
         record, integrity=with_checks(compare(held, again), [Check(MEASURING, "not possible", words)])
     )
 
 
-def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> Measurements:
+def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Measurements, str]:
     files = {name: tracker.artifact(record.run_id, name) for name in (schema.FINAL, EVALUATION)}
     if missing := [name for name, path in files.items() if path is None or name not in record.digests]:
         raise IntegrityError(f"run {record.run_id}: {', '.join(missing)} missing")
@@ -89,14 +89,21 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> Measurem
     least_error = least_error_of(record.measurements.conventions)
     rule = OwnCredit("audit", model, None, None, 0)
     found, reference = measured(network, *task.eval_batch, rule, wanted, least_error)
-    sites = {name: row for name, row in found.sites.items() if name != REFERENCE_CHECK}  # it depends on the credit
-    return task.with_conventions(dataclasses.replace(found, sites=sites), reference.source)
+    return task.with_conventions(found, reference.source), reference.check.objection if reference.check else ""
 
 
-def _without_word(logged: Measurements, again: Measurements) -> Measurements:
-    """Of the logged figures those that the weights and the batch alone give."""
-    sites = {name: row for name, row in again.sites.items() if any(reading.value is not None for reading in row)}
-    scalars = {name for name, reading in again.scalars.items() if reading.value is not None}
+def _without_word(logged: Measurements, again: Measurements, objection: str) -> Measurements:
+    """Return of the logged metrics those that the weights and the batch alone give.
+
+    The check of the reference is left out: its first direction is the credit. objection: the reason of metrics that can have no
+    value; a logged value of one is compared.
+    """
+
+    def is_known(reading: Reading) -> bool:
+        return reading.value is not None or bool(objection and reading.reason == objection)
+
+    sites = {name: row for name, row in again.sites.items() if any(map(is_known, row)) and name != REFERENCE_CHECK}
+    scalars = {name for name, reading in again.scalars.items() if is_known(reading)}
     return dataclasses.replace(
         logged,
         sites={name: row for name, row in logged.sites.items() if name in sites},

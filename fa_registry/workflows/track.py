@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import diagnostics, jsonio
-from fa_registry.architectures import Adapted
+from fa_registry.architectures import Adapted, unwrapped
 from fa_registry.datasets.base import tensors_digest
 from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
@@ -25,7 +25,7 @@ from fa_registry.tracking.writer import Keep, RunWriter
 from fa_registry.training.checks import Checks
 from fa_registry.training.frozen import blocks_to_freeze, frozen_blocks, frozen_control
 from fa_registry.training.loop import EpochRow, Outcome, has_diverged
-from fa_registry.training.own import CreditRule, FreshRule, OwnCredit, measured, own_network, unwrapped
+from fa_registry.training.own import CreditRule, FreshRule, OwnCredit, measured, own_network
 from fa_registry.training.own_task import DIGITS, OWN, OwnRows, OwnTask, structure
 from fa_registry.training.reference import EVERY
 from fa_registry.training.specs import INTEGERS
@@ -229,15 +229,15 @@ def track(
     ...         run.epoch(test_accuracy=accuracy())
     """
     checks = Checks("track")
-    model, wrappers = unwrapped(model)
     network = own_network(checks, model, sites, skip, readout, gradient)
+    model, wrappers = unwrapped(model)
     x, y = eval if isinstance(eval, (tuple, list)) and len(eval) == 2 else (None, None)
     checks.batch(network, x, y, ("eval[0]", "eval[1]"))
     checks.problems += _problems(method, seed, epochs, dataset, study, credit, fresh)
     checks.problems += _wrong_control(model, control, wrappers) if control is not False else []
     checks.problems += _misfit(factory, network) if factory and network else []
     checks.finish()
-    if isinstance(network, Adapted) and network.skip == "none":
+    if isinstance(network, Adapted) and network.is_skip_open:
         with torch.no_grad(), diagnostics.evaluating(network):
             network(x, return_hidden=True)  # which finds out whether the sites return residual branches
     inner = _inner(network)

@@ -242,10 +242,17 @@ class Odd(nn.Module):
         return h, None
 
 
-def test_tuple_outputs_and_keyword_inputs_are_named():
+@pytest.mark.parametrize("skip", ["outside", "inside"])
+def test_a_block_that_is_called_by_keywords_gives_exact_figures(skip):
+    x, y = batch(5, 4)
+    steps = {"outside": lambda block, h: h + block(x=h), "inside": lambda block, h: block(x=h)}
+    assert_figures(build(skip, 2, step=steps[skip]), skip, x, y)
+
+
+def test_tuple_outputs_and_inputs_without_a_state_are_named():
     x, _ = batch(5, 4)
-    model = build("inside", 2, step=lambda block, h: block(x=h))
-    with pytest.raises(UsageError, match=r"blocks\.0: .*positional input, found only keywords \(x\)"):
+    model = build("inside", 2, step=lambda block, h: block(h.long()))
+    with pytest.raises(UsageError, match=r"blocks\.0: expected a floating tensor among its inputs, found torch\.int64"):
         adapt(model, skip="inside", readout="norm")(x, return_hidden=True)
     model = build("inside", 2, step=lambda block, h: block(h)[0] if isinstance(block, Odd) else block(h))
     model.blocks[1] = Odd()
