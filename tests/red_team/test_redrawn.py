@@ -189,16 +189,16 @@ def test_evidence_that_the_author_took_out_of_the_seal_costs_the_pass(store, aud
 
 
 def test_without_an_attack_everything_comes_again_and_two_audits_are_the_same_bytes(store, audit, measured_each_time):
-    code, report = audit()
+    code, report = audit("--nonce", "12ab")
     assert code in (0, 1)
     for run in judged(report, method="fa"):
         found = {check.subject: check.outcome for check in run.record.integrity.checks}
         assert set(SUBJECTS) < set(found) and set(found.values()) == {"agrees"}
     # six runs whole, which is 48 steps each, and the first 8 of six
     assert "Of 12 runs training steps were taken again" in " ".join(report.remarks)
-    assert "336 of their 576 steps (58 %)" in " ".join(report.remarks)
+    assert "336 of their 576 steps (58.3 %)" in " ".join(report.remarks)
     first = Path("pages/audit.json").read_bytes()
-    audit()
+    audit("--nonce", "12ab")
     assert Path("pages/audit.json").read_bytes() == first
 
 

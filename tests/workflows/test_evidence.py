@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 
 import pytest
 
@@ -133,13 +134,22 @@ def test_a_changed_file_is_told_from_whatever_else_broke(stored, tmp_path, monke
     )  # a traceback of what is a bug or a machine's, none of what is evidence
 
 
-@pytest.mark.parametrize(("runs", "cores", "processes"), [(7, 4, 1), (15, 8, 1), (16, 4, 2), (99, 4, 4), (0, 4, 1)])
-def test_processes_are_started_where_they_pay(monkeypatch, runs, cores, processes):
+@pytest.mark.parametrize(
+    ("count", "cores", "whole", "epochs", "processes"),
+    [
+        *((7, 4, 0, "100", 1), (15, 8, 0, "100", 1), (16, 4, 0, "100", 2), (99, 4, 0, "100", 4), (0, 4, 0, "100", 1)),
+        *((3, 4, 3, "100", 4), (3, 2, 3, "100", 2), (3, 4, 3, "4", 1), (3, 4, 1, "100", 1), (3, 4, 3, "many", 1)),
+    ],
+)
+def test_processes_are_started_where_they_pay(stored, monkeypatch, count, cores, whole, epochs, processes):
     monkeypatch.setattr(evidence.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(evidence, "usable_cores", lambda: cores)
-    assert evidence._default_processes(runs) == processes
+    names = [f"run {number}" for number in range(count)]
+    runs = [dataclasses.replace(stored(name), params={"cfg/epochs": epochs}) for name in names]
+    measuring = Measuring(whole=frozenset(run.run_id for run in runs[:whole]))
+    assert evidence._default_processes(runs, measuring) == processes
     monkeypatch.setattr(evidence.torch.cuda, "is_available", lambda: True)
-    assert evidence._default_processes(runs) == 1
+    assert evidence._default_processes(runs, measuring) == 1
 
 
 def test_of_a_run_that_a_worker_sends_back_the_copy_is_not_kept(stored, tmp_path, monkeypatch):
