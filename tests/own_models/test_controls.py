@@ -73,7 +73,7 @@ class Feedback(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         h, feedback = ctx.saved_tensors
-        return gradient.mm(feedback), gradient.t().mm(h), None
+        return gradient.mm(feedback), gradient.t().mm(h), None  # fa: ok FA013 a layer of feedback alignment
 
 
 class FeedbackLinear(nn.Module):

@@ -13,6 +13,7 @@ from fa_registry.diagnostics import CATALOG, _forward_gradient, look
 from fa_registry.diagnostics._observe import ESTIMATED, TRACED, gradient_vectors
 from fa_registry.errors import InvalidFields
 from fa_registry.training.own import OwnCredit, measured
+from fa_registry.training.reference import SAMPLES
 from tests.own_models.models import CASES, CLASSES, Case, Custom, build
 
 ON_GRADIENT = ("g_norm", "gain", "fidelity", "gamma", "norm_ratio")
@@ -211,7 +212,7 @@ def test_a_backward_pass_that_is_the_gradient_by_other_code_is_believed():
     assert max(values(found, "reference_check")) < 1e-5 and None not in values(found, "g_norm")
 
 
-def passes_of(case: Case, gradient: str, objection: str | None) -> int:
+def passes_of(case: Case, gradient: str, objection: str | None) -> float:
     """Samples that run through the model while it is measured, in batches."""
     model = fa_registry.adapt(case.model, case.sites, gradient=gradient)
     credits = drawn_credits(case)
@@ -225,10 +226,15 @@ def passes_of(case: Case, gradient: str, objection: str | None) -> int:
 
 @pytest.mark.parametrize(("style", "gradient"), [("called", "backward"), ("custom", "backward"), ("custom", "forward")])
 def test_the_check_takes_sixteen_passes_and_three_plain_ones(style, gradient):
-    """Two plain passes find out whether the model repeats itself, the third is what rounding is told by."""
+    """Two plain passes find out whether the model repeats itself, the third is what rounding is told by.
+
+    They are of SAMPLES samples; of a model that is refuted all are repeated with the whole batch.
+    """
     case = build(style, 24, 4)
-    extra = 2 if gradient == "backward" and not case.honest else 0  # whether samples depend on each other
-    assert passes_of(case, gradient, None) - passes_of(case, gradient, "") == 16 + 3 + extra
+    is_refuted = gradient == "backward" and not case.honest
+    passes = 16 + 3 + (2 if is_refuted else 0)  # two more find out whether samples depend on each other
+    batches = SAMPLES / len(case.x) + (1 if is_refuted else 0)
+    assert passes_of(case, gradient, None) - passes_of(case, gradient, "") == pytest.approx(passes * batches)
 
 
 def test_a_model_of_float32_alone_takes_as_many_passes():
