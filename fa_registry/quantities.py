@@ -14,7 +14,7 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import PluginError
-from fa_registry.records import Measurements, Reading
+from fa_registry.records import Reading
 from fa_registry.statistics.over_seeds import ARITHMETIC, GEOMETRIC, OverSeeds, mean_over
 
 FAMILY = "/*"  # ends the name of what is measured once a parameter: feature_drift/* → feature_drift/embed.weight
@@ -101,8 +101,6 @@ DIAGNOSTICS = "diagnostics/"  # before the name of a diagnostic among the cards 
 
 NONE: Known = MappingProxyType({})
 HEADLINE_GAMMA = "gamma_deep_mean"
-NOT_ITS_GRADIENT = "the model's backward pass is not its gradient"  # begins the reason of whatever rests on it
-NOT_CHECKED = "the gradient cannot be checked"  # so does this one
 NOT_CREDITED = "site 0 is the input: no parameter learns from it"  # why Γ has no value there
 REFERENCE_BATCH = 128  # N of the published figures, which are gradients of the *mean* loss over so many samples
 # Γ by every way of taking one number over sites and samples → which way that is.
@@ -596,9 +594,3 @@ def means_in_words(columns: Iterable[Quantity]) -> str:
     symbols = list(dict.fromkeys(column.symbol for column in columns if column.mean == GEOMETRIC))
     named = " and ".join(part for part in (", ".join(symbols[:-1]), *symbols[-1:]) if part)
     return f"arithmetic means over seeds, geometric means of {named}" if named else "arithmetic means over seeds"
-
-
-def objection_in(measurements: Measurements) -> str:
-    """Return why the reference gradient of these measurements is refuted; empty if it is not, or was not checked."""
-    reasons = (reading.reason for row in measurements.sites.values() for reading in row if reading.value is None)
-    return next((reason for reason in reasons if reason.startswith((NOT_ITS_GRADIENT, NOT_CHECKED))), "")

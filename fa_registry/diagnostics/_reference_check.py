@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from fa_registry.diagnostics._forward_gradient import SEED, Shifted, are_samples_mixed, in_state, steps_of
-from fa_registry.quantities import NOT_ITS_GRADIENT
-from fa_registry.records import Reading
+from fa_registry.records import NOT_ITS_GRADIENT, Reading
 
 ROUNDS = 8  # of two passes each; a sample is shifted at one site a round
 # Deviations that rounding and the difference's own error explain: far below .1, from which on a cosine changes.

@@ -24,7 +24,7 @@ from fa_registry.records.audits import (
     Verdict,
     Waiver,
 )
-from fa_registry.records.readings import NOT_FINITE, Reading, Series
+from fa_registry.records.readings import NOT_CHECKED, NOT_FINITE, NOT_ITS_GRADIENT, Reading, Series
 from fa_registry.records.reproduction import (
     REPRODUCTION_OUTCOMES,
     FigureVerdict,
@@ -54,6 +54,7 @@ from fa_registry.records.runs import (
     RunSpec,
     Scalar,
     SiteSeries,
+    objection_in,
 )
 
 __all__ = [
@@ -63,7 +64,9 @@ __all__ = [
     "CREDIT_CHECK",
     "CONFORMANCE_STATES",
     "EXCLUSION_KINDS",
+    "NOT_CHECKED",
     "NOT_FINITE",
+    "NOT_ITS_GRADIENT",
     "OUTCOMES",
     "REPRODUCTION_OUTCOMES",
     "SCHEMA",
@@ -102,6 +105,7 @@ __all__ = [
     "SecondOpinion",
     "Series",
     "SiteSeries",
+    "objection_in",
     "Verdict",
     "Waiver",
 ]

@@ -11,6 +11,8 @@ from typing import Any, overload
 from fa_registry import jsonio
 
 WRITTEN = 'a number or {"na": reason}'  # how a reading stands in JSON
+NOT_ITS_GRADIENT = "the model's backward pass is not its gradient"  # begins the reason of whatever rests on it
+NOT_CHECKED = "the gradient cannot be checked"  # so does this one
 NOT_FINITE = "not finite"  # a reason that starts so says: it was computed, and came out as inf or nan
 
 

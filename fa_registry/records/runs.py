@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from fa_registry import jsonio
 from fa_registry.records import sealed_fields
-from fa_registry.records.readings import Reading, Series
+from fa_registry.records.readings import NOT_CHECKED, NOT_ITS_GRADIENT, Reading, Series
 from fa_registry.records.shown import InNotebook
 from fa_registry.shelf import Shelved
 
@@ -146,6 +146,12 @@ class Measurements:
     """how it was measured (eval batch size and digest, vector convention, threads)"""
     failures: Mapping[str, str] = field(default_factory=dict)
     """name of a diagnostic that crashed → its traceback; what it measures is absent then"""
+
+
+def objection_in(measurements: Measurements) -> str:
+    """Return why the reference gradient of these measurements is refuted; empty if it is not, or was not checked."""
+    reasons = (reading.reason for row in measurements.sites.values() for reading in row if reading.value is None)
+    return next((reason for reason in reasons if reason.startswith((NOT_ITS_GRADIENT, NOT_CHECKED))), "")
 
 
 @dataclass(frozen=True)

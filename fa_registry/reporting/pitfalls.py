@@ -11,8 +11,18 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.integrity import difference_words
 from fa_registry.protocol.near_settings import differing_numbers, words
 from fa_registry.protocol.verdict import stands
-from fa_registry.quantities import AGGREGATES, NOT_ITS_GRADIENT, objection_in
-from fa_registry.records import AuditReport, Choice, OtherRun, Reading, RunAudit, RunRecord, RunSpec
+from fa_registry.quantities import AGGREGATES
+from fa_registry.records import (
+    NOT_ITS_GRADIENT,
+    AuditReport,
+    Choice,
+    OtherRun,
+    Reading,
+    RunAudit,
+    RunRecord,
+    RunSpec,
+    objection_in,
+)
 from fa_registry.reporting.claims_measured import reaching
 from fa_registry.reporting.lookups import GIVEN, NO_CONTROL, scalar, site_row
 from fa_registry.reporting.sources import Sources

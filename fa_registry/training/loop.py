@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from fa_registry.errors import Interrupted
-from fa_registry.quantities import objection_in
-from fa_registry.records import Measurements, RunSpec
+from fa_registry.records import Measurements, RunSpec, objection_in
 from fa_registry.training.measuring import check_first_credits, measure, with_final
 from fa_registry.training.reference import EVERY
 from fa_registry.training.trainer import Trainer

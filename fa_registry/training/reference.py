@@ -23,8 +23,7 @@ from fa_registry.diagnostics._forward_gradient import (
 )
 from fa_registry.diagnostics._observe import TRACED, Directions, Pass, estimated_look
 from fa_registry.diagnostics._reference_check import TOLERANCE, check_reference
-from fa_registry.quantities import NOT_CHECKED
-from fa_registry.records import Measurements, Reading
+from fa_registry.records import NOT_CHECKED, Measurements, Reading
 from fa_registry.terminal_loss import sample_losses
 
 REFERENCE_CHECK = "reference_check"

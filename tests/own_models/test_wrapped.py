@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -16,83 +15,22 @@ import fa_registry
 from fa_registry.diagnostics import look
 from fa_registry.diagnostics._observe import ESTIMATED, TRACED
 from fa_registry.errors import InvalidFields, UsageError
-
-CLASSES, WIDTH, SAMPLES = 3, 8, 16
-BOTH = pytest.mark.parametrize("gradient", ["backward", "forward"])
-REENTRANT_WARNS = pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
-NOT_ITS_GRADIENT = "backward pass is not its gradient"
-
-
-class Net(nn.Module):
-    """h_0 = relu(a(x)), h_1 = b(h_0), h_2 = c(relu(h_1)), logits = head(relu(h_2)); what a subclass changes is its subject."""
-
-    sites = ("b", "c")
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(5)
-        self.a, self.b, self.c = nn.Linear(6, WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.head = nn.Linear(WIDTH, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = functional.relu(self.a(x))
-        h = functional.relu(self.b(h))
-        return self.head(functional.relu(self.c(h)))
-
-
-def batch(samples: int = SAMPLES) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(2)
-    return torch.randn(samples, 6, generator=generator), torch.arange(samples) % CLASSES
-
-
-def true_norms(equations: Callable[[Net, Tensor, Callable], Tensor], model: Net, x: Tensor, y: Tensor) -> list[float]:
-    """Medians of ‖g_l‖ in float64. equations(model, x, state) → logits, with `state` around every state."""
-    model, shifts = copy.deepcopy(model).double().eval(), []
-
-    def state(value: Tensor) -> Tensor:
-        shifts.append(torch.zeros_like(value).requires_grad_())
-        return value + shifts[-1]
-
-    loss = functional.cross_entropy(equations(model, x.double(), state), y, reduction="sum")
-    gradients = torch.autograd.grad(loss, shifts, materialize_grads=True)
-    return [gradient.norm(dim=1).quantile(0.5).item() for gradient in gradients]
-
-
-def plain(model: Net, x: Tensor, state: Callable) -> Tensor:
-    h = state(model.a(x).clamp(min=0))
-    h = state(model.b(h)).clamp(min=0)
-    return model.head(state(model.c(h)).clamp(min=0))
-
-
-def measure(model: nn.Module, gradient: str = "backward", sites: Sequence[str] = (), samples: int = SAMPLES, **how):
-    sites = sites or Net.sites
-    adapted = fa_registry.adapt(model, sites, gradient=gradient, **how)
-    credits = [torch.ones(samples, WIDTH)] * (len(sites) + 1)
-    return fa_registry.alignment(adapted, batch(samples), lambda *_: credits)
-
-
-def values(found: fa_registry.Alignment, name: str) -> list[float | None]:
-    return [reading.value for reading in found.measured.sites[name]]
-
-
-def reasons(found: fa_registry.Alignment, name: str = "g_norm") -> set[str]:
-    return {reading.reason for reading in found.measured.sites[name]}
-
-
-def assert_true(found: fa_registry.Alignment, equations: Callable, model: nn.Module, rel: float = 1e-5) -> None:
-    """Every ‖g_l‖ is that of the equations, every site is checked, and Γ has a value."""
-    assert values(found, "g_norm") == pytest.approx(true_norms(equations, model, *batch()), rel=rel)
-    if not found.reference.startswith(ESTIMATED):
-        assert max(values(found, "reference_check")) < 1e-3
-    assert None not in values(found, "gamma")
-
-
-def assert_withdrawn(found: fa_registry.Alignment, sentence: str = NOT_ITS_GRADIENT) -> None:
-    """Nothing that rests on the gradient is shown, and the reason is this one."""
-    for name in ("g_norm", "gain", "fidelity", "gamma"):
-        assert values(found, name) == [None] * len(found.sites)
-        assert all(sentence in reason for reason in reasons(found, name)), name
-    assert None not in values(found, "h_norm")
+from tests.own_models.nets import (
+    BOTH,
+    CLASSES,
+    REENTRANT_WARNS,
+    SAMPLES,
+    WIDTH,
+    Net,
+    Tied,
+    assert_true,
+    assert_withdrawn,
+    batch,
+    measure,
+    plain,
+    true_norms,
+    values,
+)
 
 
 @BOTH
@@ -233,18 +171,6 @@ def test_autocast_inside_is_checked_in_float64_and_measured_as_it_runs(gradient)
     assert 0.99 < min(values(found, "fidelity")) < 1 - 1e-6  # of float32 it is 1 to 1e-12
 
 
-class Tied(nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(5)
-        self.tokens, self.b = nn.Embedding(CLASSES, WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.head = nn.Linear(WIDTH, CLASSES, bias=False)
-        self.head.weight = self.tokens.weight
-
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.head(torch.tanh(self.b(self.tokens(ids))))
-
-
 @BOTH
 def test_weights_tied_between_embedding_and_head_are_measured(gradient):
     model, (_, y) = Tied(), batch()
@@ -306,206 +232,6 @@ def test_buffers_that_a_pass_writes_into_are_as_before(gradient):
     before = model.passes.clone()
     look(adapted, *batch())
     assert torch.equal(model.passes, before)
-
-
-class Noisy(Net):
-    """It draws in eval mode too: noise on a state, and dropout that is always on."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.b(functional.relu(self.a(x)))
-        h = functional.relu(h * (1 + torch.randn(WIDTH, dtype=x.dtype)))
-        return self.head(functional.relu(functional.dropout(self.c(h), 0.5, training=True)))
-
-
-@BOTH
-def test_random_numbers_are_drawn_from_fixed_seeds(gradient):
-    """Twice the same; checked; no float64 pass, since the numbers would be others there; and the generator is as before."""
-    adapted = fa_registry.adapt(Noisy(), Net.sites, gradient=gradient)
-    torch.manual_seed(1)
-    state = torch.get_rng_state()
-    seen = look(adapted, *batch())
-    assert torch.equal(torch.get_rng_state(), state)
-    torch.manual_seed(2)
-    again = look(adapted, *batch())
-    assert all(map(torch.equal, seen.single.gradients, again.single.gradients)) and seen.double is None
-    found = measure(Noisy(), gradient)
-    assert max(values(found, "reference_check")) < 0.05 and None not in values(found, "g_norm")
-    assert values(found, "fidelity") == [None] * 3
-
-
-class OwnGenerator(Net):
-    def __init__(self):
-        super().__init__()
-        self.generator = torch.Generator()
-
-    def forward(self, x: Tensor) -> Tensor:
-        noise = torch.randn(WIDTH, dtype=x.dtype, generator=self.generator)
-        return self.head(functional.relu(self.c(functional.relu(self.b(functional.relu(self.a(x))) * (1 + noise)))))
-
-
-def test_a_generator_of_the_models_own_is_refused_with_advice():
-    assert_withdrawn(measure(OwnGenerator()), "two forward passes of the same batch differ: let the model draw from")
-    with pytest.raises(UsageError, match="two forward passes of the same batch differ"):
-        measure(OwnGenerator(), "forward")
-
-
-@BOTH
-def test_a_site_that_is_never_called_is_named(gradient):
-    class Skipping(Net):
-        def forward(self, x: Tensor) -> Tensor:
-            return self.head(functional.relu(self.b(functional.relu(self.a(x)))))
-
-    with pytest.raises(UsageError, match="c: expected one run in a forward pass, found 0; leave it out of the sites"):
-        measure(Skipping(), gradient)
-
-
-class Unused(Net):
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.b(functional.relu(self.a(x)))
-        self.c(h)
-        return self.head(h)
-
-
-def test_a_loss_that_does_not_depend_on_a_site():
-    """Backward it cannot be told from a detached state, and is refused; forward its gradient is zero, and there is no Γ."""
-
-    def equations(model: Net, x: Tensor, state: Callable) -> Tensor:
-        h = state(model.b(state(model.a(x).clamp(min=0))))
-        state(model.c(h))
-        return model.head(h)
-
-    with pytest.raises(InvalidFields, match="found one that is detached or unused"):
-        measure(Unused())
-    found = measure(Unused(), "forward")
-    assert values(found, "g_norm") == pytest.approx(true_norms(equations, Net(), *batch()), rel=1e-5)
-    assert values(found, "g_norm")[2] == 0 and values(found, "gamma")[2] is None
-    assert values(found, "reference_check")[2] == 0
-
-
-@BOTH
-def test_integer_states_are_refused_with_advice(gradient):
-    class Rounded(nn.Module):
-        def forward(self, h: Tensor) -> Tensor:
-            return h.long()
-
-    class Counted(Net):
-        def __init__(self):
-            super().__init__()
-            self.b = Rounded()
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.head(functional.relu(self.c(self.b(functional.relu(self.a(x))).to(x.dtype))))
-
-    with pytest.raises(
-        UsageError, match="b: expected a floating state as output, found torch.int64: name another site"
-    ):
-        measure(Counted(), gradient)
-    model, (_, y) = Tied(), batch()
-    with pytest.raises(UsageError, match="tokens: expected a floating tensor among its inputs.*after the embedding"):
-        look(fa_registry.adapt(model, ["tokens", "b"], gradient=gradient), y, y)
-
-
-class Float32(Net):
-    """The type is written into the code: no float64 copy runs."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = functional.relu(self.a(x))
-        return self.head(functional.relu(self.c(functional.relu(self.b(h.float())))))
-
-
-@BOTH
-def test_a_model_of_float32_alone_is_measured_and_checked_in_float32(gradient):
-    found = measure(Float32(), gradient)
-    assert values(found, "g_norm") == pytest.approx(true_norms(plain, Net(), *batch()), rel=1e-5)
-    assert max(values(found, "reference_check")) < 0.05
-    assert reasons(found, "fidelity") == {"no float64 pass was made"}
-
-
-def test_a_wrong_backward_pass_of_float32_is_found():
-    model = Float32()
-    model.c.register_full_backward_hook(lambda module, into, out: (into[0] * 1.2,))
-    found = measure(model)
-    assert values(found, "g_norm") == values(found, "gamma") == [None] * 3
-    assert all(NOT_ITS_GRADIENT in reason for reason in reasons(found))
-
-
-class NormInFloat32(Net):
-    """As decoders do: the norm computes in float32, whatever the weights are."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.b(functional.relu(self.a(x)))
-        h = functional.relu(h * torch.rsqrt(h.float().square().mean(-1, keepdim=True) + 1e-6).to(h.dtype))
-        return self.head(functional.relu(self.c(h)))
-
-
-@BOTH
-def test_a_part_in_float32_does_not_make_the_check_object(gradient):
-    def equations(model: Net, x: Tensor, state: Callable) -> Tensor:
-        h = state(model.b(state(model.a(x).clamp(min=0))))
-        h = (h / (h.square().mean(-1, keepdim=True) + 1e-6).sqrt()).clamp(min=0)
-        return model.head(state(model.c(h)).clamp(min=0))
-
-    assert_true(measure(NormInFloat32(), gradient), equations, Net())
-
-
-class HalfInside(Net):
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.b(functional.relu(self.a(x))).bfloat16().to(x.dtype)
-        return self.head(functional.relu(self.c(functional.relu(h))))
-
-
-def test_a_part_in_bfloat16_is_too_coarse_to_be_checked():
-    assert_withdrawn(measure(HalfInside()), "computes in torch.bfloat16, too coarse for differences of the loss")
-    with pytest.raises(UsageError, match="it computes in torch.bfloat16"):
-        measure(HalfInside(), "forward")
-
-
-class Mixing(Net):
-    """The statistics of the batch, by hand and in eval mode: samples depend on each other."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.b(functional.relu(self.a(x)))
-        h = (h - h.mean(0)) / (h.std(0) + 1e-3)
-        return self.head(torch.tanh(self.c(h)))
-
-
-def mixing(model: Net, x: Tensor, state: Callable) -> Tensor:
-    h = state(model.b(state(model.a(x).clamp(min=0))))
-    return model.head(state(model.c((h - h.mean(0)) / (h.std(0) + 1e-3))).tanh())
-
-
-@BOTH
-def test_samples_that_depend_on_each_other_are_checked_as_a_batch(gradient):
-    assert_true(measure(Mixing(), gradient), mixing, Net())
-
-
-def test_a_wrong_backward_pass_among_such_samples_is_found():
-    model = Mixing()
-    model.c.register_full_backward_hook(lambda module, into, out: (into[0] * 1.1,))
-    assert_withdrawn(measure(model))
-
-
-def test_differences_of_such_samples_are_refused():
-    class Branching(Mixing):
-        def forward(self, x: Tensor) -> Tensor:
-            logits = super().forward(x)
-            return logits if bool(logits.sum() < 1e9) else 2 * logits
-
-    with pytest.raises(UsageError, match="the trace failed.*the loss of a sample depends on other samples"):
-        measure(Branching(), "forward")
-
-
-@BOTH
-def test_a_batch_of_one_sample_is_checked(gradient):
-    found = measure(Net(), gradient, samples=1)
-    assert values(found, "g_norm") == pytest.approx(true_norms(plain, Net(), *batch(1)), rel=1e-5)
-    assert max(values(found, "reference_check")) < 1e-5
-
-
-def test_a_wrong_backward_pass_of_one_sample_is_found():
-    model = Net()
-    model.c.register_full_backward_hook(lambda module, into, out: (into[0] * 1.1,))
-    assert_withdrawn(measure(model, samples=1))
 
 
 class Data(Net):

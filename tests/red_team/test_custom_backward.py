@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fa_registry.quantities import NOT_ITS_GRADIENT
+from fa_registry.records import NOT_ITS_GRADIENT
 from tests.helpers.plugins import installed_member
 from tests.red_team.conftest import judged
 
