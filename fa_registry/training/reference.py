@@ -21,8 +21,9 @@ from fa_registry.diagnostics._forward_gradient import (
     is_repeated,
     shifted_losses,
 )
-from fa_registry.diagnostics._observe import TRACED, Directions, Pass, estimated_look
+from fa_registry.diagnostics._observe import DIFFERENCES, PARTIAL_TRACE, TRACED, Directions, Pass, estimated_look
 from fa_registry.diagnostics._reference_check import TOLERANCE, check_reference
+from fa_registry.errors import UsageError
 from fa_registry.records import Measurements, Reading
 from fa_registry.terminal_loss import sample_losses
 
@@ -72,17 +73,22 @@ def checked(
         directions: as for diagnostics.look.
 
     Returns:
-        The look and its check. If it is the gradient of a trace and wrong: a look of differences, which have no check.
+        The look and its check. If it is the gradient of a trace and wrong: a look of differences, which have no check, and the
+        network is differenced from then on.
     """
     if seen.widths:
         return seen, None
     shifted = ShiftedNetwork(network) if isinstance(network, Network) else network
     with evaluating(shifted):
         check = _check(network, shifted, x, y, seen, credits)
-    if check.objection and seen.source == TRACED:
-        reason = "the traced operations are not the whole forward pass"  # what it computes outside of torch is a constant there
-        return estimated_look(network, x, y, reason, directions), None
-    return seen, check
+    if not check.objection or seen.source != TRACED:
+        return seen, check
+    try:
+        differenced = estimated_look(network, x, y, PARTIAL_TRACE, directions)
+    except UsageError as error:
+        return seen, replace(check, objection=str(error))
+    network.gradient = DIFFERENCES  # or the next look, which may not be checked, would be of the trace again
+    return differenced, None
 
 
 def _check(
@@ -95,10 +101,11 @@ def _check(
     try:
         with PrecisionWatch(states[0].dtype) as watch:
             plain = losses([torch.zeros_like(state) for state in states])
-    except RuntimeError:
-        if found is seen.single:
-            raise
-        return _check(network, shifted, x, y, replace(seen, double=None), credits)
+    except RuntimeError as error:
+        if found is not seen.single:
+            return _check(network, shifted, x, y, replace(seen, double=None), credits)
+        objection = f"the gradient cannot be checked: a forward pass without a graph fails with {error}"
+        return ReferenceCheck(tuple(Reading(None, objection) for _ in states), objection)
     if watch.coarsest not in TOLERANCE:
         objection = f"the forward pass computes in {watch.coarsest}, too coarse to check its gradient by differences of the loss"
     elif not is_repeated(losses, plain, states, watch.coarsest):

@@ -56,7 +56,8 @@ class Tracked:
     ):
         self._task, self._network, self._rule, self._rows = task, network, rule, rows
         self._begin, self._writer = writer, None
-        self._objection, self._logged = "", []
+        self._objection: str | None = None  # of the last check; None before the first, which a resumed loop makes too
+        self._logged: list[str] = []
         self.done = 0
 
     @property
