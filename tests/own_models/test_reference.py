@@ -298,6 +298,10 @@ def test_ties_of_a_pooling_behind_relus_do_not_make_the_check_object(gradient, w
     found = fa_registry.alignment(adapted, (x, y), lambda *_: [torch.ones(12, 6)] * 3)
     assert (max(values(found, "reference_check")) > 1e-3) is (wrong and gradient == "backward")
     assert (values(found, "g_norm")[1] is None) is (wrong and gradient == "backward")
+    report = fa_registry.FAProtocol(adapted, x, y).run(
+        0.5, 0.9
+    )  # without a credit, whose direction moves a window as one
+    assert (report["verdict"] == "INCOMPLETE") is (wrong and gradient == "backward")
 
 
 def test_what_has_a_kink_everywhere_is_not_checked_and_not_shown():
