@@ -31,6 +31,8 @@ from fa_registry.terminal_loss import output_error, sample_losses, target_rows
 CreditRule = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor, Tensor], Sequence[Tensor]]
 TRACED = "of the traced forward pass"
 ESTIMATED = "estimated from forward passes"
+DIFFERENCES = "differences"  # `gradient` of a network whose trace was found to be wrong
+PARTIAL_TRACE = "the traced operations are not the whole forward pass"  # what leaves torch is a constant in a trace
 Directions = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # states → a vector (N, D_l) a sample and site
 
 
@@ -90,7 +92,10 @@ def look(
     """
     with evaluating(network):
         precision = images.dtype if images.is_floating_point() else weight_dtype(network)
-        if getattr(network, "gradient", "backward") == "forward":
+        gradient = getattr(network, "gradient", "backward")
+        if gradient == DIFFERENCES:
+            return estimated_look(network, images, labels, PARTIAL_TRACE, directions)
+        if gradient == "forward":
             return _forward_look(network, images, labels, precision, double, directions)
         passes: list[Pass] = []
         drawn = draws_numbers(lambda: passes.append(_pass(network, images, labels, precision)))

@@ -14,10 +14,10 @@ from fa_registry.records import NOT_ITS_GRADIENT, Reading
 ROUNDS = 8  # of two passes each; a sample is shifted at one site a round
 # Deviations that rounding and the difference's own error explain: far below .1, from which on a cosine changes.
 TOLERANCE = {torch.float64: 1e-3, torch.float32: 5e-2}
-# Relative to the state's root mean square. A ReLU that the shift turns makes an error; their number grows with the step.
+# Relative to the state's root mean square. A shift that crosses a kink of the loss tells nothing; the step makes them few.
 STEPS = {torch.float64: 1e-8, torch.float32: 1e-3}
 RESOLVED = 3  # times the rounding of the loss over the tolerance: a slope below that is not compared
-SPARED = 8  # compared slopes from which on the worst is left out: a shift may cross a kink of the loss
+KINKS = "the loss has a kink in every direction that was tried, and no derivative there"
 ADVICE = "take the reference from the forward computation: gradient='forward' in fa_registry.adapt, track or alignment"
 
 
@@ -67,30 +67,36 @@ def check_reference(
         site_of = (torch.arange(samples) + number) % count
         directions = [_direction(state, credits, site, number, draw) for site, state in enumerate(states)]
         masked = [direction * _column(site_of == site, direction) for site, direction in enumerate(directions)]
-        found, size = _differences(losses, states, masked, precision)
+        found, bent, size = _differences(losses, plain, states, masked, precision)
         rounding = torch.finfo(precision).eps * plain.abs().clamp(min=1) / size[site_of, torch.arange(samples)]
         for site, direction in enumerate(directions):
             chosen = site_of.to(plain.device) == site
             expected = (gradients[site].double() * direction).flatten(1).sum(1)
-            pairs[site].append((found[chosen], expected[chosen], rounding.to(plain.device)[chosen]))
+            pairs[site].append((found[chosen], expected[chosen], rounding.to(plain.device)[chosen], bent[chosen]))
     sites = [tuple(map(torch.cat, zip(*rows, strict=True))) for rows in pairs]
     deviations = [_deviation(*site, limit) for site in sites]
     if _wrong(deviations, limit) and are_samples_mixed(losses, states, precision):
-        sites = [_whole_batch(losses, states, gradients, site, precision, draw) for site in range(count)]
+        sites = [_whole_batch(losses, plain, states, gradients, site, precision, draw) for site in range(count)]
         deviations = [_deviation(*site, limit) for site in sites]
     wrong = _wrong(deviations, limit)
     return ReferenceCheck(tuple(deviations), _objection(wrong, deviations, sites) if wrong else "", tuple(wrong))
 
 
 def _wrong(deviations: Sequence[Reading], limit: float) -> list[int]:
-    """Return the sites that deviate by more than the limit."""
-    return [site for site, reading in enumerate(deviations) if reading.value is not None and not reading.value <= limit]
+    """Return the sites that deviate by more than the limit, or that cannot be compared for kinks."""
+    return [
+        site
+        for site, reading in enumerate(deviations)
+        if reading.reason == KINKS or (reading.value is not None and not reading.value <= limit)
+    ]
 
 
 def _objection(wrong: Sequence[int], deviations: Sequence[Reading], sites: Sequence[Sequence[Tensor]]) -> str:
-    worst = max(wrong, key=lambda site: deviations[site].value)
-    measured, expected, _ = sites[worst]
-    at = int((measured - expected).abs().argmax())
+    worst = max(wrong, key=lambda site: deviations[site].value or 0)
+    if deviations[worst].value is None:
+        return f"the gradient at site {worst} cannot be checked by differences of the loss: {KINKS}"
+    measured, expected, _, bent = sites[worst]
+    at = int((measured - expected).abs().masked_fill(bent, 0).argmax())
     named = ", ".join(map(str, wrong))
     return (
         f"{NOT_ITS_GRADIENT} at site{'s' * (len(wrong) > 1)} {named}: at site {worst} a directional "
@@ -101,13 +107,17 @@ def _objection(wrong: Sequence[int], deviations: Sequence[Reading], sites: Seque
 def _direction(
     state: Tensor, credits: Sequence[Tensor] | None, site: int, number: int, draw: torch.Generator
 ) -> Tensor:
-    """Return a direction of the state's shape for every sample, with entries of size 1."""
+    """Return a direction of the state's shape for every sample, with entries of size 1.
+
+    Entries that are exactly zero stay so, as a ReLU leaves them: a pooling or another ReLU behind it has its kink there.
+    """
     direction = torch.randn(state.shape, dtype=torch.float64, generator=draw).to(state.device)
-    if credits is None or number > 0 or not credits[site].isfinite().all():
-        return direction
-    rows = in_state(credits[site].double(), state)
-    size = rows.square().flatten(1).mean(1).sqrt().view(-1, *[1] * (state.dim() - 1))
-    return torch.where(size > 0, rows / size, direction)
+    if credits is not None and number == 0 and credits[site].isfinite().all():
+        rows = in_state(credits[site].double(), state)
+        size = rows.square().flatten(1).mean(1).sqrt().view(-1, *[1] * (state.dim() - 1))
+        direction = torch.where(size > 0, rows / size, direction)
+    kept = direction * (state != 0)
+    return torch.where(_column(kept.flatten(1).any(1), state), kept, direction)
 
 
 def _column(mask: Tensor, like: Tensor) -> Tensor:
@@ -115,60 +125,69 @@ def _column(mask: Tensor, like: Tensor) -> Tensor:
 
 
 def _differences(
-    losses: Shifted, states: Sequence[Tensor], directions: Sequence[Tensor], precision: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    """Return the central differences along the directions, (N,), and the steps, (L+1, N)."""
+    losses: Shifted, plain: Tensor, states: Sequence[Tensor], directions: Sequence[Tensor], precision: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the central differences along the directions, (N,), where they are bent, (N,), and the steps, (L+1, N)."""
 
-    def central(step: float) -> tuple[Tensor, Tensor]:
+    def both(step: float) -> tuple[Tensor, Tensor, Tensor]:
         steps = [steps_of(state, step) for state in states]
         shifts = [
             (step * direction).to(state.dtype) for step, direction, state in zip(steps, directions, states, strict=True)
         ]
-        change = losses(shifts) - losses([-shift for shift in shifts])
         sizes = torch.stack([step.flatten() for step in steps])
         moved = torch.stack([direction.flatten(1).any(1) for direction in directions])
-        return change / (2 * (sizes * moved).sum(0)), sizes.cpu()
+        size = (sizes * moved).sum(0)
+        return (losses(shifts) - plain) / size, (plain - losses([-shift for shift in shifts])) / size, sizes.cpu()
 
-    narrow, sizes = central(STEPS[precision])
-    if precision == torch.float64:
-        return narrow, sizes
-    wide, _ = central(2 * STEPS[precision])
-    return (4 * narrow - wide) / 3, sizes
+    up, down, sizes = both(STEPS[precision])
+    slope, bent = (up + down) / 2, _is_bent(up, down, precision)
+    if precision != torch.float64:
+        wide = sum(both(2 * STEPS[precision])[:2]) / 2
+        slope = (4 * slope - wide) / 3
+    return slope, bent, sizes
 
 
-def _deviation(measured: Tensor, expected: Tensor, rounding: Tensor, limit: float) -> Reading:
+def _is_bent(up: Tensor, down: Tensor, precision: torch.dtype) -> Tensor:
+    """Return where the slopes on the two sides differ: half of what they differ by is the most that their mean errs."""
+    return (up - down).abs() > TOLERANCE[precision] * torch.maximum(up.abs(), down.abs())
+
+
+def _deviation(measured: Tensor, expected: Tensor, rounding: Tensor, bent: Tensor, limit: float) -> Reading:
     least = RESOLVED / limit * rounding
     resolved = torch.maximum(measured.abs(), expected.abs()) > least
     resolved |= ~(measured.isfinite() & expected.isfinite())
     if not resolved.any():
         flat = not expected.any() and not (measured.abs() > least).any()
         return Reading(0.0) if flat else Reading(None, "rounding of the loss hides its differences")
-    errors, scale = (measured - expected)[resolved].abs(), measured[resolved].norm()
-    if len(errors) >= SPARED:
-        errors = errors.sort().values[:-1]
-    return Reading.of((errors.norm() / (scale if scale > 0 else expected[resolved].norm())).item())
+    resolved &= ~bent
+    if not resolved.any():
+        return Reading(None, KINKS)
+    scale = measured[resolved].norm()
+    error = (measured - expected)[resolved].norm() / (scale if scale > 0 else expected[resolved].norm())
+    return Reading.of(error.item())
 
 
 def _whole_batch(
     losses: Shifted,
+    plain: Tensor,
     states: Sequence[Tensor],
     gradients: Sequence[Tensor],
     site: int,
     precision: torch.dtype,
     draw: torch.Generator,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return differences of the whole batch's loss at one site: of a network whose samples depend on each other.
 
     All sites together take 2 · ROUNDS passes, and four a site if they are many.
     """
-    found, expected, rounding = [], [], []
-    for _ in range(max(2, ROUNDS // len(states))):
-        direction = torch.randn(states[site].shape, dtype=torch.float64, generator=draw).to(states[site].device)
-        step = steps_of(states[site], STEPS[precision]).mean().item()
+    rows, total = [], plain.sum()
+    for number in range(max(2, ROUNDS // len(states))):
+        direction = _direction(states[site], None, site, number, draw)
+        step = steps_of(states[site], STEPS[precision]).mean()
         shifts = [torch.zeros_like(state) for state in states]
         shifts[site] = (step * direction).to(states[site].dtype)
-        up, down = losses(shifts).sum(), losses([-shift for shift in shifts]).sum()
-        found.append((up - down) / (2 * step))
-        expected.append((gradients[site].double() * direction).sum())
-        rounding.append(torch.finfo(precision).eps * up.abs().clamp(min=1) / step)
-    return torch.stack(found), torch.stack(expected), torch.stack(rounding)
+        up, down = (losses(shifts).sum() - total) / step, (total - losses([-shift for shift in shifts]).sum()) / step
+        expected = (gradients[site].double() * direction).sum()
+        rounding = torch.finfo(precision).eps * total.abs().clamp(min=1) / step
+        rows.append(((up + down) / 2, expected, rounding, _is_bent(up, down, precision)))
+    return tuple(map(torch.stack, zip(*rows, strict=True)))

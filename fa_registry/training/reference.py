@@ -21,8 +21,9 @@ from fa_registry.diagnostics._forward_gradient import (
     is_repeated,
     shifted_losses,
 )
-from fa_registry.diagnostics._observe import TRACED, Directions, Pass, estimated_look
+from fa_registry.diagnostics._observe import DIFFERENCES, PARTIAL_TRACE, TRACED, Directions, Pass, estimated_look
 from fa_registry.diagnostics._reference_check import TOLERANCE, check_reference
+from fa_registry.errors import UsageError
 from fa_registry.records import NOT_CHECKED, Measurements, Reading
 from fa_registry.terminal_loss import sample_losses
 
@@ -70,7 +71,8 @@ def checked(
         directions: as for diagnostics.look.
 
     Returns:
-        The look and its check. If it is the gradient of a trace and wrong: a look of differences, which have no check.
+        The look and its check. If it is the gradient of a trace and wrong: a look of differences, which have no check, and the
+        network is differenced from then on.
     """
     if seen.widths:
         return seen, None
@@ -80,10 +82,14 @@ def checked(
         check = _check(network, shifted, x[:SAMPLES], y[:SAMPLES], _first(seen, SAMPLES), few)
         if check.objection and len(x) > SAMPLES:
             check = _check(network, shifted, x, y, seen, credits)
-    if check.objection and seen.source == TRACED:
-        reason = "the traced operations are not the whole forward pass"  # what it computes outside of torch is a constant there
-        return estimated_look(network, x, y, reason, directions), None
-    return seen, check
+    if not check.objection or seen.source != TRACED:
+        return seen, check
+    try:
+        differenced = estimated_look(network, x, y, PARTIAL_TRACE, directions)
+    except UsageError as error:
+        return seen, replace(check, objection=f"{NOT_CHECKED}: {error}")
+    network.gradient = DIFFERENCES  # or the next look, which may not be checked, would be of the trace again
+    return differenced, None
 
 
 def _first(seen: Look, count: int) -> Look:
@@ -106,10 +112,11 @@ def _check(
     try:
         with PrecisionWatch(states[0].dtype) as watch:
             plain = losses([torch.zeros_like(state) for state in states])
-    except RuntimeError:
-        if found is seen.single:
-            raise
-        return _check(network, shifted, x, y, replace(seen, double=None), credits)
+    except RuntimeError as error:
+        if found is not seen.single:
+            return _check(network, shifted, x, y, replace(seen, double=None), credits)
+        objection = f"{NOT_CHECKED}: a forward pass without a graph fails with {error}"
+        return ReferenceCheck(tuple(Reading(None, objection) for _ in states), objection)
     if watch.coarsest not in TOLERANCE:
         objection = (
             f"{NOT_CHECKED}: the forward pass computes in {watch.coarsest}, too coarse for differences of the loss"

@@ -26,9 +26,10 @@ from fa_registry.training.checks import Checks
 from fa_registry.training.devices import pinned_threads, threads_refused
 from fa_registry.training.own import OwnCredit, measured, own_network
 from fa_registry.training.own_task import EVALUATION, OWN_LOOP, OwnTask
-from fa_registry.training.reference import REFERENCE_CHECK
+from fa_registry.training.reference import REFERENCE_CHECK, WIDTHS
 
 TOLD = "accuracy, losses and whatever its credit gave are as its author says"
+OF_STATES = {"h_norm", "growth", "growth_max", "h_L"}  # metrics that no gradient is needed for
 
 
 def from_factory(path: str) -> nn.Module:
@@ -104,6 +105,9 @@ def _without_word(logged: Measurements, again: Measurements, objection: str) -> 
 
     sites = {name: row for name, row in again.sites.items() if any(map(is_known, row)) and name != REFERENCE_CHECK}
     scalars = {name for name, reading in again.scalars.items() if is_known(reading)}
+    if any(reading.value for reading in again.sites.get(WIDTHS, ())):  # an estimate is sharper along the credit
+        sites = {name: row for name, row in sites.items() if name in OF_STATES}
+        scalars &= OF_STATES
     return dataclasses.replace(
         logged,
         sites={name: row for name, row in logged.sites.items() if name in sites},

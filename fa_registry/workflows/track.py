@@ -63,8 +63,9 @@ class Tracked:
     ):
         self._task, self._network, self._rule, self._rows = task, network, rule, rows
         self._begin, self._writer = writer, None
-        self._objection = self._source = ""
+        self._objection: str | None = None  # of the last check; None before the first, which a resumed loop makes too
         self._logged: list[str] = []
+        self._source = ""
         self._freezing = freezing or nullcontext()
         self.done = 0
 

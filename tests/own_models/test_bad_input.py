@@ -65,9 +65,10 @@ class OwnGenerator(Net):
 
 
 def test_a_generator_of_the_models_own_is_refused_with_advice():
-    assert_withdrawn(measure(OwnGenerator()), "two forward passes of the same batch differ: let the model draw from")
-    with pytest.raises(UsageError, match="two forward passes of the same batch differ"):
-        measure(OwnGenerator(), "forward")
+    for gradient in ("backward", "forward"):
+        assert_withdrawn(
+            measure(OwnGenerator(), gradient), "two forward passes of the same batch differ: let the model"
+        )
 
 
 @BOTH
@@ -166,7 +167,7 @@ def test_a_part_in_float32_does_not_make_the_check_object(gradient):
         h = (h / (h.square().mean(-1, keepdim=True) + 1e-6).sqrt()).clamp(min=0)
         return model.head(state(model.c(h)).clamp(min=0))
 
-    assert_true(measure(NormInFloat32(), gradient), equations, Net())
+    assert_true(measure(NormInFloat32(), gradient), equations, Net(), check=0.01)
 
 
 class HalfInside(Net):
@@ -177,8 +178,7 @@ class HalfInside(Net):
 
 def test_a_part_in_bfloat16_is_too_coarse_to_be_checked():
     assert_withdrawn(measure(HalfInside()), "computes in torch.bfloat16, too coarse for differences of the loss")
-    with pytest.raises(UsageError, match="it computes in torch.bfloat16"):
-        measure(HalfInside(), "forward")
+    assert_withdrawn(measure(HalfInside(), "forward"), "it computes in torch.bfloat16")
 
 
 class Mixing(Net):

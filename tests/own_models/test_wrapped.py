@@ -125,6 +125,19 @@ class TensorHook(Net):
         return self.head(functional.relu(self.c(h)))
 
 
+class UnguardedHook(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        h = functional.relu(self.b(functional.relu(self.a(x))))
+        h.register_hook(lambda error: 2 * error)
+        return self.head(functional.relu(self.c(h)))
+
+
+@BOTH
+def test_a_model_that_runs_with_a_graph_alone_is_refused(gradient):
+    with pytest.raises(InvalidFields, match="cannot register a hook on a tensor that doesn't require gradient"):
+        measure(UnguardedHook(), gradient)
+
+
 def test_a_tensor_hook_that_changes_gradients_is_found():
     assert_withdrawn(measure(TensorHook()))
     assert_true(measure(TensorHook(), "forward"), plain, Net())
@@ -387,6 +400,14 @@ def test_what_a_trace_misses_is_differenced():
     found = measure(Outside(), "forward")
     assert found.reference == f"{ESTIMATED}: the traced operations are not the whole forward pass"
     assert_true(found, equations, Net(), rel=1e-4)
+
+
+def test_what_was_found_of_a_trace_holds_for_looks_that_are_not_checked():
+    """An epoch between two checks must not show the gradient of the wrong trace."""
+    adapted = fa_registry.adapt(Outside(), Net.sites, gradient="forward")
+    credits = [torch.ones(SAMPLES, WIDTH)] * 3
+    fa_registry.alignment(adapted, batch(), lambda *_: credits)
+    assert look(adapted, *batch()).source.startswith(ESTIMATED)
 
 
 class Parallel(Net):
