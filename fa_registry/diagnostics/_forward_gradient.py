@@ -152,7 +152,7 @@ def _refuse_earlier_reads(graph: torch.fx.GraphModule, sites: int) -> None:
     for node in shift.users:
         if node.target == ATEN.add_.Tensor:
             earlier = [user for user in node.args[0].users if order[user] < order[node] and user.target not in VIEWS]
-            if earlier:
+            if any(user.users for user in earlier):  # a copy that nothing reads passes nothing on
                 raise UsageError(f"adapt: {READ_EARLIER}")
 
 
