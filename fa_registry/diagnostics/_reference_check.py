@@ -129,7 +129,8 @@ def _differences(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the central differences along the directions, (N,), where they are bent, (N,), and the steps, (L+1, N)."""
 
-    def both(step: float) -> tuple[Tensor, Tensor, Tensor]:
+    def one_sided(step: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the slopes ahead and behind, and the steps of all states."""
         steps = [steps_of(state, step) for state in states]
         shifts = [
             (step * direction).to(state.dtype) for step, direction, state in zip(steps, directions, states, strict=True)
@@ -139,10 +140,10 @@ def _differences(
         size = (sizes * moved).sum(0)
         return (losses(shifts) - plain) / size, (plain - losses([-shift for shift in shifts])) / size, sizes.cpu()
 
-    up, down, sizes = both(STEPS[precision])
+    up, down, sizes = one_sided(STEPS[precision])
     slope, bent = (up + down) / 2, _is_bent(up, down, precision)
     if precision != torch.float64:
-        wide = sum(both(2 * STEPS[precision])[:2]) / 2
+        wide = sum(one_sided(2 * STEPS[precision])[:2]) / 2
         slope = (4 * slope - wide) / 3
     return slope, bent, sizes
 

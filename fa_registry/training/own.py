@@ -112,7 +112,7 @@ class OwnCredit:
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceSource:
     """What is known of the reference gradient beside the measurements. check: None if it was not checked this time."""
 
     source: str = ""
@@ -127,7 +127,7 @@ def measured(
     diagnostics: Iterable[Diagnostic],
     least_error: float = LEAST_ERROR,
     objection: str | None = None,
-) -> tuple[Measurements, Reference]:
+) -> tuple[Measurements, ReferenceSource]:
     """Measure the batch by these diagnostics, and check the reference gradient.
 
     At a site without a credit its metrics say so. If the backward pass is not the model's gradient, whatever is compared with it
@@ -163,7 +163,7 @@ def measured(
         sites[REFERENCE_CHECK] = check.deviations
     if seen.widths:
         sites[WIDTHS] = tuple(map(Reading, seen.widths))
-    return in_order(sites, found.scalars, found.failures), Reference(seen.source, check)
+    return in_order(sites, found.scalars, found.failures), ReferenceSource(seen.source, check)
 
 
 def _found(

@@ -17,8 +17,8 @@ from fa_registry.lint.rules._provenance import (
     RANDOM,
     UNKNOWN,
     Environment,
+    NameReading,
     Product,
-    Reading,
     Value,
     join,
     merge,
@@ -129,12 +129,12 @@ def _read_forward(syntax: Syntax, function: CustomFunction) -> tuple[Value, list
     """The output, and what the context and the arguments' attributes are at each end."""
     names = _parameters(function.forward)
     start = {name: Value(frozenset({name})) for name in function.inputs}
-    reading = Reading(syntax, context="" if function.setup else (names or [""])[0])
+    reading = NameReading(syntax, context="" if function.setup else (names or [""])[0])
     reading.run(function.forward.body, dict(start))
     output, ends = join([Value(), *reading.returns]), reading.ends
     if function.setup is not None:
         context, inputs, result = (*_parameters(function.setup), "", "", "")[:3]
-        setup = Reading(syntax, context=context)
+        setup = NameReading(syntax, context=context)
         setup.run(
             function.setup.body,
             {**merge(ends), inputs: _tuple([start[name] for name in function.inputs]), result: output},
@@ -148,7 +148,7 @@ def _read_backward(syntax: Syntax, function: CustomFunction, kept: Environment) 
     names = _parameters(function.backward)
     variable = function.backward.args.vararg
     gradients = [*names[1:], *([variable.arg] if variable else [])]
-    reading = Reading(syntax, context=(names or [""])[0])
+    reading = NameReading(syntax, context=(names or [""])[0])
     reading.run(function.backward.body, {**kept, **dict.fromkeys(gradients, Value(frozenset({GRADIENT})))})
     return reading.returns
 

@@ -128,7 +128,7 @@ def observe(syntax: Syntax, nodes: Iterable[ast.expr]) -> dict[ast.expr, Value]:
     """The values of expressions in the functions, or the module, that contain them."""
     watched: dict[ast.expr, Value] = dict.fromkeys(nodes, NOTHING)
     for scope in dict.fromkeys(map(syntax.function_of, watched)):
-        reading = Reading(syntax, watched=watched, branches=1)
+        reading = NameReading(syntax, watched=watched, branches=1)
         if isinstance(scope, ast.Lambda):
             reading.value(scope.body, {})
         else:
@@ -136,7 +136,7 @@ def observe(syntax: Syntax, nodes: Iterable[ast.expr]) -> dict[ast.expr, Value]:
     return watched
 
 
-class Reading:
+class NameReading:
     """Read one function.
 
     Attributes:
