@@ -106,7 +106,7 @@ class OwnTask:
         return {EVALUATION: {"x": x, "y": y}} if "factory" in self.story else {}
 
     def with_conventions(self, measurements: Measurements, reference: str) -> Measurements:
-        """Return the measurements with how they were taken. reference: how their reference gradient was, see own.ReferenceSource."""
+        """Return the measurements with how they were taken. reference: as own.ReferenceSource has it."""
         told: dict[str, Scalar] = {
             "eval_samples": len(self.batch[1]),
             "eval_digest": eval_digest(self),

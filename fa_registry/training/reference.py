@@ -30,7 +30,7 @@ from fa_registry.terminal_loss import sample_losses
 REFERENCE_CHECK = "reference_check"
 WIDTHS = "g_norm_uncertainty"
 EVERY = 10  # epochs between two checks of a loop's model
-SAMPLES = 16  # of the eval batch: 2.2 % of a digits run's CPU seconds, decision 0059
+SAMPLES = 8  # of the eval batch, see benchmarks.reference_check
 OTHER_PASS = f"{NOT_CHECKED}: the network's answer is not that of embed, blocks, step and readout in this order"
 
 
