@@ -19,7 +19,7 @@ from benchmarks.whole_replays import DIGITS
 from fa_registry.diagnostics import look
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.measuring import measure
-from fa_registry.training.reference import EVERY, checked
+from fa_registry.training.reference import EVERY, SAMPLES, checked
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.task import prepare
 from fa_registry.training.trainer import Trainer
@@ -39,7 +39,7 @@ def share() -> dict[str, float]:
         measure(task)
 
     def check() -> None:
-        checked(task.network, *task.eval_batch, seen)
+        checked(task.network, *task.eval_batch, seen, samples=SAMPLES)
 
     with pinned_threads(1):
         trainer.run_epoch()

@@ -113,6 +113,7 @@ AGGREGATES: Mapping[str, str] = MappingProxyType(
     }
 )
 SPREAD = "gamma_spread"
+REFERENCE_CHECK = "reference_check"
 # By name. Where a unit is empty it is the card's; what stands last no diagnostic measures: no card names it.
 DECLARED: Known = MappingProxyType(
     {
@@ -182,7 +183,7 @@ DECLARED: Known = MappingProxyType(
                 where="site",
             ),
             Quantity(
-                "reference_check",
+                REFERENCE_CHECK,
                 "reference check",
                 "relative deviation of the gradient from differences of the loss",
                 "sci",

@@ -15,15 +15,8 @@ from fa_registry.training.checks import Checks
 from fa_registry.training.own import CreditRule, FreshRule, OwnCredit, measured, own_network
 
 MEASURED = ("h_norm", "gain", "g_norm", "fidelity", "gamma", "gamma_null", "norm_ratio", "aggregates")
-COLUMNS = (
-    "h_norm",
-    "g_norm",
-    "fidelity",
-    "gamma",
-    "gamma_null_mean",
-    "gamma_null_p",
-    "reference_check",
-)  # of the table that print shows
+# of the printed table
+COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", "gamma_null_mean", "gamma_null_p", "reference_check")
 
 
 @dataclass(frozen=True)
@@ -61,17 +54,16 @@ class Alignment:
     def __str__(self) -> str:
         """A line a site, the aggregates, and every reason once."""
         width = max(map(len, self.sites))
-        lines = [f"{'site':<{width}}" + "".join(f"{name:>17}" for name in COLUMNS if name in self.measured.sites)]
+        columns = [name for name in COLUMNS if name in self.measured.sites]
+        lines = [f"{'site':<{width}}" + "".join(f"{name:>17}" for name in columns)]
         for site, name in enumerate(self.sites):
-            row = (self.measured.sites[column][site] for column in COLUMNS if column in self.measured.sites)
+            row = (self.measured.sites[column][site] for column in columns)
             lines.append(f"{name:<{width}}" + "".join(f"{_shown(reading):>17}" for reading in row))
         scalars = self.measured.scalars
         named = ("gamma_deep_mean", "gamma_deep_median_median", "gamma_all_mean_mean", "gamma_spread")
         lines += [f"{name}: {_shown(scalars[name])}" for name in named]
         lines += [f"reference gradient: {self.reference}"] if self.reference else []
-        told = [
-            reading.reason for column in COLUMNS for reading in self.measured.sites.get(column, ()) if reading.reason
-        ]
+        told = [reading.reason for column in columns for reading in self.measured.sites[column] if reading.reason]
         told += [scalars[name].reason for name in named if scalars[name].reason]
         return "\n".join([*lines, *(f"N/A: {reason}" for reason in dict.fromkeys(told))])
 

@@ -25,18 +25,7 @@ PUBLISHED = ("g_norm", "h_norm")
 
 
 def observed(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True) -> Observation:
-    """Return what one batch shows.
-
-    Args:
-        network: with its sites observable.
-        x: (N, …).
-        y: (N,).
-        subject: the function that an error names.
-        double: whether the float64 pass is made too, which fidelity needs.
-
-    Raises:
-        InvalidFields: the loss has no gradient for some state.
-    """
+    """Return what one batch shows, one vector a sample and site. Arguments and errors are those of observed_look."""
     return observed_look(network, x, y, subject, double).observation(None)
 
 

@@ -159,9 +159,8 @@ def _refuse_earlier_reads(graph: torch.fx.GraphModule, sites: int) -> None:
 def shifted_losses(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.dtype) -> Shifted:
     """Return a function from L+1 shifts of the states to the samples' losses, (N,) of float64. The network is in eval mode."""
     tensors, inputs = cast(network, precision), as_precision(images, precision)
-    draws: list[
-        bool
-    ] = []  # whether a pass draws numbers, known after the first; fixing them takes a tenth of a small pass
+    # whether a pass draws numbers, known after the first; fixing them takes a tenth of a small pass
+    draws: list[bool] = []
 
     def losses(shifts: Sequence[Tensor]) -> Tensor:
         options = {"return_hidden": True, "shifts": list(shifts)}

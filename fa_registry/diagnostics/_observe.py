@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fa_registry.architectures.base import Network
 from fa_registry.diagnostics._forward_gradient import (
     OWN_DRAWS,
     PrecisionWatch,
@@ -80,14 +81,14 @@ def look(
 
     A third list may follow: the tensors to differentiate for the states, where a state itself is not on the graph.
 
-    A network whose `gradient` is "forward" is differentiated by its forward computation alone. Random numbers come from fixed
-    seeds.
+    An adapted model whose `gradient` is "forward" is differentiated by its forward computation alone. What an adapted model draws
+    comes from fixed seeds.
 
     Args:
         network: as above.
         images: (N, …), floating or integer (token ids).
         labels: (N,).
-        double: also run in float64, if the network can, and if it draws no random numbers: those would be others.
+        double: also run in float64; an adapted model, if it can and if it draws no random numbers: those would be others.
         directions: the credits, along which an estimated gradient is exact.
     """
     with evaluating(network):
@@ -97,13 +98,19 @@ def look(
             return estimated_look(network, images, labels, PARTIAL_TRACE, directions)
         if gradient == "forward":
             return _forward_look(network, images, labels, precision, double, directions)
+        if isinstance(network, Network):
+            single = _pass(network, images, labels, precision)
+            return _look(single, _pass(network, images, labels, torch.float64) if double else None, labels)
         passes: list[Pass] = []
         drawn = draws_numbers(lambda: passes.append(_pass(network, images, labels, precision)))
         with fixed_draws(), suppress(RuntimeError):  # which a forward pass raises that is written for one precision
             passes += [_pass(network, images, labels, torch.float64)] if double and not drawn else []
-    single, *doubled = passes
-    errors = output_error(single.logits, labels), target_rows(single.logits, labels)
-    return Look(single, doubled[0] if doubled else None, *errors)
+    return _look(passes[0], passes[1] if len(passes) > 1 else None, labels)
+
+
+def _look(single: Pass, double: Pass | None, labels: Tensor, source: str = "", widths: Sequence[float] = ()) -> Look:
+    """Return the look of these passes, with the error of the first."""
+    return Look(single, double, output_error(single.logits, labels), target_rows(single.logits, labels), source, widths)
 
 
 def _forward_look(
@@ -125,7 +132,7 @@ def _forward_look(
     with suppress(TraceError):  # of a forward pass that is written for one precision
         wide = [state.double() for state in states]
         doubled = Pass(*traced_pass(network, images, labels, wide, torch.float64)) if double and not drawn else None
-    return Look(single, doubled, output_error(logits, labels), target_rows(logits, labels), TRACED)
+    return _look(single, doubled, labels, TRACED)
 
 
 def _plain_pass(network: nn.Module, images: Tensor, precision: torch.dtype) -> tuple[Tensor, list[Tensor]]:
@@ -151,8 +158,8 @@ def estimated_look(
         logits, states = _plain_pass(network, images, precision)
     wide, watch = [state.double() for state in states], PrecisionWatch(torch.float64)
     with evaluating(network):
-        losses = shifted_losses(network, images, labels, torch.float64)
         try:
+            losses = shifted_losses(network, images, labels, torch.float64)
             with watch:
                 plain = losses([torch.zeros_like(state) for state in wide])
             problem = "" if watch.coarsest == torch.float64 else f"it computes in {watch.coarsest}"
@@ -169,8 +176,7 @@ def estimated_look(
             )
         gradients, widths = differenced_gradients(losses, wide, directions(states) if directions else None)
     single = Pass(logits, states, [gradient.to(precision) for gradient in gradients])
-    errors = output_error(logits, labels), target_rows(logits, labels)
-    return Look(single, None, *errors, f"{ESTIMATED}: {reason}", widths)
+    return _look(single, None, labels, f"{ESTIMATED}: {reason}", widths)
 
 
 def observe(
@@ -221,6 +227,9 @@ def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.d
         for weight in dict(network.named_parameters()).keys() & tensors.keys():
             if tensors[weight].is_floating_point():
                 tensors[weight].requires_grad_()
+    if isinstance(network, Network):
+        logits, hidden, *_ = torch.func.functional_call(network, tensors, (inputs,), {"return_hidden": True})
+        return _differentiated(logits, hidden, hidden, labels)
     inside = {f"network.{name}": held for name, held in tensors.items()}
     return torch.func.functional_call(_Differentiated(network), inside, (inputs, labels))
 
@@ -234,8 +243,12 @@ class _Differentiated(nn.Module):
 
     def forward(self, inputs: Tensor, labels: Tensor) -> Pass:
         logits, hidden, *roots = self.network(inputs, return_hidden=True)
-        gradients = site_gradients(logits, roots[0] if roots else hidden, labels)
-        return Pass(logits.detach(), [state.detach() for state in hidden], gradients)
+        return _differentiated(logits, hidden, roots[0] if roots else hidden, labels)
+
+
+def _differentiated(logits: Tensor, hidden: Sequence[Tensor], roots: Sequence[Tensor], labels: Tensor) -> Pass:
+    gradients = site_gradients(logits, roots, labels)
+    return Pass(logits.detach(), [state.detach() for state in hidden], gradients)
 
 
 def state_vectors(state: Tensor) -> Tensor:

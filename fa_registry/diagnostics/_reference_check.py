@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fa_registry.diagnostics._forward_gradient import SEED, Shifted, are_samples_mixed, in_state, steps_of
-from fa_registry.records import NOT_ITS_GRADIENT, Reading
+from fa_registry.records import NOT_CHECKED, NOT_ITS_GRADIENT, Reading
 
 ROUNDS = 8  # of two passes each; a sample is shifted at one site a round
 # Deviations that rounding and the difference's own error explain: far below .1, from which on a cosine changes.
@@ -94,7 +94,7 @@ def _wrong(deviations: Sequence[Reading], limit: float) -> list[int]:
 def _objection(wrong: Sequence[int], deviations: Sequence[Reading], sites: Sequence[Sequence[Tensor]]) -> str:
     worst = max(wrong, key=lambda site: deviations[site].value or 0)
     if deviations[worst].value is None:
-        return f"the gradient at site {worst} cannot be checked by differences of the loss: {KINKS}"
+        return f"{NOT_CHECKED} at site {worst} by differences of the loss: {KINKS}"
     measured, expected, _, bent = sites[worst]
     at = int((measured - expected).abs().masked_fill(bent, 0).argmax())
     named = ", ".join(map(str, wrong))
@@ -109,13 +109,16 @@ def _direction(
 ) -> Tensor:
     """Return a direction of the state's shape for every sample, with entries of size 1.
 
-    Entries that are exactly zero stay so, as a ReLU leaves them: a pooling or another ReLU behind it has its kink there.
+    In every other round, entries that are exactly zero stay so, as a ReLU leaves them: a pooling or another ReLU behind it has its
+    kink there, and no direction that moves them may have a derivative.
     """
     direction = torch.randn(state.shape, dtype=torch.float64, generator=draw).to(state.device)
     if credits is not None and number == 0 and credits[site].isfinite().all():
         rows = in_state(credits[site].double(), state)
         size = rows.square().flatten(1).mean(1).sqrt().view(-1, *[1] * (state.dim() - 1))
         direction = torch.where(size > 0, rows / size, direction)
+    if number % 2:
+        return direction
     kept = direction * (state != 0)
     return torch.where(_column(kept.flatten(1).any(1), state), kept, direction)
 

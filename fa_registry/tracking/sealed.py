@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from fa_registry.errors import PluginError, UnknownName
-from fa_registry.records import Check, Measurements, RunSpec
+from fa_registry.quantities import REFERENCE_CHECK
+from fa_registry.records import Check, Measurements, RunSpec, objection_in
 from fa_registry.records.readings import tells_not_finite
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, StoredRun, Tracker
@@ -134,9 +135,12 @@ def _among_files(sealed: Sealed) -> Iterator[str]:
     missing = [] if spec.weights else [str(epoch) for epoch in range(sealed.epochs) if epoch not in known]
     if missing:
         yield f"{schema.SERIES} has no epoch {', '.join(missing[:SHOWN])}{' …' if len(missing) > SHOWN else ''}"
+    # The end is checked on more samples than an epoch, so that it may withdraw what the epoch shows.
+    is_withdrawn = bool(objection_in(sealed.measurements))
     for quantity, site, value in _at_the_end(sealed):
         final = _final_figure(sealed.measurements, quantity, site)
-        if final is not None and final[0] != value:
+        is_explained = quantity == REFERENCE_CHECK or (is_withdrawn and final == (None,))
+        if final is not None and final[0] != value and not is_explained:
             where = f"{quantity}[{site}]" if site >= 0 else quantity
             yield f"{schema.MEASUREMENTS} says {where} = {final[0]!r}, {schema.SERIES} {value!r} at its last epoch"
 

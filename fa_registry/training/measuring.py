@@ -23,7 +23,7 @@ from fa_registry.diagnostics.gamma import NOT_CREDITED
 from fa_registry.diagnostics.gamma import NUMBERS as OF_GAMMA
 from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
 from fa_registry.errors import PluginError, RegistryError
-from fa_registry.quantities import AGGREGATES, DECLARED, SPREAD
+from fa_registry.quantities import AGGREGATES, DECLARED, REFERENCE_CHECK, SPREAD
 from fa_registry.records import (
     SHARED_SAMPLES,
     Measurements,
@@ -48,7 +48,7 @@ from fa_registry.training.bench import (
 from fa_registry.training.checkpoint import load_into
 from fa_registry.training.configuration import configuration
 from fa_registry.training.devices import products
-from fa_registry.training.reference import REFERENCE_CHECK, checked, unreferenced, without_reference
+from fa_registry.training.reference import SAMPLES, checked, unreferenced, without_reference
 from fa_registry.training.task import Task, build_network, eval_digest
 
 TEST_BATCH = 512  # what a convolutional net makes of 2048 samples leaves the cache: that takes twice as long
@@ -90,7 +90,8 @@ def measure(
     }
     found = _found(wanted, observation)
     if objection is None and is_third_party(task.spec):
-        _, check = checked(task.network, *task.eval_batch, look, observation.credits)
+        samples = None if "final" in moments else SAMPLES
+        _, check = checked(task.network, *task.eval_batch, look, observation.credits, samples=samples)
         objection, found.sites[REFERENCE_CHECK] = check.objection, check.deviations
     if objection:
         found = without_reference(found, _found(wanted, unreferenced(observation)), objection)

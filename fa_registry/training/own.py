@@ -15,10 +15,11 @@ from fa_registry.diagnostics import Absent, Bench, Look, Observation, ReferenceC
 from fa_registry.diagnostics._observe import gradient_vectors
 from fa_registry.diagnostics.base import LEAST_ERROR, Diagnostic
 from fa_registry.errors import InvalidFields
+from fa_registry.quantities import REFERENCE_CHECK
 from fa_registry.records import Measurements, Reading
 from fa_registry.training.checks import Checks
 from fa_registry.training.measuring import attempt, in_order
-from fa_registry.training.reference import REFERENCE_CHECK, WIDTHS, checked, unreferenced, without_reference
+from fa_registry.training.reference import WIDTHS, checked, unreferenced, without_reference
 
 NO_FRESH = "no `fresh` was given: a null needs the credit under other feedback than the model was trained with"
 NO_RULE = "no credit was given: the norms are of the network alone"
@@ -127,6 +128,7 @@ def measured(
     diagnostics: Iterable[Diagnostic],
     least_error: float = LEAST_ERROR,
     objection: str | None = None,
+    samples: int | None = None,
 ) -> tuple[Measurements, ReferenceSource]:
     """Measure the batch by these diagnostics, and check the reference gradient.
 
@@ -136,6 +138,7 @@ def measured(
     Args:
         least_error: as of an Observation.
         objection: what an earlier check found, for an epoch that is not checked; None to check now.
+        samples: as for reference.checked.
     """
 
     def directions(states: Sequence[Tensor]) -> list[Tensor]:
@@ -147,7 +150,7 @@ def measured(
     credits = None if given is None else _filled(given, states)
     if objection is None:
         vectors = None if credits is None else [gradient_vectors(credit) for credit in credits]
-        seen, check = checked(network, x, y, seen, vectors, directions if rule else None)
+        seen, check = checked(network, x, y, seen, vectors, directions if rule else None, samples)
     bare = seen.observation(credits, no_credits=NO_RULE, least_error=least_error)
     bench = rule.bench(x, y, states) if rule else None
     objection = objection or (check.objection if check else "")

@@ -24,13 +24,13 @@ from fa_registry.diagnostics._forward_gradient import (
 from fa_registry.diagnostics._observe import DIFFERENCES, PARTIAL_TRACE, TRACED, Directions, Pass, estimated_look
 from fa_registry.diagnostics._reference_check import TOLERANCE, check_reference
 from fa_registry.errors import UsageError
+from fa_registry.quantities import REFERENCE_CHECK
 from fa_registry.records import NOT_CHECKED, Measurements, Reading
 from fa_registry.terminal_loss import sample_losses
 
-REFERENCE_CHECK = "reference_check"
 WIDTHS = "g_norm_uncertainty"
 EVERY = 10  # epochs between two checks of a loop's model
-SAMPLES = 8  # of the eval batch, see benchmarks.reference_check
+SAMPLES = 8  # of the eval batch, in the middle of a training: see benchmarks.reference_check
 OTHER_PASS = f"{NOT_CHECKED}: the network's answer is not that of embed, blocks, step and readout in this order"
 
 
@@ -57,10 +57,9 @@ def checked(
     seen: Look,
     credits: Sequence[Tensor] | None = None,
     directions: Directions | None = None,
+    samples: int | None = None,
 ) -> tuple[Look, ReferenceCheck | None]:
     """Compare the gradients of a look with differences of the loss.
-
-    On SAMPLES of the batch, and on the whole batch if these object: the samples of some networks depend on each other.
 
     Args:
         network: a Network, or Adapted.
@@ -69,6 +68,8 @@ def checked(
         seen: what the batch showed.
         credits: one vector (N, D_l) a sample and site.
         directions: as for diagnostics.look.
+        samples: how many of the batch are checked at first; the whole batch is if these object, for the samples of some networks
+            depend on each other. None for all: what is final must not rest on samples that an author knows.
 
     Returns:
         The look and its check. If it is the gradient of a trace and wrong: a look of differences, which have no check, and the
@@ -78,9 +79,10 @@ def checked(
         return seen, None
     shifted = ShiftedNetwork(network) if isinstance(network, Network) else network
     with evaluating(shifted):
-        few = None if credits is None else [rows[:SAMPLES] for rows in credits]
-        check = _check(network, shifted, x[:SAMPLES], y[:SAMPLES], _first(seen, SAMPLES), few)
-        if check.objection and len(x) > SAMPLES:
+        few = slice(samples)
+        rows = None if credits is None else [held[few] for held in credits]
+        check = _check(network, shifted, x[few], y[few], _first(seen, few), rows)
+        if check.objection and samples and len(x) > samples:
             check = _check(network, shifted, x, y, seen, credits)
     if not check.objection or seen.source != TRACED:
         return seen, check
@@ -92,12 +94,12 @@ def checked(
     return differenced, None
 
 
-def _first(seen: Look, count: int) -> Look:
-    """Return what a look showed of its first samples."""
+def _first(seen: Look, few: slice) -> Look:
+    """Return what a look showed of some of its samples."""
 
     def cut(one: Pass | None) -> Pass | None:
-        rows = [[held[:count] for held in part] for part in (one.hidden, one.gradients)] if one else []
-        return Pass(one.logits[:count], *rows) if one else None
+        rows = [[held[few] for held in part] for part in (one.hidden, one.gradients)] if one else []
+        return Pass(one.logits[few], *rows) if one else None
 
     return replace(seen, single=cut(seen.single), double=cut(seen.double))
 
@@ -108,8 +110,8 @@ def _check(
     """Check the float64 pass; if there is none, the pass in the model's own precision."""
     found = seen.double or seen.single
     states = found.hidden
-    losses = shifted_losses(shifted, x, y, states[0].dtype)
     try:
+        losses = shifted_losses(shifted, x, y, states[0].dtype)
         with PrecisionWatch(states[0].dtype) as watch:
             plain = losses([torch.zeros_like(state) for state in states])
     except RuntimeError as error:

@@ -17,6 +17,7 @@ from fa_registry import diagnostics
 from fa_registry.errors import IntegrityError, UsageError
 from fa_registry.protocol.integrity import compare, with_checks
 from fa_registry.protocol.prerequisites import MEASURING
+from fa_registry.quantities import REFERENCE_CHECK
 from fa_registry.records import Check, Integrity, Measurements, Reading, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
@@ -26,7 +27,7 @@ from fa_registry.training.checks import Checks
 from fa_registry.training.devices import pinned_threads, threads_refused
 from fa_registry.training.own import OwnCredit, measured, own_network
 from fa_registry.training.own_task import EVALUATION, OWN_LOOP, OwnTask
-from fa_registry.training.reference import REFERENCE_CHECK, WIDTHS
+from fa_registry.training.reference import WIDTHS
 
 TOLD = "accuracy, losses and whatever its credit gave are as its author says"
 OF_STATES = {"h_norm", "growth", "growth_max", "h_L"}  # metrics that no gradient is needed for

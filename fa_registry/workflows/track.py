@@ -27,7 +27,7 @@ from fa_registry.training.frozen import blocks_to_freeze, frozen_blocks, frozen_
 from fa_registry.training.loop import EpochRow, Outcome, has_diverged
 from fa_registry.training.own import CreditRule, FreshRule, OwnCredit, measured, own_network
 from fa_registry.training.own_task import DIGITS, OWN, OwnRows, OwnTask, structure
-from fa_registry.training.reference import EVERY
+from fa_registry.training.reference import EVERY, SAMPLES
 from fa_registry.training.specs import INTEGERS
 from fa_registry.visible import unfit
 from fa_registry.workflows.editions import DEFAULT_EDITION
@@ -164,11 +164,12 @@ class Tracked:
     def _measured(
         self, told: Mapping[str, Reading], epoch: int | None, moments: Sequence[str] = ("epoch",)
     ) -> Measurements:
-        """Measure the model as it is; the reference is checked every tenth epoch and at the end (epoch None)."""
+        """Measure the model as it is; its reference is checked every tenth epoch, and on the whole batch at the end (None)."""
         members = diagnostics.CATALOG.members().values()
         wanted = [diagnostic for diagnostic in members if diagnostic.card.when in moments]
         objection = None if epoch is None or epoch % EVERY == 0 else self._objection
-        found, reference = measured(self._network, *self._task.eval_batch, self._rule, wanted, objection=objection)
+        how = {"objection": objection, "samples": None if epoch is None else SAMPLES}
+        found, reference = measured(self._network, *self._task.eval_batch, self._rule, wanted, **how)
         self._source = reference.source
         if reference.check:
             self._objection = reference.check.objection

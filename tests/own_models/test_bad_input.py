@@ -10,8 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fa_registry
-from fa_registry.diagnostics import look
+from fa_registry.diagnostics import _forward_gradient, _observe, look
 from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.records import objection_in
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.reader import NEEDED, read_record, read_sealed
+from fa_registry.tracking.sealed import checks
+from fa_registry.training.reference import SAMPLES as QUICK
 from tests.own_models.nets import (
     BOTH,
     NOT_ITS_GRADIENT,
@@ -27,6 +32,7 @@ from tests.own_models.nets import (
     true_norms,
     values,
 )
+from tests.own_models.test_wrapped import Parallel
 
 
 class Noisy(Net):
@@ -227,3 +233,90 @@ def test_a_wrong_backward_pass_of_one_sample_is_found():
     model = Net()
     model.c.register_full_backward_hook(lambda module, into, out: (into[0] * 1.1,))
     assert_withdrawn(measure(model, samples=1))
+
+
+class FirstRowsHonest(torch.autograd.Function):
+    """The identity, whose backward pass is right for the samples that a quick check takes."""
+
+    @staticmethod
+    def forward(ctx, h: Tensor) -> Tensor:
+        return h.clone()
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> Tensor:
+        return torch.cat([grad[:QUICK], 2 * grad[QUICK:]])
+
+
+class HonestAtZero(torch.autograd.Function):
+    """The identity, whose backward pass lies only where the state is exactly zero, as a ReLU leaves it."""
+
+    @staticmethod
+    def forward(ctx, h: Tensor) -> Tensor:
+        ctx.save_for_backward(h)
+        return h.clone()
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> Tensor:
+        return grad + (ctx.saved_tensors[0] == 0) * 3
+
+
+class Lying(Net):
+    def __init__(self, function: type[torch.autograd.Function]):
+        super().__init__()
+        self.function, self.relu = function, nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.relu(self.b(functional.relu(self.a(x))))
+        return self.head(functional.relu(self.c(self.function.apply(h))))
+
+
+@pytest.mark.parametrize("function", [FirstRowsHonest, HonestAtZero])
+def test_a_lie_to_some_samples_or_entries_is_found(function):
+    assert_withdrawn(measure(Lying(function), sites=("relu", "c")))
+
+
+def test_what_is_final_is_checked_on_the_whole_batch(workplace):
+    """Epochs are checked on a few samples, which this model's author knows."""
+    model, (x, y) = Lying(FirstRowsHonest), batch()
+    with fa_registry.track(model, ["relu", "c"], eval=(x, y), method="mine") as run:
+        epoch = run.epoch(test_accuracy=0.5)
+    assert epoch.sites["g_norm"][1].value is not None
+    tracker = MlflowTracker()
+    stored = tracker.get(run.run_id)
+    kept = read_sealed({name: tracker.artifact(run.run_id, name) for name in NEEDED})
+    assert {check.outcome for check in checks(kept, stored)} == {"agrees"}
+    final = read_record(tracker, stored).measurements
+    assert [reading.value for reading in final.sites["g_norm"]] == [None] * 3
+    assert NOT_ITS_GRADIENT in objection_in(final)
+
+
+class WrongGradient(Net):
+    def __init__(self):
+        super().__init__()
+        self.c.register_full_backward_hook(lambda module, into, out: (into[0] * 1.1,))
+
+
+@pytest.mark.parametrize(
+    ("model", "sites"),
+    [(WrongGradient, "bc"), (OwnGenerator, "bc"), (HalfInside, "bc"), (Parallel, "b")],
+)
+def test_a_reason_to_withdraw_a_gradient_is_recognised_later(model, sites):
+    """Epochs that are not checked are withdrawn for what `objection_in` finds in the last that was."""
+    assert objection_in(measure(model(), sites=list(sites)).measured)
+
+
+@BOTH
+def test_a_model_too_large_for_a_float64_copy_is_checked_as_it_is(gradient, monkeypatch):
+    within = _forward_gradient.cast
+
+    def cast(network: nn.Module, precision: torch.dtype) -> dict[str, Tensor]:
+        if precision == torch.float64:
+            raise torch.OutOfMemoryError("no memory is left for a copy")
+        return within(network, precision)
+
+    for module in (_forward_gradient, _observe):
+        monkeypatch.setattr(module, "cast", cast)
+    found = measure(Net(), gradient)
+    assert values(found, "g_norm") == pytest.approx(true_norms(plain, Net(), *batch()), rel=1e-5)
+    assert max(values(found, "reference_check")) < 0.05
+    assert reasons(found, "fidelity") == {"no float64 pass was made"}

@@ -12,6 +12,7 @@ from fa_registry.api.alignment import MEASURED
 from fa_registry.diagnostics import CATALOG, _forward_gradient, look
 from fa_registry.diagnostics._observe import ESTIMATED, TRACED, gradient_vectors
 from fa_registry.errors import InvalidFields
+from fa_registry.records import objection_in
 from fa_registry.training.own import OwnCredit, measured
 from fa_registry.training.reference import SAMPLES
 from tests.own_models.models import CASES, CLASSES, Case, Custom, build
@@ -212,14 +213,16 @@ def test_a_backward_pass_that_is_the_gradient_by_other_code_is_believed():
     assert max(values(found, "reference_check")) < 1e-5 and None not in values(found, "g_norm")
 
 
-def passes_of(case: Case, gradient: str, objection: str | None) -> float:
-    """Samples that run through the model while it is measured, in batches."""
+def passes_of(case: Case, gradient: str, objection: str | None, samples: int | None = None) -> float:
+    """Samples that run through the model while it is measured, in batches. samples: of the batch that are checked at first."""
     model = fa_registry.adapt(case.model, case.sites, gradient=gradient)
     credits = drawn_credits(case)
     counted = []
     hook = case.model.register_forward_pre_hook(lambda module, args: counted.append(len(args[0])))
     rule = OwnCredit("test", case.model, lambda *_: credits, None, 20)
-    measured(model, case.x, case.y, rule, [CATALOG.get(name) for name in MEASURED], objection=objection)
+    measured(
+        model, case.x, case.y, rule, [CATALOG.get(name) for name in MEASURED], objection=objection, samples=samples
+    )
     hook.remove()
     return sum(counted) / len(case.x)
 
@@ -228,13 +231,15 @@ def passes_of(case: Case, gradient: str, objection: str | None) -> float:
 def test_the_check_takes_sixteen_passes_and_three_plain_ones(style, gradient):
     """Two plain passes find out whether the model repeats itself, the third is what rounding is told by.
 
-    They are of SAMPLES samples; of a model that is refuted all are repeated with the whole batch.
+    In the middle of a training they are of SAMPLES samples; of a model that is refuted all are repeated with the whole batch.
     """
     case = build(style, 24, 4)
     is_refuted = gradient == "backward" and not case.honest
     passes = 16 + 3 + (2 if is_refuted else 0)  # two more find out whether samples depend on each other
-    batches = SAMPLES / len(case.x) + (1 if is_refuted else 0)
-    assert passes_of(case, gradient, None) - passes_of(case, gradient, "") == pytest.approx(passes * batches)
+    plain = passes_of(case, gradient, "")
+    assert passes_of(case, gradient, None) - plain == passes
+    few = passes * (SAMPLES / len(case.x) + (1 if is_refuted else 0))
+    assert passes_of(case, gradient, None, SAMPLES) - plain == pytest.approx(few)
 
 
 def test_a_model_of_float32_alone_takes_as_many_passes():
@@ -327,7 +332,8 @@ def test_what_has_a_kink_everywhere_is_not_checked_and_not_shown():
     adapted = fa_registry.adapt(Zero().eval(), ["layer", "zero"])
     found = fa_registry.alignment(adapted, (x, y), lambda *_: [torch.ones(12, 8), *[torch.ones(12, 4)] * 2])
     assert values(found, "g_norm") == [None] * 3
-    assert found.measured.sites["g_norm"][2].reason.startswith("the gradient at site 2 cannot be checked")
+    assert found.measured.sites["g_norm"][2].reason.startswith("the gradient cannot be checked at site 2")
+    assert objection_in(found.measured)  # which withdraws the epochs that are not checked
 
 
 def test_the_trace_leaves_weights_buffers_and_generators_alone():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from fa_registry.records import NOT_ITS_GRADIENT
 from tests.helpers.plugins import installed_member
 from tests.red_team.conftest import judged
@@ -46,8 +48,13 @@ GRID = {
 }
 
 
-def test_what_rests_on_a_wrong_reference_gradient_has_no_value_and_the_run_is_incomplete(tmp_path, study):
-    with installed_member(tmp_path / "site", "architectures", "half_back", HALF_BACK.replace("FACTOR", "0.5")):
+# Right for the samples that epochs are checked on: the end is checked on all.
+LATE = "torch.where(torch.arange(len(gradient))[:, None] < 8, 1.0, 0.5)"
+
+
+@pytest.mark.parametrize("factor", ["0.5", LATE])
+def test_what_rests_on_a_wrong_reference_gradient_has_no_value_and_the_run_is_incomplete(tmp_path, study, factor):
+    with installed_member(tmp_path / "site", "architectures", "half_back", HALF_BACK.replace("FACTOR", factor)):
         report = study(epochs=2, **GRID)
     (run,) = judged(report, control="none")
     sites, scalars = run.record.measurements.sites, run.record.measurements.scalars
