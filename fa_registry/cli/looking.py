@@ -344,13 +344,28 @@ def optimize(store: str, as_json: bool) -> None:
         table(["table", "rows"], rows, f"analysed {counted['store']}")
 
 
+class Action(click.Choice):
+    """One of ACTIONS; whoever types the name of a data set first is told what to type."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
+        """Return the action."""
+        from fa_registry import datasets
+
+        if value not in ACTIONS and value in datasets.CATALOG.names():
+            self.fail(
+                f"{value!r} is a data set: type `fa-registry data check {value}`, or list, where or fetch", param, ctx
+            )
+        return super().convert(value, param, ctx)
+
+
 @click.command()
-@click.argument("action", type=click.Choice(ACTIONS))
+@click.argument("action", type=Action(ACTIONS))
 @click.argument("name", default="", shell_complete=completing.family("datasets"))
 @DATA_ROOT
 @JSON
 @examples(
     "data list",
+    "data check fashion_mnist",
     "data where cifar10 --data-root ~/data",
     "data fetch cifar10 --data-root ~/data",
     "data check --data-root ~/data --json",
@@ -364,7 +379,8 @@ def data(action: str, name: str, data_root: str, as_json: bool) -> None:
       where  the exact path and MD5 of every file
       fetch  download the files of NAME by torchvision, and decode them
       check  digests of files and decoded images, and their counts
-    The folder is --data-root, else FA_REGISTRY_DATA, else ./data.
+    The folder is --data-root, else FA_REGISTRY_DATA, else ./data; fashion_mnist is found too where Debian's package
+    dataset-fashion-mnist has put it.
     """
     from fa_registry.workflows import data as verb
 

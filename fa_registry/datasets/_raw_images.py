@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
 import platform
 from collections.abc import Callable, Iterator
@@ -16,13 +17,14 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from fa_registry import jsonio
 from fa_registry.datasets.base import DatasetCard, tensors_digest
 from fa_registry.errors import IntegrityError, UsageError
 
+LOG = logging.getLogger(__name__)
 FOLDER = "fa_registry"  # below the data root
 FORMAT = "fa_registry images 1"
 PATIENCE = 600.0  # seconds for another process to decode
@@ -51,23 +53,31 @@ def cache_path(root: Path, name: str) -> Path:
 
 
 def cached(root: Path, card: DatasetCard, decode: Callable[[], RawImages]) -> RawImages:
-    """The card's images from their cache, which `decode` fills the first time; IntegrityError when either does not fit.
+    """Return the card's images from their cache, which `decode` fills the first time.
 
     Several processes may ask at once: one decodes, the others wait. A cache that is there is complete: it was renamed there.
+    Where none can be written (a read-only data root, a full disk), the images are decoded every time.
+
+    Raises:
+        IntegrityError: the cache, or what was decoded, is not the card's.
     """
     path = cache_path(root, card.name)
-    if not path.is_file():
-        try:
-            path.parent.mkdir(exist_ok=True)
-            with _alone(path):
-                if not path.is_file():
-                    _write(path, card, decode())
-        except PermissionError as error:
-            raise UsageError(
-                f"{path}: expected to write the decoded {card.name} here once, found: {error}; allow it, "
-                "or copy the data root to where you may write"
-            ) from error
-    return read_cache(path, card)
+    if path.is_file():
+        return read_cache(path, card)
+    if not root.is_dir() or not os.access(path.parent if path.parent.exists() else root, os.W_OK):
+        return _decoded(card, decode)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with _alone(path):
+            return read_cache(path, card) if path.is_file() else _written(path, card, _decoded(card, decode))
+    except PermissionError:  # of a lock that another user left
+        return _decoded(card, decode)
+
+
+def _decoded(card: DatasetCard, decode: Callable[[], RawImages]) -> RawImages:
+    raw = decode()
+    _check(card, raw, "the source files")
+    return raw
 
 
 @contextlib.contextmanager
@@ -90,12 +100,17 @@ def _alone(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def _write(path: Path, card: DatasetCard, raw: RawImages) -> None:
-    _check(card, raw, "the source files")
+def _written(path: Path, card: DatasetCard, raw: RawImages) -> RawImages:
+    """Return the images, written to their cache if there is room. Whoever shares the data root may read it, as the umask says."""
     partial = path.with_suffix(".partial")
     metadata = {"format": FORMAT, "sources": _sources(card), "tensors": raw.digest}
-    save_file({name: part.contiguous() for name, part in raw.parts.items()}, partial, metadata)
-    os.replace(partial, path)
+    try:
+        partial.write_bytes(save({name: part.contiguous() for name, part in raw.parts.items()}, metadata))
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        LOG.warning("%s: the decoded %s cannot be kept: %s; it is decoded every time", path, card.name, error.strerror)
+    return raw
 
 
 def read_cache(path: Path, card: DatasetCard) -> RawImages:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fa_registry.datasets._files import ImageFiles
+from fa_registry.datasets._files import ImageFiles, Package
 from fa_registry.datasets.base import DatasetCard, SourceFile
 from fa_registry.datasets.mnist import IdxFiles
 
@@ -43,4 +43,5 @@ CARD = DatasetCard(
     ),
 )
 
-PLUGIN = ImageFiles(card=CARD, format=IdxFiles("FashionMNIST"))
+PACKAGE = Package("dataset-fashion-mnist", "fashion-mnist")
+PLUGIN = ImageFiles(card=CARD, format=IdxFiles("FashionMNIST"), package=PACKAGE)

@@ -41,7 +41,7 @@ class IdxFiles:
         mirrors = getattr(torchvision_datasets(), self.kind).mirrors
         for source in sources:
             path = root / source.path
-            if file_fault(path, source.md5):
+            if file_fault(path, source.md5, source.unpacked_md5):
                 _first_that_works(mirrors, path, source.md5)
 
 

@@ -10,7 +10,16 @@ from typing import Any
 import torch
 
 from fa_registry import datasets
-from fa_registry.datasets._files import ImageFiles, candidates, data_root, existing_root, inspected, is_present, refusal
+from fa_registry.datasets._files import (
+    ImageFiles,
+    candidates,
+    data_root,
+    existing_root,
+    inspected,
+    is_present,
+    mend,
+    refusal,
+)
 from fa_registry.datasets._raw_images import RawImages, cache_path, read_cache
 from fa_registry.datasets.base import Dataset, Splits
 from fa_registry.datasets.random_targets import RandomTargets
@@ -19,6 +28,7 @@ from fa_registry.errors import IntegrityError, RegistryError, UsageError
 LOG = logging.getLogger(__name__)
 Row = dict[str, Any]
 Report = Callable[[str], None]
+FORMS = ("source", "or unpacked", "or installed")  # in which a file may lie, as datasets.candidates has them
 
 
 def overview(name: str = "", root: Path | None = None) -> list[Row]:
@@ -32,7 +42,7 @@ def places(name: str = "", root: Path | None = None) -> list[Row]:
     rows = []
     for called, dataset in _with_files(name).items():
         for source in dataset.card.files:
-            for kind, (path, md5) in zip(("source", "or unpacked"), candidates(folder, source), strict=False):
+            for kind, (path, md5) in zip(FORMS, candidates(folder, source, dataset.package), strict=False):
                 rows.append(_place(called, kind, path, md5))
         if dataset.format.packed:
             rows.append(
@@ -48,7 +58,7 @@ def make_ready(names: Iterable[str], root: Path | None) -> None:
     for name in sorted(names):
         for dataset in _with_files(name).values():
             try:
-                dataset.raw(existing_root(root), LOG.info)
+                dataset.raw(existing_root(root, dataset.package), LOG.info)
             except IntegrityError as error:  # the next one's files may be missing too: all are named at once
                 problems.append(str(error))
     if problems:
@@ -87,14 +97,21 @@ def check(name: str = "", root: Path | None = None, report: Report = lambda line
     chosen = _chosen(name)
     if name and not _with_files(name):
         return [_attempt(name, "splits", lambda: _counted(chosen[name].load(torch.device("cpu"))))]
-    folder = existing_root(root)
+    files = _with_files(name)
+    packages = [dataset.package for dataset in files.values() if dataset.package and dataset.package.folder.is_dir()]
+    asked_for = files[name].package if name else None
+    folder = existing_root(root, packages[0] if packages else asked_for)
     rows = []
-    for called, dataset in _with_files(name).items():
+    for called, dataset in files.items():
         summary = _summary(dataset, called, folder)
         if name or summary["decoded"] or summary["missing"] < summary["files"]:
             report(f"{called}: checking {folder}")
-            rows += _files_checked(called, dataset, folder)
-            rows.append(_attempt(called, "images", lambda dataset=dataset: _counted(dataset.raw(folder, report))))
+            checked = _files_checked(called, dataset, folder)
+            if all(row["ok"] for row in checked) or cache_path(folder, dataset.card.name).is_file():
+                images = _attempt(called, "images", lambda dataset=dataset: _counted(dataset.raw(folder, report)))
+            else:
+                images = _row(called, "images", False, f"not decoded; {mend(dataset.card, folder, dataset.package)}")
+            rows += [*checked, images]
     return rows
 
 
@@ -121,7 +138,8 @@ def _with_files(name: str) -> dict[str, ImageFiles]:
 
 def _summary(dataset: Dataset, name: str, root: Path) -> Row:
     files = dataset.card.files
-    missing = sum(not is_present(root, source) for source in files)
+    package = dataset.package if isinstance(dataset, ImageFiles) else None
+    missing = sum(not is_present(root, source, package) for source in files)
     decoded = bool(files) and cache_path(root, dataset.card.name).is_file()
     return {"name": name, "line": dataset.card.line, "files": len(files), "missing": missing, "decoded": decoded}
 
@@ -133,7 +151,7 @@ def _place(name: str, kind: str, path: Path, md5: str) -> Row:
 def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
     card = dataset.card
     report(f"{card.name}: checking {len(card.files)} files")
-    if not inspected(root, card)[1]:
+    if not inspected(root, card, dataset.package)[1]:
         return
     report(f"{card.name}: downloading into {root}")
     failure = "the download is not what was published"
@@ -141,7 +159,7 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
         dataset.format.download(root, card.files)
     except (OSError, RuntimeError) as error:  # no network, no such page, a broken archive: what is missing then matters
         failure = f"the download failed: {error}"
-    problems = inspected(root, card)[1]
+    problems = inspected(root, card, dataset.package)[1]
     if problems:
         packed = dataset.format.packed
         instead = f", or {packed} (MD5 {dataset.format.packed_md5}) into {root}" if packed else ""
@@ -153,12 +171,12 @@ def _download(dataset: ImageFiles, root: Path, report: Report) -> None:
 def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[Row]:
     """A row a source file. One that is not there is in order when its content is decoded already, in a cache that can be read."""
     decoded = _is_cached(dataset, root)
-    whole, problems = inspected(root, dataset.card)
+    whole, problems = inspected(root, dataset.card, dataset.package)
     rows = []
     for source in dataset.card.files:
         if source in whole:
             rows.append(_row(name, str(whole[source]), True, "as published"))
-        elif decoded and not is_present(root, source):
+        elif decoded and not is_present(root, source, dataset.package):
             rows.append(_row(name, str(root / source.path), True, "not there, and not needed: decoded already"))
         else:
             path, _, fault = problems[source].partition(": ")

@@ -36,7 +36,7 @@ def shrunk(plugin: ImageFiles, root: Path, train: int = TRAIN) -> ImageFiles:
         unpacked = md5(gzip.decompress(packed)) if source.unpacked_md5 else ""
         files.append(dataclasses.replace(source, md5=md5(packed), unpacked_md5=unpacked))
     card = dataclasses.replace(plugin.card, files=tuple(files), train_samples=train)
-    return dataclasses.replace(plugin, card=card)
+    return dataclasses.replace(plugin, card=card, package=None)
 
 
 def md5(content: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import gzip
 import os
 import types
@@ -386,13 +387,90 @@ def test_everything_in_which_the_arrays_are_not_the_cards_is_named_at_once(tmp_p
     ]
 
 
-def test_a_folder_that_may_not_be_written_is_told(tmp_path, raw, monkeypatch):
-    def refuse(*arguments, **options):
-        raise PermissionError("read-only")
+def test_a_data_root_that_is_read_only_works_without_a_cache(tmp_path, raw, monkeypatch):
+    card = dataclasses.replace(mnist.CARD, train_samples=len(raw.train_labels))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert cached(tmp_path, card, lambda: raw) is raw and not list(tmp_path.iterdir())
 
-    monkeypatch.setattr("pathlib.Path.mkdir", refuse)
-    with pytest.raises(UsageError, match=r"mnist\.safetensors: expected to write .* found: read-only"):
-        cached(tmp_path, CARD, lambda: raw)
+
+def test_a_full_disk_loses_no_more_than_the_cache(tmp_path, raw, monkeypatch, caplog):
+    card = dataclasses.replace(mnist.CARD, train_samples=len(raw.train_labels))
+
+    def fill(path, content):
+        path.open("wb").close()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_bytes", fill)
+        assert cached(tmp_path, card, lambda: raw) is raw
+    assert "cannot be kept: No space left on device; it is decoded every time" in caplog.text
+    assert not list(tmp_path.rglob("*.partial")) and not cache_path(tmp_path, "mnist").exists()
+    assert cached(tmp_path, card, lambda: raw) is raw and cache_path(tmp_path, "mnist").is_file()
+
+
+def test_whoever_shares_the_data_root_may_read_the_cache(tmp_path, raw):
+    before = os.umask(0o027)
+    try:
+        cached(tmp_path, dataclasses.replace(mnist.CARD, train_samples=len(raw.train_labels)), lambda: raw)
+    finally:
+        os.umask(before)
+    assert cache_path(tmp_path, "mnist").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.fixture
+def packaged(tmp_path, monkeypatch):
+    """Fashion-MNIST as a package of Debian's installs it: compressed again, side by side, and nothing in the data root."""
+    monkeypatch.setattr(_files, "SYSTEM", tmp_path / "system")
+    monkeypatch.delenv("FA_REGISTRY_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    official.write_idx(tmp_path / "made", "FashionMNIST")
+    small = official.shrunk(fashion_mnist.PLUGIN, tmp_path / "made")
+    folder = fashion_mnist.PACKAGE.folder
+    folder.mkdir(parents=True)
+    for source in small.card.files:
+        content = gzip.decompress((tmp_path / "made" / source.path).read_bytes())
+        path = folder / Path(source.path).name
+        path.write_bytes(gzip.compress(content, 1, mtime=7))
+        assert official.md5(path.read_bytes()) != source.md5
+    return dataclasses.replace(small, package=fashion_mnist.PACKAGE)
+
+
+def test_the_files_of_a_package_are_found_and_not_copied(packaged, tmp_path):
+    assert packaged.load(CPU).train_labels.tolist() == official.classes(official.TRAIN)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "system"]
+
+
+def test_a_data_root_that_is_named_must_be_there_though_the_package_is(packaged, tmp_path):
+    with pytest.raises(
+        UsageError, match="nowhere: expected a folder, found nothing.*apt-get install dataset-fashion-mnist"
+    ):
+        packaged.load(CPU, tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-10], lambda content: content[:-1] + b"?", lambda _: b"x"])
+def test_a_damaged_file_of_a_package_is_refused_with_the_command_that_mends_it(packaged, damage):
+    path = packaged.package.folder / "train-images-idx3-ubyte.gz"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(IntegrityError) as refused:
+        packaged.load(CPU)
+    assert f"{path}: expected MD5" in str(refused.value)
+    assert "`apt-get install dataset-fashion-mnist` installs the files" in str(refused.value)
+
+
+def test_other_content_in_a_sound_gzip_file_is_refused(packaged):
+    path = packaged.package.folder / "t10k-labels-idx1-ubyte.gz"
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-1] + b"?"))
+    with pytest.raises(IntegrityError, match="1 of 4 files missing or not as published"):
+        packaged.load(CPU)
+
+
+def test_a_package_that_is_half_installed_is_completed_by_the_data_root(packaged, tmp_path):
+    (source, *_), path = packaged.card.files, packaged.package.folder / "train-images-idx3-ubyte.gz"
+    with pytest.raises(IntegrityError, match="found no such file"):
+        path.rename(tmp_path / "kept") and packaged.load(CPU)
+    (tmp_path / "data" / source.path).parent.mkdir(parents=True)
+    (tmp_path / "kept").rename(tmp_path / "data" / source.path)
+    assert len(packaged.load(CPU).train_labels) == official.TRAIN
 
 
 def test_a_cache_that_is_there_is_read_without_writing_anything(tmp_path, raw, monkeypatch):

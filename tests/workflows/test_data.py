@@ -10,12 +10,18 @@ from urllib.error import URLError
 import pytest
 
 from fa_registry import datasets
-from fa_registry.datasets import _files, cifar10, mnist
+from fa_registry.datasets import _files, cifar10, fashion_mnist, mnist
 from fa_registry.datasets._raw_images import cache_path
 from tests.datasets import official_files as official
 
 PARTS = ("--set", "architecture.d_hidden=16,architecture.num_blocks=1,batch_size=4", "--device", "cpu")
 TRAIN = ("train", "--method", "bp", "--seed", "1", "--epochs", "1", *PARTS)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_installed(monkeypatch, tmp_path):
+    """Whatever packages this machine has."""
+    monkeypatch.setattr(_files, "SYSTEM", tmp_path / "system")
 
 
 @pytest.fixture
@@ -208,3 +214,31 @@ def test_a_set_with_an_argument_has_one_identity_and_its_card_in_the_audit(regis
     assert json.loads(registry("card", "teacher_student:0.5", "--json").stdout)["name"] == "teacher_student:0.5"
     wrong = registry(*TRAIN, "--dataset", "teacher_student:0.3")
     assert wrong.exit_code == 2 and "dataset: unknown α of teacher_student '0.3'" in wrong.stderr
+
+
+def test_check_tells_a_problem_once_and_what_to_type(registry, small):
+    path = Path("data").absolute() / small.card.files[2].path
+    path.write_bytes(path.read_bytes()[:-1])
+    found = json.loads(registry("data", "check", "mnist", "--json").stdout)
+    assert sum("expected MD5" in row["found"] for row in found) == 1
+    assert found[-1]["found"].startswith("not decoded; `fa-registry data fetch mnist --data-root")
+
+
+def test_the_name_of_a_data_set_in_the_place_of_an_action_is_answered(registry):
+    result = registry("data", "fashion_mnist")
+    assert result.exit_code == 2 and "type `fa-registry data check fashion_mnist`" in result.stderr
+
+
+def test_list_check_and_where_agree_on_the_files_of_a_package(registry, workplace, catalog):
+    official.write_idx(Path("made"), "FashionMNIST")
+    small = official.shrunk(fashion_mnist.PLUGIN, Path("made"))
+    catalog(dataclasses.replace(small, package=fashion_mnist.PACKAGE))
+    result = registry("data", "check", "fashion_mnist")
+    assert result.exit_code == 2 and "`apt-get install dataset-fashion-mnist`" in result.stderr
+    fashion_mnist.PACKAGE.folder.mkdir(parents=True)
+    for source in small.card.files:
+        (Path("made") / source.path).rename(fashion_mnist.PACKAGE.folder / Path(source.path).name)
+    assert json.loads(registry("data", "list", "fashion_mnist", "--json").stdout)[0]["missing"] == 0
+    found = json.loads(registry("data", "check", "fashion_mnist", "--json").stdout)
+    assert all(row["ok"] for row in found) and "20 train, 6 test" in found[-1]["found"]
+    assert "or installed" in registry("data", "where", "fashion_mnist").stdout
