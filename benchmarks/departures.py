@@ -21,7 +21,7 @@ from fa_registry import diagnostics
 from fa_registry.diagnostics import Look
 from fa_registry.diagnostics._observe import evaluating, site_gradients
 from fa_registry.diagnostics.base import REFERENCE_BATCH, sample_cosines
-from fa_registry.methods.base import CreditInputs, Method
+from fa_registry.methods.base import Method
 from fa_registry.records import Scalar
 from fa_registry.training.bench import credits_under
 from fa_registry.training.devices import pinned_threads
@@ -64,20 +64,6 @@ def scale_of_epsilon(published: Task) -> Figures:
     task = task_of("fa")
     other = trained(dataclasses.replace(task, method=changed(task.method, credit_scale="sum")))
     return {**_named("mean", published), **_named("sum", other)}
-
-
-def shared_first_matrix(ours: Task) -> Figures:
-    """fa whose embedding learns from block 1's own credit, so that no further matrix stands between the two."""
-    task = task_of("fa")
-    method = copy.copy(task.method)
-    credits = method.credits
-
-    def shared(feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        found = credits(feedback, inputs)
-        return [found[1], *found[1:]]
-
-    method.credits = shared
-    return {**_named("own", ours), **_named("shared", trained(dataclasses.replace(task, method=method)))}
 
 
 def _named(what: str, task: Task) -> Figures:
@@ -301,7 +287,6 @@ def measured() -> Mapping[str, Figures]:
         maps = trained(task_of("dfa", "small_resnet", MAP_EPOCHS))
         on: Mapping[Callable[..., Figures], tuple[Task, ...]] = {
             scale_of_epsilon: (fa,),
-            shared_first_matrix: (fa,),
             site_of_gamma: (fa,),
             clamped_cosine: (fitted,),
             precision_of_gamma: (dfa,),

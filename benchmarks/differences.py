@@ -49,15 +49,6 @@ TRAINING = (
         "scale_of_epsilon",
     ),
     Difference(
-        "B_1 and the embedding, fa",
-        "the embedding shares B_1 with block 1",
-        "B_1 stands between site 1 and site 0 and is used once: c_0 = c_1 B_1. dfa shares B_1 as published: c_0 = e B_1ᵀ",
-        "the rule c_{l−1} = c_l B_l, at every site; sharing has no meaning in a chain",
-        "fa with block 1's own credit at the embedding: growth {growth_shared:.4g} instead of {growth_own:.4g}, accuracy "
-        "{accuracy_shared:.3f} instead of {accuracy_own:.3f}; dfa: none",
-        "shared_first_matrix",
-    ),
-    Difference(
         "optimisers and passes",
         "an AdamW for the embedding, every block and the head; a second forward pass of every block",
         "one fused AdamW, one forward and one backward pass",

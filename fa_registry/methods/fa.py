@@ -21,15 +21,15 @@ LILLICRAP_2016 = """@article{lillicrap2016random,
 class BlockFeedbackAlignment(Method):
     card = MethodCard(
         name="fa",
-        rule="c_L = g_L exactly; c_{l-1} = c_l B_l, B_l fixed and random",
+        rule="c_L = g_L exactly, of maps the gradient of their average; c_{l-1} = c_l B_l, B_l fixed and random",
         citation="Lillicrap, Cownden, Tweed & Akerman 2016",
         bibtex=LILLICRAP_2016,
         equations="c_{l-1} = c_l B_l, B_l (D_l, D_{l-1}) with entries N(0, 1/D_l)",
         deviations=(
             "one matrix replaces a block's whole Jacobian I + ∂f_l/∂h, so the exact skip is lost; "
             "the source replaces the transpose of every weight (that is weight_fa, another method)",
-            "the published code shares B_1 between the embedding and block 1 and reports Γ one site too early; here neither",
-            "tokens and maps: below site L the credit is one row a sample, that of the position average, c_L summed over positions",
+            "the published code reports Γ one site too early; here at the site itself",
+            "tokens: below site L the credit is one row a sample, that of the position average, c_L summed over positions",
         ),
         architectures=("any",),
         gamma_reference="bp",
@@ -37,7 +37,7 @@ class BlockFeedbackAlignment(Method):
         feedback="B_l (D, D) with independent entries N(0, 1/D), fixed",
         properties=("feedback_fixed", "block_jacobian_gives_bp"),
         credit_scale="mean",
-        version=2,  # ε acts in the scale of the source
+        version=3,  # 2: ε acts in the scale of the source; 3: of maps c_L is the gradient of their average, one row a sample
         credit_scale_source="arXiv 2606.21126's code starts from g_L of the mean cross entropy and normalises what follows from it",
     )
 
@@ -47,11 +47,15 @@ class BlockFeedbackAlignment(Method):
         return FixedMatrices([torch.randn(above, below, generator=generator) / above**0.5 for above, below in sizes])
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        """c_L = g_L of its state's shape; below it c_{l−1} = c_l B_l, (N, D_{l−1})."""
+        """Return c_L = g_L, of maps (N, D, H, W) the gradient of their average (N, D); below it c_{l−1} = c_l B_l, (N, D_{l−1}).
+
+        The head reads the average of maps. Their gradient is the average's, spread over P positions, so that a rms over all of
+        its entries is P times smaller, and the ε beside it acts P times too strongly.
+        """
         # B_l carries the credit from the output of block l to its input: the loop's `block` makes the credit one site below it.
         # One off, and this would no longer be dfa under the composed matrix (tests/methods/test_fa.py).
-        credits = [inputs.output_gradient]
         row = summed(inputs.output_gradient)  # (batch, hidden), whatever positions there are
+        credits = [row if inputs.output_gradient.dim() == 4 else inputs.output_gradient]
         for block in range(len(inputs.hidden) - 1, 0, -1):
             row = row @ feedback.matrix(block)  # (batch, above) -> (batch, below)
             credits.append(row)

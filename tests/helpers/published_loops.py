@@ -98,12 +98,17 @@ class ResNet(nn.Module):
     def stem(self, x: Tensor) -> Tensor:
         return torch.relu(self.stem_bn(self.stem_conv(x)))
 
+    def pooled(self, h: Tensor) -> Tensor:
+        return h.mean(dim=(2, 3))
+
     def head(self, h: Tensor) -> Tensor:
-        return self.out_head(h.mean(dim=(2, 3)))
+        """Of a map, or of one that is pooled."""
+        return self.out_head(self.pooled(h) if h.dim() == 4 else h)
 
 
 Net = ResMLP | ViT | ResNet
-Credits = Callable[[Tensor, Tensor, Tensor], list[Tensor]]  # logits, labels, g_L of the mean loss -> c_0..c_L
+# logits, labels, gradient of the mean loss for what the head reads -> c_0..c_L
+Credits = Callable[[Tensor, Tensor, Tensor], list[Tensor]]
 
 
 def train_published(
@@ -130,10 +135,13 @@ def train_published(
 
 
 def fa(matrices: list[Tensor]) -> Credits:
-    """c_L is the gradient of the mean cross entropy; c_{l-1} = c_l B_l, one row a sample."""
+    """c_L is the gradient of the mean cross entropy for what the head reads: of maps their average, one row a sample.
+
+    c_{l-1} = c_l B_l, one row a sample.
+    """
 
     def credits(logits: Tensor, labels: Tensor, top: Tensor) -> list[Tensor]:
-        found, row = [top], top.sum(dim=_positions(top)) if top.dim() > 2 else top
+        found, row = [top], top.sum(dim=1) if top.dim() == 3 else top  # tokens: of their average
         for matrix in reversed(matrices):
             row = row @ matrix
             found.insert(0, row)
@@ -166,7 +174,7 @@ def _local(network: Net, optimisers: list, images: Tensor, labels: Tensor, rule:
         hidden = [network.stem(images)]
         for block in network.blocks:
             hidden.append(block(hidden[-1]))
-    top = hidden[-1].requires_grad_()
+    top = (network.pooled(hidden[-1]) if isinstance(network, ResNet) else hidden[-1]).requires_grad_()
     logits = network.head(top)
     (gradient,) = torch.autograd.grad(nn.functional.cross_entropy(logits, labels), top)
     credits = [normed(credit) for credit in rule(logits.detach(), labels, gradient)]
@@ -189,10 +197,6 @@ def local_loss(output: Tensor, credit: Tensor) -> Tensor:
     if output.dim() == 3:
         return (output * credit[:, None, :]).sum(dim=2).mean()
     return (output * credit[:, :, None, None]).sum(dim=1).mean()
-
-
-def _positions(state: Tensor) -> tuple[int, ...]:
-    return (1,) if state.dim() == 3 else (2, 3)
 
 
 def _readout(network: Net) -> list[nn.Module]:
