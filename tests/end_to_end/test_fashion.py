@@ -1,0 +1,46 @@
+"""Fashion-MNIST as Debian's package installs it: the real files, found, checked and trained on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from fa_registry.datasets import fashion_mnist
+from tests.end_to_end.conftest import commands_in, skipped
+
+SMALL = "architecture.d_hidden=16,architecture.num_blocks=1,batch_size=512"
+
+
+@pytest.fixture
+def away(monkeypatch, tmp_path) -> Path:
+    """A working folder without a data root; skipped where the package is not installed."""
+    if not fashion_mnist.PACKAGE.folder.is_dir():
+        skipped(f"{fashion_mnist.PACKAGE.name} is not installed")
+    monkeypatch.delenv("FA_REGISTRY_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_images_are_those_that_the_field_knows(away):
+    """6,000 of each class, and the mean and deviation that published recipes normalise by."""
+    raw = fashion_mnist.PLUGIN.raw(away)
+    assert raw.train_labels.bincount().tolist() == [6000] * 10 and raw.test_labels.bincount().tolist() == [1000] * 10
+    pixels = raw.train_images.to(torch.float64) / 255
+    assert (pixels.mean().item(), pixels.std().item()) == pytest.approx((0.2860, 0.3530), abs=5e-5)
+
+
+def test_a_run_on_it_is_trained_and_verified_without_a_data_root(away):
+    call = commands_in(away)
+    checked = call("fa-registry", "data", "check", "fashion_mnist", "--json")
+    assert checked.returncode == 0 and all(row["ok"] for row in json.loads(checked.stdout)), checked.stderr
+    how = ("--method", "dfa", "--seed", "1", "--epochs", "1", "--set", SMALL, "--device", "cpu", "--json")
+    trained = call("fa-registry", "train", "--dataset", "fashion_mnist", *how)
+    assert trained.returncode == 0, trained.stderr
+    audited = call("fa-registry", "audit", "--run", json.loads(trained.stdout)["run_id"], "--json")
+    (run,) = json.loads(audited.stdout)["report"]["runs"]
+    assert run["record"]["integrity"]["state"] == "verified"
+    assert run["record"]["measurements"]["scalars"]["accuracy"] > 0.3  # chance is .1
+    assert not (away / "data").exists()
