@@ -38,7 +38,7 @@ def existing_root(root: Path | None, package: Package | None = None) -> Path:
     """Return `data_root`, which must be a folder. Where none was named, the installed files of a package will do as well.
 
     Raises:
-        UsageError: it is none.
+        UsageError: there is no such folder.
     """
     folder = data_root(root)
     is_default = folder == Path(DEFAULT).absolute()

@@ -30,6 +30,7 @@ class BlockFeedbackAlignment(Method):
             "the source replaces the transpose of every weight (that is weight_fa, another method)",
             "the published code reports Γ one site too early; here at the site itself",
             "tokens: below site L the credit is one row a sample, that of the position average, c_L summed over positions",
+            "maps: c_L is the gradient of their average, also where a third-party head reads more of them than that",
         ),
         architectures=("any",),
         gamma_reference="bp",
@@ -49,8 +50,8 @@ class BlockFeedbackAlignment(Method):
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         """Return c_L = g_L, of maps (N, D, H, W) the gradient of their average (N, D); below it c_{l−1} = c_l B_l, (N, D_{l−1}).
 
-        The head reads the average of maps. Their gradient is the average's, spread over P positions, so that a rms over all of
-        its entries is P times smaller, and the ε beside it acts P times too strongly.
+        The head of small_resnet reads the average of P positions, and each position's gradient is 1/P of the average's. The root
+        mean square over a whole map would be P times smaller too, and the ε beside it P times too large.
         """
         # B_l carries the credit from the output of block l to its input: the loop's `block` makes the credit one site below it.
         # One off, and this would no longer be dfa under the composed matrix (tests/methods/test_fa.py).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -12,10 +13,10 @@ from torch.nn import functional
 import fa_registry
 from fa_registry.diagnostics import _forward_gradient, _observe, look
 from fa_registry.errors import InvalidFields, UsageError
-from fa_registry.records import objection_in
+from fa_registry.records import Reading, objection_in
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import NEEDED, read_record, read_sealed
-from fa_registry.tracking.sealed import checks
+from fa_registry.tracking.sealed import FILES, checks
 from fa_registry.training.reference import SAMPLES as QUICK
 from tests.own_models.nets import (
     BOTH,
@@ -273,6 +274,25 @@ class Lying(Net):
 @pytest.mark.parametrize("function", [FirstRowsHonest, HonestAtZero])
 def test_a_lie_to_some_samples_or_entries_is_found(function):
     assert_withdrawn(measure(Lying(function), sites=("relu", "c")))
+
+
+@pytest.mark.parametrize(
+    ("final", "outcome"),
+    [
+        (Reading(12.5), "differs"),
+        (Reading(None, "left out"), "differs"),
+        (Reading(None, f"the model's {NOT_ITS_GRADIENT} at site 1"), "agrees"),
+    ],
+)
+def test_only_a_refuted_reference_may_withdraw_what_the_last_epoch_shows(workplace, final, outcome):
+    with fa_registry.track(Net(), Net.sites, eval=batch(), method="mine") as run:
+        run.epoch(test_accuracy=0.5)
+    tracker = MlflowTracker()
+    stored = tracker.get(run.run_id)
+    kept = read_sealed({name: tracker.artifact(run.run_id, name) for name in NEEDED})
+    sites = {**kept.measurements.sites, "g_norm": (final, *kept.measurements.sites["g_norm"][1:])}
+    kept = dataclasses.replace(kept, measurements=dataclasses.replace(kept.measurements, sites=sites))
+    assert next(check for check in checks(kept, stored) if check.subject == FILES).outcome == outcome
 
 
 def test_what_is_final_is_checked_on_the_whole_batch(workplace):
