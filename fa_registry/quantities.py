@@ -255,6 +255,25 @@ DECLARED: Known = MappingProxyType(
             ),
             Quantity("growth", "growth", "‖h_l‖ / ‖h_l−1‖", always=True, mean=GEOMETRIC, unit="ratio", where="site"),
             Quantity(
+                "growth_init",
+                "growth since init",
+                "‖h_l‖ / ‖h_l‖ at initialisation",
+                mean=GEOMETRIC,
+                unit="ratio",
+                where="site",
+            ),
+            Quantity(
+                "growth_init_max",
+                "growth since init",
+                "largest of a site, by its norm at initialisation",
+                mean=GEOMETRIC,
+                unit="ratio",
+                where="epoch",
+                about="growth_init",
+                head="Since init",
+                alone="growth since initialisation",
+            ),
+            Quantity(
                 "h_L",
                 "‖h_L‖₂",
                 "median over samples at the last site",
@@ -425,7 +444,7 @@ BESIDE_CONTROL = ("frozen_accuracy", "margin_pp")  # a control is not compared w
 LAST_SITE = "_L"
 # What a report holds of every epoch, and of every site and some epochs.
 TRAJECTORY = (
-    *("h_L", "g_L", "growth_max", "accuracy", "loss_train", HEADLINE_GAMMA, "fidelity_min"),
+    *("h_L", "g_L", "growth_max", "growth_init_max", "accuracy", "loss_train", HEADLINE_GAMMA, "fidelity_min"),
     *("g_norm_L", "g_norm_mean_ce_L", "gain_L", "fidelity_L", "fidelity_batch_L"),
 )
 TRAJECTORY_BY_SITE = ("growth", "gamma")
@@ -435,7 +454,17 @@ COMPARED_SITES = ("gamma", "h_norm", "g_norm_mean_ce")
 SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "Scale and reference",
-        ("h_norm", "growth", "g_norm_mean_ce", "g_norm", "gain", "fidelity", "fidelity_batch", "stability"),
+        (
+            "h_norm",
+            "growth",
+            "growth_init",
+            "g_norm_mean_ce",
+            "g_norm",
+            "gain",
+            "fidelity",
+            "fidelity_batch",
+            "stability",
+        ),
     ),
     (
         "Credit and its null",
@@ -567,7 +596,7 @@ def of_a_run(measured: Iterable[str], known: Known) -> Iterator[Quantity]:
 # What a rule is about: an edition is free to name its rules, and editions judge one thing by different figures.
 SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "scale": ("growth", "growth_max", "h_norm", "h_L"),
+        "scale": ("growth", "growth_max", "growth_init", "growth_init_max", "h_norm", "h_L"),
         "reference": ("g_norm", "g_norm_mean_ce", "g_L", "gain", "fidelity", "fidelity_batch", "fidelity_min"),
         "depth": ("accuracy", "margin_pp"),
         "stability": ("stability", "stability_mid"),

@@ -39,11 +39,14 @@ def measurements(
     stability: float | None = 0.1,
     gamma: tuple[float | None, ...] = (0.5, 0.6, 0.7),
     gamma_null_p: tuple[float | None, ...] = (BEST_P,) * 3,
+    growth_init: float | None = 2.0,
+    gamma_deep_mean: float | None = 0.65,
 ) -> Measurements:
     """Two blocks; `growth` is the last one's (the first has 1, or none where growth is None)."""
     sites = {
         "h_norm": (Reading(1.0), Reading(1.0), reading(growth)),
         "growth": (Reading(None, SITE_0), reading(growth and 1.0), reading(growth)),
+        "growth_init": (*[reading(growth_init and 1.0)] * 2, reading(growth_init)),
         "g_norm": tuple([reading(g_norm)] * 3),
         "g_norm_mean_ce": tuple([reading(None if g_norm is None else g_norm / 128)] * 3),
         "gain": tuple([reading(gain)] * 3),
@@ -52,6 +55,7 @@ def measurements(
         "gamma_null_p": tuple(reading(value) for value in gamma_null_p),
     }
     scalars = {"accuracy": reading(accuracy), "growth_max": reading(growth), "stability_mid": reading(stability)}
+    scalars["gamma_deep_mean"] = reading(gamma_deep_mean)
     return Measurements(sites, scalars)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.diagnostics import CATALOG, Observation, evaluating
-from fa_registry.diagnostics.base import Table
+from fa_registry.diagnostics.base import NO_INITIAL, Table
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Integrity, Measurements, Reading, RunAudit, RunRecord, RunSpec
@@ -53,7 +53,10 @@ def measured(observation: Observation, scalars: Mapping[str, Reading], objection
     """
     # what the diagnostics of norms look at, as of one sample: the lower median over the samples there were
     median = SimpleNamespace(
-        hidden_norms=_lower_median(observation.hidden_norms), gradient_norms=_lower_median(observation.gradient_norms)
+        hidden_norms=_lower_median(observation.hidden_norms),
+        gradient_norms=_lower_median(observation.gradient_norms),
+        initial_norms=None,
+        no_initial=NO_INITIAL,
     )
     sites: dict[str, tuple[Reading, ...]] = {}
     readings: dict[str, Reading] = {}

@@ -34,7 +34,7 @@ def _named(function: Callable) -> Callable:
 )
 @examples(
     "analyse all --study digits",
-    "analyse sensitivity --study digits --edition 2026-11",
+    "analyse sensitivity --study digits --edition 2026-12",
     "analyse ablation --study digits --seeds 42 --json",
     "analyse penalty --experiment fa_registry --out penalties",
 )

@@ -161,7 +161,7 @@ def work(names: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 @examples(
     "run digits",
     "run digits --epochs 3 --seeds 42 --out quick",
-    "run digits --editions 2026-05,2026-11",
+    "run digits --editions 2026-05,2026-12",
     "run paper --data-root ~/data --experiment paper",
     "run paper --data digits --scale 0.02",
     "run digits --stop-on D1,D2",

@@ -31,6 +31,7 @@ Table = np.ndarray  # float64 (sites, samples)
 # Least ‖e‖ of a sample that counts in fidelity. softmax(z) near 1 is rounded to float32's eps, so that an error of 64 eps has a
 # direction to 1/64 at worst: a cosine of at least .9998, far from the .99 at which a reference is noise.
 LEAST_ERROR = 64 * float(torch.finfo(torch.float32).eps)
+NO_INITIAL = "the states at initialisation are not known"
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,7 @@ class Observation:
     no_gamma: why the method's card gives Γ no meaning; empty where it has one. bench: what may be tried on the network beyond
     looking at this batch; None where one look is all there was. first_credited: the first site whose credit a parameter learns
     from; 1 where site 0 is the input. least_error: ‖e‖ of a sample from which on it counts in fidelity.
+    initial_norms: h_norm at initialisation, (L+1,); None with `no_initial` saying why.
     """
 
     hidden: Sequence[Tensor]
@@ -147,6 +149,8 @@ class Observation:
     bench: Bench | None = None
     first_credited: int = 0
     least_error: float = LEAST_ERROR
+    initial_norms: Sequence[float] | None = None
+    no_initial: str = NO_INITIAL
 
     @property
     def sites(self) -> int:

@@ -1,10 +1,23 @@
-"""‖h_l‖ and its growth from site to site: is the stream's scale stable? (protocol D1)"""
+"""‖h_l‖, its growth from site to site and since initialisation: is the stream's scale stable? (protocol D1)"""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
-from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, readings
+import numpy as np
+from torch import Tensor
+
+from fa_registry.diagnostics.base import (
+    Diagnostic,
+    DiagnosticCard,
+    Measured,
+    Observation,
+    SiteReadings,
+    missing,
+    readings,
+    sample_norms,
+    table,
+)
 from fa_registry.quantities import symbol_of
 from fa_registry.records import Reading
 
@@ -15,24 +28,49 @@ class HiddenNorm(Diagnostic):
     card = DiagnosticCard(
         name="h_norm",
         symbol="‖h_l‖",
-        line="median over samples of the state's L2 norm, and its ratio to the site before",
-        quantities=("h_norm", "growth", "h_L", "growth_max"),
-        unit="h_norm: the state's own; growth: ratio",
+        line="median over samples of the state's L2 norm, its ratio to the site before, and its ratio to initialisation",
+        quantities=("h_norm", "growth", "growth_init", "h_L", "growth_max", "growth_init_max"),
+        unit="h_norm: the state's own; growth, growth_init: ratio",
         range="0 to infinity",
         cannot_tell="whether a large scale hurts accuracy: a LayerNorm before the head hides it from the loss",
-        source="arXiv 2606.21126, D1 (scale stability)",
+        source="arXiv 2606.21126, D1 (scale stability); growth since initialisation: this project",
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """h_norm and growth at every site, from the medians over samples of ‖h_l‖ (protocol.md §1); growth starts at site 1."""
-        norms = np.median(observation.hidden_norms, axis=1)
+        """Measure the scale of the stream, from the medians over samples of ‖h_l‖ (protocol.md §1).
+
+        Returns:
+            h_norm at sites 0..L, growth at sites 1..L (ratio of ‖h_l‖ to ‖h_{l-1}‖), growth_init at sites 0..L (ratio of ‖h_l‖ to
+            the same site at initialisation), and the largest of both.
+        """
+        norms = median_norms(observation.hidden_norms)
         with np.errstate(invalid="ignore"):  # inf / inf is a measurement too: nan, recorded as not finite
             growth = norms[1:] / np.maximum(norms[:-1], FLOOR)
         start = Reading(None, f"{symbol_of('growth')} starts at site 1")
+        since, most = _since_initialisation(norms, observation)
         return Measured(
-            sites={"h_norm": readings(norms), "growth": (start, *readings(growth))},
-            scalars={"h_L": Reading.of(norms[-1]), "growth_max": largest(growth)},
+            sites={"h_norm": readings(norms), "growth": (start, *readings(growth)), "growth_init": since},
+            scalars={"h_L": Reading.of(norms[-1]), "growth_max": largest(growth), "growth_init_max": most},
         )
+
+
+def median_norms(hidden_norms: np.ndarray) -> np.ndarray:
+    """Return h_norm, the median over samples of ‖h_l‖₂: (L+1, N) → (L+1,)."""
+    return np.median(hidden_norms, axis=1)
+
+
+def state_norms(hidden: Sequence[Tensor]) -> tuple[float, ...]:
+    """Return h_norm of states (N, D_l), one value a site 0..L."""
+    return tuple(median_norms(table(map(sample_norms, hidden))).tolist())
+
+
+def _since_initialisation(norms: np.ndarray, observation: Observation) -> tuple[SiteReadings, Reading]:
+    initial = observation.initial_norms
+    if initial is None:
+        return missing(len(norms), observation.no_initial), Reading(None, observation.no_initial)
+    with np.errstate(invalid="ignore"):
+        growth = norms / np.maximum(np.asarray(initial), FLOOR)
+    return readings(growth), largest(growth)
 
 
 def largest(growth: np.ndarray) -> Reading:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from fa_registry.protocol import last_block
@@ -12,7 +13,7 @@ from fa_registry.protocol.grouping import is_repetition, one_a_seed
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.prerequisites import control_doubt, not_counted
 from fa_registry.protocol.verdict import stands
-from fa_registry.records import Reading, RunRecord
+from fa_registry.records import CLASSES, Reading, RunRecord
 from fa_registry.statistics import CONFIDENCE, Interval, look_confidence, paired_difference, stated_difference
 
 NO_CONTROL = "no frozen control of the same setting and seed"
@@ -104,7 +105,8 @@ class Margins:
     Student's t of the differences by seed. Where any frozen accuracy is `stated`, by its author or by a control that is not
     proven, nothing is paired: `stated_difference`.
     seeds: those that count; notes: what a reader must know of them, e.g. which were left out and why. other_set: some accuracy
-    cannot be of the whole test set.
+    cannot be of the whole test set. by_seed: seed → its margin. accuracy: the mean, a fraction; chance: 1 / number of classes, None
+    where that was not recorded.
     """
 
     mean: float | None
@@ -114,6 +116,9 @@ class Margins:
     stated: bool = False
     other_set: bool = False
     confidence: float = CONFIDENCE
+    by_seed: Mapping[int, float] = field(default_factory=dict)
+    accuracy: float = 0.0
+    chance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -165,7 +170,14 @@ class SeedGroup:
         one_sample = _one_sample(self.cases) if stated else None
         values = {seed: reference.reading.value for seed, reference in references.items()}
         margins = _estimated(accuracies, values, notes, one_sample, look_confidence(self.look))
-        return dataclasses.replace(margins, other_set=bool(doubts))
+        known = [accuracies[seed] for seed in margins.seeds]
+        return dataclasses.replace(
+            margins,
+            other_set=bool(doubts),
+            by_seed={seed: margin_pp(accuracies[seed], values[seed]) for seed in margins.seeds},
+            accuracy=math.fsum(known) / len(known) if known else 0.0,
+            chance=next(filter(None, (chance_of(case.record) for case in self.cases)), None),
+        )
 
     def _repeated(self) -> Iterator[str]:
         """Name the runs of a seed that do not count."""
@@ -254,6 +266,18 @@ def _test_samples(case: Case) -> int:
     """How many the run's test set holds; 0 where that was not recorded."""
     samples = case.record.measurements.conventions.get("test_samples")
     return samples if isinstance(samples, int) and samples > 0 else 0
+
+
+def chance_of(record: RunRecord) -> float | None:
+    """Return the accuracy of a guess, 1 / number of classes; None where the number was not recorded."""
+    classes = record.measurements.conventions.get(CLASSES)
+    return 1 / classes if isinstance(classes, int) and classes > 0 else None
+
+
+def common_chance(records: Iterable[RunRecord]) -> float:
+    """Return the accuracy of a guess where it is the same of all records; NaN where it differs or is not known."""
+    chances = {chance_of(record) for record in records}
+    return (chances.pop() if len(chances) == 1 else None) or math.nan
 
 
 def whole(count: float) -> bool:

@@ -22,9 +22,10 @@ Label = Literal["pass", "warn", "fail", "incomplete", "diverged", "control"]
 NEEDED = ("quantity", "take", "fires", "unit")  # and so that they say something
 # What a judge would pass over in silence.
 UNREAD = {
-    SEEDS: ("also", "guard", "guard_also"),
-    CREDIT: ("also", "guard_also", "reference"),
-}  # what a judge would pass over in silence
+    LIMIT: ("chance", "far_seed"),
+    SEEDS: ("either", "also", "guard", "guard_also"),
+    CREDIT: ("also", "guard_also", "reference", "chance", "far_seed"),
+}
 CODE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # labels and overrides put +, comma, bracket and dot between codes
 ACCURACY = "accuracy"
 
@@ -44,9 +45,19 @@ class Condition:
     unit: str
     """of the limit, in words"""
     fired: str = ""
-    """the word for its holding; a guard needs one"""
+    """the word for its holding; a guard needs one, an alternative without one has its rule's"""
     clear: str = ""
     """the word for its not holding; one of `also` needs one"""
+
+
+@dataclass(frozen=True)
+class FarSeed:
+    """When a seed lies so far from the others that no interval over them decides."""
+
+    level: float
+    """of Grubbs' two-sided test for one outlier among the margins, 0 to 1"""
+    least: float
+    """how far it is at least from the nearest other seed, in percentage points"""
 
 
 @dataclass(frozen=True)
@@ -85,12 +96,19 @@ class Rule:
     """the word for its firing"""
     clear: str = "OK"
     """the word for its not firing"""
+    either: tuple[Condition, ...] = ()
+    """what makes the rule fire as well as its leading condition; the first of all of them that holds is what a finding shows"""
     also: tuple[Condition, ...] = ()
     """what must hold too before it fires; the first that does not gives the word of a pass"""
     guard: Condition | None = None
     """judged before the others; its firing is a warning in its own word"""
     guard_also: Condition | None = None
     """must hold too before the guard fires; where one of the two has no value, the other decides"""
+
+    chance: bool = False
+    """whether the accuracy has to exceed chance too, 1 / number of classes; of the judge `seeds_margin`"""
+    far_seed: FarSeed | None = None
+    """when a seed far from the others leaves the rule undecided; of the judge `seeds_margin`"""
 
     @property
     def guards(self) -> tuple[Condition, ...]:
@@ -99,9 +117,9 @@ class Rule:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """The leading one, those that must hold too, and those of the guard."""
+        """The leading one, its alternatives, those that must hold too, and those of the guard."""
         leading = Condition(self.quantity, self.take, self.fires, self.threshold, self.unit, self.fired, self.clear)
-        return (leading, *self.also, *self.guards)
+        return (leading, *self.either, *self.also, *self.guards)
 
 
 @dataclass(frozen=True)
@@ -251,12 +269,19 @@ def _rule_problems(table: dict[str, Any], where: str) -> Iterator[str]:
         yield f"{where}reference: " + ("missing" if operator.needs_reference else f"{table['fires']} has none")
     if table.get("judge") == SEEDS and (table.get("quantity"), table.get("reference")) != (ACCURACY, ACCURACY):
         yield f"{where}quantity: {SEEDS} judges accuracy against the reference's accuracy"
-    for name in UNREAD.get(str(table.get("judge")), ()):
+    judge = str(table.get("judge", LIMIT))
+    for name in UNREAD.get(judge, ()):
         if table.get(name):
-            yield f"{where}{name}: the judge {table['judge']} does not look at it"
-    also = table.get("also") if isinstance(table.get("also"), list) else []
-    for index, condition in enumerate(also):
-        yield from _condition_problems(condition, "clear", f"{where}also[{index}].")
+            yield f"{where}{name}: the judge {judge} does not look at it"
+    far = table.get("far_seed")
+    if isinstance(far, dict) and jsonio.is_finite(far.get("level")) and not 0 < far["level"] < 1:
+        yield f"{where}far_seed.level: expected a level between 0 and 1, found {jsonio.found(far['level'])}"
+    for name, word in (("either", ""), ("also", "clear")):
+        listed = table.get(name) if isinstance(table.get(name), list) else []
+        for index, condition in enumerate(listed):
+            yield from _condition_problems(condition, word, f"{where}{name}[{index}].")
+    if table.get("either") and operator and operator.needs_reference:
+        yield f"{where}either: a rule that is compared with a reference has no alternatives"
     yield from _condition_problems(table.get("guard"), "fired", f"{where}guard.")
     yield from _condition_problems(table.get("guard_also"), "", f"{where}guard_also.")
     if table.get("guard_also") and not table.get("guard"):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fa_registry.protocol.cases import Case, SeedGroup
-from fa_registry.protocol.judges import compare, finding, limit, skipped_control
+from fa_registry.protocol.judges import compare, finding, limit, named_limit, other_limits, skipped_control
 from fa_registry.protocol.rules import Condition, Rule
 from fa_registry.protocol.takes import take
+from fa_registry.quantities import quantity_of
 from fa_registry.records import Finding, GuardReading, Measurements, Reading
 
 RANK, GAMMA = "gamma_null_p", "gamma"  # what the shipped rule on credit and its guard look at
@@ -37,7 +38,7 @@ def judge_credit(rule: Rule, case: Case, group: SeedGroup) -> Finding:
     """
     if case.control:
         return skipped_control(rule, case, Reading(None, "a control's credit is not judged"), limits=_limits(rule))
-    names = tuple(dict.fromkeys(condition.quantity for condition in rule.conditions))
+    names = tuple(dict.fromkeys(condition.quantity for condition in (rule.conditions[0], *rule.guards)))
     rows = [case.record.measurements.sites.get(name, ()) for name in names]
     counted, masked = _counted(names, case.record.measurements)
     if not counted:
@@ -46,18 +47,35 @@ def judge_credit(rule: Rule, case: Case, group: SeedGroup) -> Finding:
         return finding(rule, case, "not_applicable", absent, f"no site that counts ({reason})", _limits(rule))
     observed, site = take(rule.quantity, rule.take, masked)
     unspecific = compare(rule.conditions[0], observed).fires
+    smaller = next(_holding(rule.either, case.record.measurements), None)
     guard = _guard(rule.guard, masked) if rule.guard else None
     collapse = f"; {rule.guard.fired}: {carried_words(guard)}" if guard else ""
     total = max(len(row) for row in rows)
     words = f"{observed.value:.3g}, the largest of {len(counted)} sites that count of {total}"
-    outcome = rule.outcome if unspecific or guard else "pass"
+    outcome = rule.outcome if unspecific or smaller or guard else "pass"
     state = rule.fired if unspecific else rule.clear
     facts = {"site": site, "state": state, "crossed": rule.fires if unspecific else "", "guard": guard}
+    if smaller and not unspecific:
+        condition, found = smaller
+        state = condition.fired or rule.fired
+        words = f"{quantity_of(condition.quantity).label} {found.value:.3g} (p {words})"
+        observed = found
+        facts |= {"site": None, "state": state, "crossed": condition.fires, "quantity": condition.quantity}
+        facts |= {"threshold": condition.threshold, "further": other_limits(rule, 1 + rule.either.index(condition))}
     return finding(rule, case, outcome, observed, f"{words}: {state}{collapse}", _limits(rule), **facts)
 
 
+def _holding(conditions: Sequence[Condition], measurements: Measurements) -> Iterator[tuple[Condition, Reading]]:
+    """Yield the conditions that hold, each with what it was held against."""
+    for condition in conditions:
+        reading, _ = take(condition.quantity, condition.take, measurements)
+        if compare(condition, reading).fires:
+            yield condition, reading
+
+
 def _limits(rule: Rule) -> str:
-    return f"{limit(rule.conditions[0])} at every site" + (f", and no {rule.guard.fired}" if rule.guard else "")
+    kept = " and ".join([f"{limit(rule.conditions[0])} at every site", *map(named_limit, rule.either)])
+    return kept + (f", and no {rule.guard.fired}" if rule.guard else "")
 
 
 def carried_words(guard: GuardReading) -> str:

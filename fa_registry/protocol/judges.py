@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import repeat
 
 from fa_registry.protocol.cases import Case, Margins, Reference, SeedGroup, shortened
-from fa_registry.protocol.checking import LIMIT
+from fa_registry.protocol.checking import LIMIT, FarSeed
 from fa_registry.protocol.operators import OPERATORS, Comparison, margin_pp
 from fa_registry.protocol.prerequisites import not_counted
 from fa_registry.protocol.rules import Condition, Rule
@@ -18,14 +18,14 @@ from fa_registry.protocol.takes import take, trajectory
 from fa_registry.protocol.verdict import PROVISIONAL
 from fa_registry.quantities import quantity_of
 from fa_registry.records import Finding, FurtherLimit, GuardReading, Measurements, Reading, RunRecord
-from fa_registry.statistics import level_words, look_confidence
+from fa_registry.statistics import far_value, level_words, look_confidence, scatter_words
 
 
 @dataclass(frozen=True)
 class Decision:
     """outcome, state and guard as a Finding has them; fires: whether the rule does, None where that cannot be said.
 
-    reason: why it cannot.
+    reason: why it cannot. shown: the index in `Rule.conditions` of the condition that a finding shows.
     """
 
     outcome: str
@@ -33,18 +33,28 @@ class Decision:
     fires: bool | None
     reason: str = ""
     guard: GuardReading | None = None
+    shown: int = 0
 
 
 def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = None) -> Decision:
-    """Whether a rule of limits fires on these readings: the leading condition, then the guard, then those that must hold too.
+    """Whether a rule of limits fires: the leading condition or an alternative, then the guard, then those that must hold too.
 
     readings: one a condition of `rule.conditions`, in their order and units. reference: what the leading condition is compared
-    with. Where the leading condition or the guard cannot be said the rule is not applicable, with the reason; a further
-    condition is looked at only where all before it fire. Of a guard of two conditions one without a value is left out.
+    with. Where neither the leading condition nor an alternative holds and one of them has no value, or where the guard has none,
+    the rule is not applicable, with the reason; a further condition is looked at only where all before it fire. Of a guard of two
+    conditions one without a value is left out.
     """
-    first = OPERATORS[rule.fires].compare(readings[0], rule.threshold, reference)
-    if first.fires is None:
-        return Decision("not_applicable", "", None, first.reason)
+    readings = list(readings)
+    alternatives = [
+        OPERATORS[rule.fires].compare(readings[0], rule.threshold, reference),
+        *map(compare, rule.either, readings[1:]),
+    ]
+    shown = next((place for place, one in enumerate(alternatives) if one.fires), 0)
+    first = alternatives[shown]
+    unknown = next((one for one in alternatives if one.fires is None), None)
+    if unknown and not first.fires:
+        return Decision("not_applicable", "", None, unknown.reason)
+    readings = [readings[shown], *readings[len(alternatives) :]]  # leading, also, guards
     guards = [
         (one, seen, compare(one, seen)) for one, seen in zip(rule.guards, readings[1 + len(rule.also) :], strict=False)
     ]
@@ -64,7 +74,12 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
             return _unknown(readings[0], condition, further)
         if not further.fires:
             return Decision("pass", condition.clear, False)
-    return Decision(rule.outcome, rule.fired, True)
+    return Decision(rule.outcome, fired_word(rule, shown), True, shown=shown)
+
+
+def fired_word(rule: Rule, shown: int) -> str:
+    """Return the word for the rule's firing by the condition at the index `shown`."""
+    return (shown and rule.conditions[shown].fired) or rule.fired
 
 
 def look(rule: Rule, measurements: Measurements) -> list[Reading]:
@@ -139,19 +154,27 @@ def finding(
         "reference_run_id": reference.run_id if reference else "",
         "stated": reference.stated if reference else False,
         "first_fire": first_fire(rule, case.record),
-        "further": tuple(FurtherLimit(condition.quantity, condition.threshold) for condition in rule.conditions[1:]),
+        "further": other_limits(rule, 0),
     }
     return Finding(**{**fields, **more})
 
 
+def other_limits(rule: Rule, shown: int) -> tuple[FurtherLimit, ...]:
+    """Return the limits of a rule beside that of the condition at the index `shown`."""
+    others = [condition for place, condition in enumerate(rule.conditions) if place != shown]
+    return tuple(FurtherLimit(condition.quantity, condition.threshold) for condition in others)
+
+
 def required(rule: Rule) -> str:
-    """What a run has to show: any one of the conditions kept is enough, the guard always."""
-    either = " or ".join([limit(rule.conditions[0]), *map(_named_limit, rule.also)])
-    guarded = " or ".join(map(_named_limit, rule.guards))
+    """Describe what a run has to show: every alternative kept, or one of the further conditions; the guard always."""
+    kept = " and ".join([limit(rule.conditions[0]), *map(named_limit, rule.either)])
+    either = " or ".join([kept, *map(named_limit, rule.also)])
+    guarded = " or ".join(map(named_limit, rule.guards))
     return f"{either}, and {guarded}" if guarded else either
 
 
-def _named_limit(condition: Condition) -> str:
+def named_limit(condition: Condition) -> str:
+    """Return the limit with the symbol of the metric that has to keep it."""
     return f"{quantity_of(condition.quantity).symbol} {limit(condition)}"
 
 
@@ -165,7 +188,7 @@ def skipped_control(rule: Rule, case: Case, observed: Reading, **more: object) -
     return finding(rule, case, "skipped", observed, reason, **more)
 
 
-UNDECIDED, STATED, OTHER_SET = "UNDECIDED", "STATED", "OTHER SET"
+UNDECIDED, STATED, OTHER_SET, AT_CHANCE = "UNDECIDED", "STATED", "OTHER SET", "AT CHANCE"
 MARGIN = "margin_pp"  # a finding over seeds shows the margin in percentage points, not the accuracy it comes from
 
 
@@ -186,8 +209,17 @@ def judge_limit(rule: Rule, case: Case, group: SeedGroup) -> Finding:
             words = "; ".join([f"{words}: {state}", *doubts])
     elif reference and observed.value is not None:
         outcome = rule.without_reference
-    crossed = rule.fires if decision.fires else ""
-    return finding(rule, case, outcome, observed, words, site=site, state=state, crossed=crossed, guard=decision.guard)
+    facts = {"site": site, "state": state, "crossed": rule.fires if decision.fires else "", "guard": decision.guard}
+    if decision.shown:
+        condition = rule.conditions[decision.shown]
+        observed, facts["site"] = take(condition.quantity, condition.take, case.record.measurements)
+        facts |= {
+            "quantity": condition.quantity,
+            "threshold": condition.threshold,
+            "crossed": condition.fires,
+            "further": other_limits(rule, decision.shown),
+        }
+    return finding(rule, case, outcome, observed, words, **facts)
 
 
 def _at_most_warned(outcome: str, state: str, stated: bool) -> tuple[str, str]:
@@ -224,6 +256,13 @@ def judge_over_seeds(rule: Rule, case: Case, group: SeedGroup) -> Finding:
             rule, case, "not_applicable", Reading(None, reason), reason, quantity=MARGIN, limits=limits, seeds=0
         )
     outcome, state, words = _seeds_outcome(rule, margins, group.look)
+    notes = list(margins.notes)
+    if rule.far_seed and margins.interval and (far := _far_seed(rule.far_seed, margins)):
+        outcome, state = "warn", UNDECIDED
+        notes.append(far)
+    if rule.chance and margins.interval and margins.chance and margins.accuracy <= margins.chance:
+        outcome, state = rule.outcome, AT_CHANCE
+        notes.append(f"the mean accuracy {margins.accuracy:.4f} does not exceed chance, {margins.chance:.4f}")
     if margins.stated or margins.other_set:
         outcome, state = _at_most_warned(outcome, state, margins.stated)
     return finding(
@@ -231,16 +270,29 @@ def judge_over_seeds(rule: Rule, case: Case, group: SeedGroup) -> Finding:
         case,
         outcome,
         Reading(margins.mean),
-        "; ".join([f"{margins.mean:+.2f} pp{words}: {state}", *margins.notes]),
+        "; ".join([f"{margins.mean:+.2f} pp{words}: {state}", *notes]),
         quantity=MARGIN,
         limits=limits,
         state=state,
-        crossed=rule.fires if margins.interval and margins.interval[1] < rule.threshold else "",
+        crossed=rule.fires if state == rule.fired else "",
         interval=margins.interval,
         seeds=len(margins.seeds),
         stated=margins.stated,
         confidence=margins.confidence if margins.interval else None,
         look=group.look,
+        basis=scatter_words(list(margins.by_seed.values())) if margins.interval and not margins.stated else "",
+    )
+
+
+def _far_seed(criterion: FarSeed, margins: Margins) -> str:
+    """Name the seed that lies far from the others; empty where none does."""
+    index = far_value(list(margins.by_seed.values()), criterion.level, criterion.least)
+    if index is None:
+        return ""
+    seed = list(margins.by_seed)[index]
+    return (
+        f"seed {seed} lies far from the others ({margins.by_seed[seed]:+.2f} pp; Grubbs' test at {criterion.level:g}, at least "
+        f"{criterion.least:g} pp from the nearest), so that no interval over them decides"
     )
 
 

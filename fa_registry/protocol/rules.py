@@ -135,6 +135,7 @@ def _changed(rule: Rule, changes: Mapping[tuple[str, str], float]) -> Rule:
     return dataclasses.replace(
         rule,
         threshold=changes.get((rule.code, ""), rule.threshold),
+        either=tuple(changed(condition) for condition in rule.either),
         also=tuple(changed(condition) for condition in rule.also),
         guard=changed(rule.guard) if rule.guard else None,
         guard_also=changed(rule.guard_also) if rule.guard_also else None,

@@ -176,7 +176,12 @@ def _fields_of_rule(rule: Rule) -> dict[str, Scalar]:
     """Field → value; a further condition's as `also gain threshold`, the guard's as `guard fidelity threshold`."""
     fields = _plain(rule)
     del fields["code"]
-    for place, conditions in (("also", rule.also), ("guard", rule.guards[:1]), ("guard_also", rule.guards[1:])):
+    for place, conditions in (
+        ("either", rule.either),
+        ("also", rule.also),
+        ("guard", rule.guards[:1]),
+        ("guard_also", rule.guards[1:]),
+    ):
         for condition in conditions:
             named = _plain(condition)
             fields |= {f"{place} {condition.quantity} {name}": value for name, value in named.items()}

@@ -53,6 +53,7 @@ TOLERANCES: dict[str, Tolerance] = {
     "gain": Tolerance(relative=1e-2),
     "norm_ratio": Tolerance(relative=1e-5),
     "growth": Tolerance(relative=5e-6),
+    "growth_init": Tolerance(relative=5e-6),
     "h_": Tolerance(relative=2e-6),
     "reference_check": Tolerance(relative=1e-2, absolute=1e-3),  # below the check's own limit only rounding is left
 }

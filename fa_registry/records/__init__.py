@@ -38,6 +38,7 @@ from fa_registry.records.reproduction import (
 )
 from fa_registry.records.runs import (
     CHECK_OUTCOMES,
+    CLASSES,
     CONFORMANCE_STATES,
     CREDIT_CHECK,
     NETWORK_CHECK,
@@ -59,6 +60,7 @@ from fa_registry.records.runs import (
 
 __all__ = [
     "CHECK_OUTCOMES",
+    "CLASSES",
     "SHARED_SAMPLES",
     "NETWORK_CHECK",
     "CREDIT_CHECK",

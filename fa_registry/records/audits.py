@@ -102,6 +102,8 @@ class Finding:
     """as `required`, without the unit; empty where no edition set one, and in reports of older releases. An edition is free in
     its words: whoever asks what a finding means asks these
     """
+    basis: str = ""
+    """on what its interval over seeds rests; empty without one, and in reports of older releases"""
 
     @property
     def quantities(self) -> tuple[str, ...]:

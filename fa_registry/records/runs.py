@@ -168,6 +168,7 @@ CheckOutcome = Literal["agrees", "differs", "not possible"]
 CHECK_OUTCOMES = get_args(CheckOutcome)
 # Subjects of checks that the protocol turns into findings, and the convention that counts test samples of the training set.
 CREDIT_CHECK, NETWORK_CHECK = "another rule than backpropagation", "answers of the network"
+CLASSES = "classes"  # the convention that records how many classes a data set has
 SHARED_SAMPLES = "test_samples_in_train"
 
 

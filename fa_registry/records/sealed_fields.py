@@ -65,7 +65,7 @@ RECIPE: Mapping[str, Is] = {"batch_size": Within(1, MOST_BATCH)}
 CONVENTIONS: Mapping[str, Is] = {
     "threads": Within(1, 2**20),  # how many are taken is another matter: see training.devices.threads_refused
     "gamma_null_draws": Within(1, MOST_DRAWS),
-    **dict.fromkeys(("eval_samples", "test_samples"), Within(0, MOST_SAMPLES)),
+    **dict.fromkeys(("eval_samples", "test_samples", "classes"), Within(0, MOST_SAMPLES)),
 }
 TEXTS = (
     *("status", "ended_by", "stop_on", "study", "method", "setting", "initial_weights", "final_weights"),

@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from fa_registry.protocol.checking import Condition, EditionFile, Rule
+from fa_registry.protocol.checking import Condition, EditionFile, FarSeed, Rule
 from fa_registry.protocol.engine import JUDGES
 from fa_registry.protocol.operators import OPERATORS
 from fa_registry.protocol.takes import TAKES
@@ -42,7 +42,7 @@ train and what that takes, and trains nothing.
 ```toml
 name = "mine"
 title = "Two methods, with and without the penalty"
-edition = "2026-11"
+edition = "2026-12"
 cost = "two minutes on two cores"
 
 [recipe]
@@ -92,14 +92,14 @@ EDITION = """
 ## An edition
 
 The rules of an audit: `fa-registry audit --study digits --edition ours.toml`, and `ours.toml:lenient` for a variant. The
-shipped ones are those of `fa-registry list editions`; [2026-11](../fa_registry/protocol/editions/2026-11.toml) uses nearly every
+shipped ones are those of `fa-registry list editions`; [2026-12](../fa_registry/protocol/editions/2026-12.toml) uses nearly every
 key.
 
 ```toml
 name = "ours"
 title = "Scale and depth, at our limits"
 source = "our group, 2026"
-based_on = "2026-11"
+based_on = "2026-12"
 fail_if = [["SCALE"], ["D3"]]
 
 [labels]
@@ -188,7 +188,11 @@ def files_reference() -> str:
         *(WAIVERS, _keys(Waiver, (*TEXTS, *WHERE, *DATES), needed=(*TEXTS, *DATES))),
         *(EDITION, _keys(EditionFile)),
         *("\n### [[rule]]\n", _keys(Rule)),
-        *("\n### Condition\n\nOf `[[rule.also]]`, of `[rule.guard]` and of `[rule.guard_also]`.\n", _keys(Condition)),
+        *(
+            "\n### Condition\n\nOf `[[rule.either]]`, `[[rule.also]]`, `[rule.guard]` and `[rule.guard_also]`.\n",
+            _keys(Condition),
+        ),
+        *("\n### FarSeed\n", _keys(FarSeed)),
         VARIANT,
         *("\n### take\n", _named({"scalar": "A number that a run has one of.", **_said(TAKES)}, "take")),
         *("\n### fires\n", _named(_said({name: one.compare for name, one in OPERATORS.items()}), "fires")),

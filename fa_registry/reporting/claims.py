@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 from fa_registry.protocol.credit import carried_words, guard_of
+from fa_registry.protocol.judges import AT_CHANCE
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.prerequisites import (
     ADOPTED,
@@ -36,6 +37,7 @@ from fa_registry.reporting.claims_measured import (
     NOISY,
     NOT_SPECIFIC,
     THE_GRADIENT,
+    TOO_SMALL,
     UNDERCUT,
     WEIGHT,
     by_author,
@@ -46,6 +48,7 @@ from fa_registry.reporting.claims_measured import (
     listed,
     passes,
     reference_claims,
+    scale_words,
     seen,
     with_state,
 )
@@ -111,13 +114,25 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         yield claim("passes without depth", text, runs, runs)
         yield from depth_claims(runs)
         return
+    key, what = _trained_blocks(runs)
     yield claim(
-        "trained depth",
-        f"It passes: its accuracy may be reported as that of trained depth{cleared_words(runs)}{sampled(runs)}. Passing does not "
-        f"certify the method: {CAVEAT}",
+        key,
+        f"It passes: its accuracy may be reported as that of {what}{cleared_words(runs)}{sampled(runs)}. Passing does not certify "
+        f"the method: {CAVEAT}",
         runs,
         runs,
     )
+
+
+def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
+    """Return the key and the words of what was trained, by the share of blocks whose weights moved."""
+    counts = [(scalar(run.record, "blocks_trained").value, len(site_row(run.record, "h_norm")) - 1) for run in runs]
+    if any(moved is None for moved, _ in counts):
+        return "trained depth", "trained depth; how many of its blocks moved is not known"
+    moved, blocks = min(counts, key=lambda pair: pair[0] / max(pair[1], 1))
+    if moved >= blocks:
+        return "trained depth", f"trained depth, {moved:.0f} of {blocks} blocks moved"
+    return "trained part", f"{moved:.0f} trained blocks of {blocks}, and not as that of trained depth"
 
 
 def _without_gamma(run: RunAudit) -> RunAudit:
@@ -227,12 +242,14 @@ def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
 
 SILENT = ("skipped", "waived", "not_applicable", "error")  # waivers and incompleteness are told by claims of their own
 CLEAR = 10.0  # times its floor: nearer to it the next seed may lie below
+SINCE = ("growth_init", "growth_init_max")
 OF_GAMMA = ("reference", "stability")  # subjects whose claims say what Γ compares with
 ELSEWHERE = {  # subject → states that the other modules of claims speak of
     "scale": (EXPLODED,),
     "reference": (AT_FLOOR, "CONVERGED", NOISY),
-    "depth": (UNDERCUT, "UNDECIDED", "PROVISIONAL", "STATED", LAST_BLOCK),
+    "depth": (UNDERCUT, "UNDECIDED", "PROVISIONAL", "STATED", AT_CHANCE, LAST_BLOCK),
     "gamma_null_p": ("SPECIFIC", NOT_SPECIFIC),
+    HEADLINE_GAMMA: (TOO_SMALL,),
 }
 
 
@@ -278,13 +295,15 @@ def _compares(run: RunAudit) -> bool:
 
 
 def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
-    growth = extent(runs, lambda run: scalar(run.record, "growth_max"), "num")
+    """By a rule that judges growth since initialisation too; else only the blocks' scales may be compared with each other."""
     limit = findings[0].threshold
     within = f" within the limit of {compact(limit)}" if limit is not None else ""
-    seen = f"; the {label_of('growth_max')} in one block is {growth}" if growth else ""
-    return "keeps scale", (
-        f"The stream keeps its scale{within}, so that norms and gradients of the blocks may be compared{seen}"
-    )
+    since = [one.threshold for one in findings[0].further if one.quantity in SINCE]
+    if since:
+        text = f"The stream keeps its scale from block to block{within} and since initialisation within {compact(since[0])}"
+        return "keeps scale", f"{text}, so that norms and gradients of the blocks may be compared{scale_words(runs)}"
+    text = f"The stream keeps its scale from block to block{within}; this edition does not judge the {label_of('growth_init_max')}"
+    return "keeps scale", f"{text}{scale_words(runs)}"
 
 
 def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:

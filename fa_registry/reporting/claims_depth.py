@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from fa_registry.protocol.judges import AT_CHANCE
 from fa_registry.protocol.last_block import CONTROL
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.last_block import WORDS as LAST_BLOCK_WORDS
@@ -31,6 +32,12 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         finding = finding_with(undercut[0], UNDERCUT, quantities=DEPTH)
         seen = _interval(finding) + beside_limit(undercut, finding) + by_author(undercut, DEPTH)
         yield claim("undercut", _undercut(finding) + seen, runs, undercut)
+    chance = with_state(runs, AT_CHANCE, quantities=DEPTH)
+    if chance:
+        text = (
+            f"The {ACCURACY} does not exceed chance: nothing learned may be claimed, whatever the frozen blocks reach"
+        )
+        yield claim("at chance", text, runs, chance)
     clears = _clear(runs)
     if clears:
         key, text = _cleared(finding_with(clears[0], "CLEARS", quantities=DEPTH))
@@ -151,6 +158,13 @@ def _why_level(finding: Finding) -> str:
 
 
 def _undecided(finding: Finding) -> str:
+    low, high = finding.interval
+    if not low < finding.threshold <= high:  # a seed that lies far from the others keeps the interval from deciding
+        return (
+            f"Whether the trained blocks beat frozen random ones is undecided: one seed lies far from the others, so that the "
+            f"{_level(finding)} of the {MARGIN}, {between(finding.interval, 'pp')} over {finding.seeds} seeds, does not hold. "
+            "Report that seed and why it differs"
+        )
     needed = seeds_needed(finding)
     if finding.stated:  # more seeds do not narrow what one stated number leaves open
         how = "Frozen controls trained here, one a seed, would pair it"

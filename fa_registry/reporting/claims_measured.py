@@ -6,19 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from fa_registry.quantities import HEADLINE_GAMMA, SUBJECTS, label_of, symbol_of
+from fa_registry.quantities import HEADLINE_GAMMA, SUBJECTS, label_of, over_seeds, symbol_of
 from fa_registry.records import Finding, Reading, RunAudit
 from fa_registry.reporting.lookups import last_site, scalar, site_row
-from fa_registry.reporting.text.filters import KINDS, at_least
+from fa_registry.reporting.text.filters import KINDS, at_least, between
 from fa_registry.reporting.values import Claim
-from fa_registry.statistics import holm
+from fa_registry.statistics import CONFIDENCE, holm, level_words
+from fa_registry.statistics.over_seeds import OverSeeds
 
-EXPLODED, AT_FLOOR, NOISY, UNDERCUT, NOT_SPECIFIC, HIGH = (
+EXPLODED, AT_FLOOR, NOISY, UNDERCUT, NOT_SPECIFIC, TOO_SMALL, HIGH = (
     "EXPLODED",
     "AT FLOOR",
     "NOISY",
     "UNDERCUT",
     "NOT SPECIFIC",
+    "TOO SMALL",
     "HIGH",
 )
 GRADIENTS = ("g_norm", "g_norm_mean_ce", "g_L")
@@ -31,6 +33,7 @@ CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
         **{(quantity, "below_reference_plus"): UNDERCUT for quantity in SUBJECTS["depth"]},
         **{(quantity, "above"): HIGH for quantity in SUBJECTS["stability"]},
         ("gamma_null_p", "above"): NOT_SPECIFIC,
+        (HEADLINE_GAMMA, "below"): TOO_SMALL,
     }
 )
 # As the catalogue calls what sentences speak of.
@@ -57,9 +60,11 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "adopted": "open",
         "superseded": "open",
         "trained depth": "may",
+        "trained part": "may",
         "passes without depth": "open",
         "undercut": "not",
         "exploded": "not",
+        "at chance": "not",
         "at floor": "not",
         "noisy": "not",
         "stated": "open",
@@ -72,6 +77,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "specific": "may",
         "not aligned": "not",
         "not specific": "not",
+        "too small": "not",
         "no gamma": "open",
         "carried by one end": "not",
         "stability high": "not",
@@ -179,9 +185,18 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     alone = [run for run in scale if run not in both]
     if alone:
         text = "The stream has exploded: norms and gradients of these blocks are not on the scale of training"
-        yield claim("exploded", text, runs, alone)
+        yield claim("exploded", text + scale_words(alone), runs, alone)
     yield from _converged(runs)
     yield from _noisy(runs)
+
+
+def scale_words(runs: Sequence[RunAudit]) -> str:
+    """`; the largest growth in one block is 1.5, …`: both growths that are known of the runs; empty where none is."""
+    known = []
+    for name, where in (("growth_max", " in one block"), ("growth_init_max", "")):
+        if found := extent(runs, lambda run, name=name: scalar(run.record, name), "num"):
+            known.append(f"the {label_of(name)}{where} is {found}")
+    return f"; {' and '.join(known)}" if known else ""
 
 
 def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], why: str) -> Iterator[Claim]:
@@ -277,7 +292,8 @@ def _length(run: RunAudit, end: int) -> Reading:
 
 
 SPECIFIC = "SPECIFIC"
-ALIGNED = f"{GAMMA} may be read as alignment with the gradient, site by site"
+JUDGED = (SPECIFIC, NOT_SPECIFIC, TOO_SMALL)
+ALIGNED = "may be read as alignment with the gradient, site by site"
 NOT_SHOWN = "that it comes from the training feedback is not shown"
 THE_GRADIENT = f"the credit is the gradient itself at every site, and {GAMMA} = 1 there is no alignment"
 
@@ -312,18 +328,54 @@ def _answer(runs: Sequence[RunAudit], read: Sequence[RunAudit]) -> tuple[str, st
         return "not aligned", f"{GAMMA} = {gamma} may not be read as credit alignment: {why}{f'. {own}' if own else ''}"
     if len(whole) < len(read):
         return None  # broke off: told by a claim of its own
+    size = _size(read)
     if with_state(read, NOT_SPECIFIC):
-        return "not specific", f"{GAMMA} may not be credited to the training feedback at every site. {own}"
+        return "not specific", f"{size} may not be credited to the training feedback at every site. {own}"
+    if small := _too_small(read):
+        return "too small", f"{size} is too small to be read as alignment: {small}. {own}"
     without = [run for run in read if run not in with_state(read, SPECIFIC)]
     passing = all(map(passes, read))
     if not without:
         return (
-            ("aligned by feedback", f"{ALIGNED}, for the training feedback only. {own}")
+            ("aligned by feedback", f"{size} {ALIGNED}, for the training feedback only. {own}")
             if passing
-            else ("specific", f"{GAMMA} is specific to the training feedback. {own}")
+            else ("specific", f"{size} is specific to the training feedback. {own}")
         )
     reasons = "; ".join(filter(None, dict.fromkeys(map(_no_null, without))))
-    return ("aligned, null unknown", f"{ALIGNED}; {NOT_SHOWN}{f' ({reasons})' if reasons else ''}") if passing else None
+    reasons = f" ({reasons})" if reasons else ""
+    return ("aligned, null unknown", f"{size} {ALIGNED}; {NOT_SHOWN}{reasons}") if passing else None
+
+
+def _size(runs: Sequence[RunAudit]) -> str:
+    """`Γ = .16, 95 % interval .15 to .17 over 3 seeds,`: the mean over sites 1..L, with its interval where there is one."""
+    found = _gamma_over_seeds(runs)
+    level = f", {level_words(CONFIDENCE)} interval"
+    interval = f"{level} {between(found.interval, 'cos')} over {found.n} seeds," if found.interval else ""
+    return f"{GAMMA} = {KINDS['cos'](found.mean.value)}{interval}"
+
+
+def _gamma_over_seeds(runs: Sequence[RunAudit]) -> OverSeeds:
+    return over_seeds(((run.record.spec.seed, scalar(run.record, HEADLINE_GAMMA)) for run in runs), HEADLINE_GAMMA)
+
+
+def _too_small(runs: Sequence[RunAudit]) -> str:
+    """Why Γ is too small: of a seed, or by the lower end of its interval over seeds; empty where no rule finds it so."""
+    limits = [limit for run in runs for one in run.findings if (limit := _least_gamma(one)) is not None]
+    if not limits:
+        return ""
+    least = f"the least that counts is {KINDS['cos'](max(limits))}"
+    if touched := with_state(runs, TOO_SMALL):
+        return least + _of_seeds(touched, runs)
+    found = _gamma_over_seeds(runs)
+    return f"{least}, and the interval goes below it" if found.interval and found.interval[0] < max(limits) else ""
+
+
+def _least_gamma(finding: Finding) -> float | None:
+    """Return the smallest Γ that counts as alignment by the rule of this finding; None where it sets none."""
+    if finding.quantity == HEADLINE_GAMMA and finding.crossed == "below":
+        return finding.threshold
+    is_credit = finding.quantity == "gamma_null_p"
+    return next((one.threshold for one in finding.further if is_credit and one.quantity == HEADLINE_GAMMA), None)
 
 
 def _taken_back(runs: Sequence[RunAudit]) -> str:
@@ -385,7 +437,7 @@ def _sites(run: RunAudit) -> Sites:
     together reject nothing that Hochberg's step-up procedure (1988, Biometrika 75, 800) keeps: the level is that of all sites
     where their ranks depend positively, as those of the same fresh draws do.
     """
-    finding = finding_with(run, SPECIFIC, NOT_SPECIFIC)
+    finding = finding_with(run, *JUDGED)
     gammas, ranks = site_row(run.record, "gamma"), site_row(run.record, "gamma_null_p")
     counted = {
         site: rank.value
@@ -403,9 +455,7 @@ def _sites(run: RunAudit) -> Sites:
 def _null_words(read: Sequence[RunAudit]) -> str:
     """At which sites of which seeds Γ lies above that of fresh draws, and how that was judged; empty where no rule asked."""
     # By what was found too: without ranks the sites of a seed that is specific and of one that is not are the same, none.
-    groups = _grouped(
-        with_state(read, SPECIFIC, NOT_SPECIFIC), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run))
-    )
+    groups = _grouped(with_state(read, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
     if not groups:
         return ""
     seeds = len(groups) > 1 or len(next(iter(groups.values()))) < len(read)
@@ -434,7 +484,7 @@ def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
     if not ranked:
         return ""
     most = max(sites.count for sites, _ in ranked)
-    limit = finding_with(ranked[0][1][0], SPECIFIC, NOT_SPECIFIC).threshold
+    limit = finding_with(ranked[0][1][0], *JUDGED).threshold
     level = f"{100 * limit:.3g} %"
     if most == 1:
         return f" (one site tested at {level})"
@@ -456,7 +506,7 @@ def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
     """`between 1 and 7 of 99 fresh draws reach it`: over the runs and the sites that fresh draws reach."""
     draws = set(map(_draws, runs))
     ranks = [site_row(run.record, "gamma_null_p")[site].value for run in runs for site in sites.reached]
-    found = [finding_with(run, SPECIFIC, NOT_SPECIFIC).observed.value for run in runs]
+    found = [finding_with(run, *JUDGED).observed.value for run in runs]
     return reaching(ranks or [one for one in found if one is not None], draws.pop() if len(draws) == 1 else None)
 
 

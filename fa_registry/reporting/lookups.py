@@ -280,4 +280,5 @@ def _said(same: Sequence[tuple[int, Finding]], known: Known, fired: str | None) 
         ),
         detail=first.detail,
         level=level_words(first.confidence or CONFIDENCE),
+        basis=first.basis,
     )

@@ -287,7 +287,8 @@ class Said:
     """What a rule says of some seeds in the same words; a finding over seeds says it of all of them at once.
 
     site, epoch: in words, empty where there is none; epoch is the one of first fire. interval: of `observed`.
-    level: of the interval, `95 %`. detail: traceback of a rule that crashed, or who waived the finding, when and why.
+    level: of the interval, `95 %`; basis: on what it rests. detail: traceback of a rule that crashed, or who waived the finding,
+    when and why.
     """
 
     seeds: tuple[int, ...]
@@ -300,6 +301,7 @@ class Said:
     reference_run_ids: tuple[str, ...]
     detail: str
     level: str = "95 %"
+    basis: str = ""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from fa_registry.statistics.intervals import (
     wilson_interval,
 )
 from fa_registry.statistics.samples import CONFIDENCE, Reported, Summary, holm, rank_p_value, reported, summary
+from fa_registry.statistics.scatter import far_value, scatter_words
 
 __all__ = [
     "CONFIDENCE",
@@ -43,6 +44,7 @@ __all__ = [
     "bootstrap_interval",
     "compare",
     "excludes",
+    "far_value",
     "holm",
     "interval",
     "level_words",
@@ -50,6 +52,7 @@ __all__ = [
     "paired_difference",
     "rank_p_value",
     "reported",
+    "scatter_words",
     "seeds_to_plan",
     "stated_difference",
     "summary",

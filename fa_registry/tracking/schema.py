@@ -91,6 +91,7 @@ SCALAR_METRICS = {
     "h_L": "h_L",
     "g_L": "g_L",
     "growth_max": "growth_max",
+    "growth_init_max": "growth_init_max",
     "gamma_deep_mean": "gamma_deep_mean",
     "costate_cosine_mean": "costate_cosine/mean",
 }

@@ -25,6 +25,7 @@ from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
 from fa_registry.errors import PluginError, RegistryError
 from fa_registry.quantities import AGGREGATES, DECLARED, REFERENCE_CHECK, SPREAD
 from fa_registry.records import (
+    CLASSES,
     SHARED_SAMPLES,
     Measurements,
     Reading,
@@ -83,6 +84,7 @@ def measure(
         bench=bench_of(task, look, credits, no_feedback, initial, how.null_draws),
         first_credited=how.first_credited,
         least_error=how.least_error,
+        initial_norms=task.initial_norms,
     )
     members = diagnostics.CATALOG.members() if members is None else members
     wanted = {
@@ -171,6 +173,7 @@ def with_conventions(
         "eval_samples": len(task.eval_batch[1]),
         "eval_digest": eval_digest(task),
         "test_samples": len(task.splits.test_labels),
+        **({} if is_regression(task.splits.test_labels) else {CLASSES: task.card.classes}),
         SHARED_SAMPLES: shared_samples(task.splits),
         **conventions_of(task, members),
         **bench_conventions(task, how),

@@ -14,6 +14,7 @@ from fa_registry.architectures import Adapted, adapt, unwrapped
 from fa_registry.diagnostics import Absent, Bench, Look, Observation, ReferenceCheck, look
 from fa_registry.diagnostics._observe import gradient_vectors
 from fa_registry.diagnostics.base import LEAST_ERROR, Diagnostic
+from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields
 from fa_registry.quantities import REFERENCE_CHECK
 from fa_registry.records import Measurements, Reading
@@ -129,6 +130,7 @@ def measured(
     least_error: float = LEAST_ERROR,
     objection: str | None = None,
     samples: int | None = None,
+    initial_norms: Sequence[float] | None = None,
 ) -> tuple[Measurements, ReferenceSource]:
     """Measure the batch by these diagnostics, and check the reference gradient.
 
@@ -139,6 +141,7 @@ def measured(
         least_error: as of an Observation.
         objection: what an earlier check found, for an epoch that is not checked; None to check now.
         samples: as for reference.checked.
+        initial_norms: as of an Observation; empty where the model is at initialisation now.
     """
 
     def directions(states: Sequence[Tensor]) -> list[Tensor]:
@@ -151,7 +154,9 @@ def measured(
     if objection is None:
         vectors = None if credits is None else [gradient_vectors(credit) for credit in credits]
         seen, check = checked(network, x, y, seen, vectors, directions if rule else None, samples)
-    bare = seen.observation(credits, no_credits=NO_RULE, least_error=least_error)
+    bare = seen.observation(credits, no_credits=NO_RULE, least_error=least_error, initial_norms=initial_norms)
+    if initial_norms is not None and not initial_norms:
+        bare = replace(bare, initial_norms=state_norms(bare.hidden))
     bench = rule.bench(x, y, states) if rule else None
     objection = objection or (check.objection if check else "")
 

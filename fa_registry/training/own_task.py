@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fa_registry import jsonio
 from fa_registry.datasets.base import DatasetCard, Splits, tensors_digest, unaugmented
 from fa_registry.errors import InvalidFields
-from fa_registry.records import Measurements, RunSpec, Scalar
+from fa_registry.records import CLASSES, Measurements, RunSpec, Scalar
 from fa_registry.records.sealed_fields import OWN_LOOP
 from fa_registry.training.code import measuring_code
 from fa_registry.training.loop import EpochRow
@@ -110,6 +110,7 @@ class OwnTask:
         told: dict[str, Scalar] = {
             "eval_samples": len(self.batch[1]),
             "eval_digest": eval_digest(self),
+            CLASSES: self.classes,
             "reference_gradient": reference or "the model's own backward pass",
             **conventions_of(self),
         }

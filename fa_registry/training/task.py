@@ -19,6 +19,8 @@ from fa_registry.architectures.base import Network, part_of
 from fa_registry.datasets._files import data_root
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits
 from fa_registry.diagnostics import evaluating
+from fa_registry.diagnostics._observe import state_vectors
+from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import Method, NetworkShape
 from fa_registry.positions import features
@@ -26,6 +28,7 @@ from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
 from fa_registry.terminal_loss import is_regression
 from fa_registry.training.code import code_of
+from fa_registry.training.devices import products
 
 MOST_BLOCKS = 10_000  # a module each, whatever their width
 BYTES, BYTES_A_WEIGHT = 4, 16  # of a float32; of one that learns: itself, its gradient, and the optimiser's two moments
@@ -35,7 +38,10 @@ EVAL_SAMPLES = 128  # protocol.md §1: the first 128 test samples, unshuffled
 
 @dataclass(frozen=True)
 class Task:
-    """All that a run trains on and by, on one device: see `prepare`."""
+    """All that a run trains on and by, on one device: see `prepare`.
+
+    initial_norms: h_norm at initialisation, one value a site 0..L; None where nobody measured it.
+    """
 
     spec: RunSpec
     device: torch.device
@@ -44,6 +50,7 @@ class Task:
     network: Network
     method: Method
     feedback: nn.Module
+    initial_norms: tuple[float, ...] | None = None
 
     @property
     def eval_batch(self) -> tuple[Tensor, Tensor]:
@@ -108,7 +115,17 @@ def assemble(spec: RunSpec, device: torch.device, card: DatasetCard, splits: Spl
     if problems := _feedback_too_large(spec, method, shape):
         raise InvalidFields(f"method {spec.method}", problems)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
-    return Task(spec, device, card, splits, placed(network, device), method, feedback.to(device))
+    network = placed(network, device)
+    norms = _state_norms(network, splits.test_images[:EVAL_SAMPLES])
+    return Task(spec, device, card, splits, network, method, feedback.to(device), norms)
+
+
+@products("fp32")
+def _state_norms(network: Network, images: Tensor) -> tuple[float, ...]:
+    """Return h_norm of the network as it is, one value a site 0..L. images: the eval batch, (N, …)."""
+    with evaluating(network):
+        _, hidden, *_ = network(images, return_hidden=True)
+    return state_norms([state_vectors(state.detach()) for state in hidden])
 
 
 def placed(network: Network, device: torch.device) -> Network:

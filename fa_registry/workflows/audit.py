@@ -17,6 +17,7 @@ from fa_registry import architectures, datasets, diagnostics, jsonio, methods, o
 from fa_registry.errors import InvalidFields, PluginError, RegistryError, UnknownName
 from fa_registry.protocol.engine import judge_all, second_opinions
 from fa_registry.protocol.grouping import duplicate_remarks, groups
+from fa_registry.protocol.multiplicity import compared_methods
 from fa_registry.protocol.reproduction import FILE, load_reference, reproduction
 from fa_registry.protocol.rules import Edition
 from fa_registry.protocol.shipped import edition_words, verdict_mark
@@ -193,18 +194,20 @@ def build_report(
     specs = [run.record.spec for run in gathered if run.record]
     leading, *others = editions
     looks, _ = looks_of(records, selection.runs)
+    judged = judge_all(records, leading, waivers, looks)
     without_effect = [*_expired(waivers), *unknown_rules(waivers, editions), *without_runs(waivers, records)]
     return AuditReport(
         title=f"Audit of study {selection.study}" if selection.study else f"Audit of {selection.words}",
         selection=selection.words,
         edition=leading.reference,
-        runs=judge_all(records, leading, waivers, looks),
+        runs=judged,
         excluded=(*selection.excluded, *gaps),
         remarks=(
             *packages_remark(specs),
             *selection.remarks,
             *duplicate_remarks(records),
             *replay_remark(gathered),
+            *compared_methods(judged),
             *without_effect,
         ),
         cards=cards(records),

@@ -12,7 +12,7 @@ from fa_registry.records import EditionReference
 from fa_registry.studies.study import load_study
 from fa_registry.workflows.requests import Chosen, Terms
 
-DEFAULT_EDITION = "2026-11"
+DEFAULT_EDITION = "2026-12"
 
 
 def study_edition(study: str) -> str:

@@ -30,7 +30,14 @@ from fa_registry.training.own_task import EVALUATION, OWN_LOOP, OwnTask
 from fa_registry.training.reference import WIDTHS
 
 TOLD = "accuracy, losses and whatever its credit gave are as its author says"
-OF_STATES = {"h_norm", "growth", "growth_max", "h_L"}  # metrics that no gradient is needed for
+OF_STATES = {
+    "h_norm",
+    "growth",
+    "growth_init",
+    "growth_max",
+    "growth_init_max",
+    "h_L",
+}  # metrics that no gradient is needed for
 
 
 def from_factory(path: str) -> nn.Module:

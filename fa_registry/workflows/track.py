@@ -86,7 +86,10 @@ class Tracked:
 
     def _start(self) -> None:
         earlier = self._rows.read()
+        self._initial_norms = _norms(earlier[0]) if earlier else ()
         first = EpochRow(0, self._measured({}, 0)) if not earlier else None  # before there is a run: it may be refused
+        if first:
+            self._initial_norms = _norms(first)
         self._writer = self._begin()
         try:
             self._writer.start(self._task.network if first else None)
@@ -168,7 +171,11 @@ class Tracked:
         members = diagnostics.CATALOG.members().values()
         wanted = [diagnostic for diagnostic in members if diagnostic.card.when in moments]
         objection = None if epoch is None or epoch % EVERY == 0 else self._objection
-        how = {"objection": objection, "samples": None if epoch is None else SAMPLES}
+        how = {
+            "objection": objection,
+            "samples": None if epoch is None else SAMPLES,
+            "initial_norms": self._initial_norms,
+        }
         found, reference = measured(self._network, *self._task.eval_batch, self._rule, wanted, **how)
         self._source = reference.source
         if reference.check:
@@ -178,6 +185,12 @@ class Tracked:
             LOG.warning("%s", self._objection)
         told = {"accuracy": Reading(None, NO_ACCURACY), **told}
         return dataclasses.replace(found, scalars=dict(sorted({**found.scalars, **told}.items())))
+
+
+def _norms(row: EpochRow) -> tuple[float, ...] | None:
+    """Return h_norm of the row, one value a site; None where one is not finite."""
+    values = tuple(reading.value for reading in row.measurements.sites["h_norm"])
+    return None if None in values else values
 
 
 def track(

@@ -261,7 +261,7 @@ def audit(
     fails, 1: some fail, 3: incomplete or not intact).
     Raises InvalidFields that names all that is wrong, NothingSelected where no finished run is chosen, StoreError.
 
-    >>> result = fa_registry.audit(study="digits", edition="2026-11")
+    >>> result = fa_registry.audit(study="digits", edition="2026-12")
     >>> {run.record.name: run.verdict.label for run in result.report.runs}
     {'bp · resmlp-256x4 · digits · 100 epochs · s42': 'PASS', …}
     """

@@ -103,7 +103,9 @@ def hand_task(network: Network, images: Tensor, labels: Tensor, credits: Sequenc
     base = tiny_task(method="bp")
     splits = Splits(images, labels, images, labels, augment=lambda batch, draw: batch, digest="")
     method = base.method if credits is None else Handed(credits)
-    return dataclasses.replace(base, network=network, splits=splits, method=method, feedback=NoFeedback())
+    return dataclasses.replace(
+        base, network=network, splits=splits, method=method, feedback=NoFeedback(), initial_norms=None
+    )
 
 
 def sharp_task(

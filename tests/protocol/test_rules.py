@@ -228,6 +228,8 @@ CREDIT = (
     dict(gamma_null_p=(BEST_P, 0.05, BEST_P)),
     dict(gamma_null_p=(None,) * 3),
 )
+SINCE = (dict(growth_init=50.1), dict(growth_init=50.0), dict(growth_init=None))
+SIZE = (dict(gamma_deep_mean=0.0499), dict(gamma_deep_mean=0.05), dict(gamma_null_p=(None,) * 3))
 FOUR = {"a": GROWTH, "b": FLOOR, "c": STABILITY, "d": MARGIN}
 THREE = {"D1": GROWTH, "D2": FLOOR, "D3": MARGIN}
 # edition → rule → figures that fire, that do not, and that leave the rule without an answer
@@ -236,9 +238,8 @@ CASES = {
     "2026-04:first-release": FOUR,
     "2026-05": THREE,
     "2026-05:strict": THREE,
-    **dict.fromkeys(
-        ("2026-11", "2026-12"), {"D1": GROWTH, "D2": FLOOR_AND_GAIN, "D3": MARGIN, "D4": CREDIT, "S": STABILITY}
-    ),
+    "2026-11": {"D1": GROWTH, "D2": FLOOR_AND_GAIN, "D3": MARGIN, "D4": CREDIT, "S": STABILITY},
+    "2026-12": {"D1": SINCE, "D2": FLOOR_AND_GAIN, "D3": MARGIN, "D4": SIZE, "S": STABILITY},
 }
 TRIPLES = [(edition, code) for edition, rules in CASES.items() for code in rules]
 

@@ -101,4 +101,4 @@ def test_the_edition_of_the_page_and_its_variant_are_read(tmp_path):
     assert plain.fail_if == (("SCALE",), ("D3",)) and lenient.fail_if == (("SCALE", "D3"),)
     assert [edition.rules[0].threshold for edition in (plain, lenient)] == [20.0, 50.0]
     assert plain.rules[0].guard.fired == "NOISY" and plain.rules[0].also[0].clear == "SMALL"
-    assert plain.reference.based_on == "2026-11" and plain.labels == {"warn": "LOOK"}
+    assert plain.reference.based_on == "2026-12" and plain.labels == {"warn": "LOOK"}

@@ -13,7 +13,7 @@ from tests.reporting.asking import changed
 from tests.reporting.runs import full, make_record
 from tests.reporting.scenes import a_finding
 
-LARGEST, FROZEN = label_of("growth_max"), label_of("frozen_accuracy")
+LARGEST, SINCE, FROZEN = map(label_of, ("growth_max", "growth_init_max", "frozen_accuracy"))
 GAIN, FIDELITY = symbol_of("gain"), symbol_of("fidelity_min")
 
 
@@ -41,8 +41,8 @@ def depth(
 
 
 def null(state: str, outcome: str, **changes) -> Finding:
-    fields = {"threshold": 0.05, "gating": False, **changes}
-    return a_finding("D4", outcome, quantity="gamma_null_p", state=state, **fields)
+    fields = {"quantity": "gamma_null_p", "threshold": 0.05, "gating": False, **changes}
+    return a_finding("D4", outcome, state=state, **fields)
 
 
 def reference(state: str, outcome: str, times: float = 100.0, **changes) -> Finding:
@@ -50,8 +50,8 @@ def reference(state: str, outcome: str, times: float = 100.0, **changes) -> Find
     return a_finding("D2", outcome, quantity="g_norm", state=state, **fields)
 
 
-def scale(state: str, outcome: str) -> Finding:
-    return a_finding("D1", outcome, quantity="growth", state=state, threshold=50.0)
+def scale(state: str, outcome: str, **changes) -> Finding:
+    return a_finding("D1", outcome, quantity="growth", state=state, threshold=50.0, **changes)
 
 
 def stability(state: str, outcome: str) -> Finding:
@@ -61,6 +61,7 @@ def stability(state: str, outcome: str) -> Finding:
     )
 
 
+SHARE = {"scalars": {"blocks_trained": 1.0}}
 CLEARS = depth("CLEARS", "pass", 10.0, (8.0, 12.0))
 NO_GAMMA = {"scalars": {"gamma_deep_mean": None}}
 PART = {"sites": {"gamma_null_p": [0.01, 0.01, 0.01, 0.01, 0.08]}}
@@ -197,6 +198,13 @@ def rows_of_undecided() -> Iterator[Row]:
         a_run(dataclasses.replace(open_, confidence=0.975, look=2), verdict="warn"),
         a_run(open_, verdict="warn"),
     )
+    far = depth("UNDECIDED", "warn", 8.5, (5.1, 11.9))
+    words = (
+        "undecided: one seed lies far from the others, so that the 95 % interval of the margin, ",
+        " over 3 seeds, does not hold. Report that seed and why it differs",
+    )
+    for fragment in words:
+        yield row("undecided", fragment, a_run(far, verdict="warn"), a_run(open_, verdict="warn"))
     provisional = depth("PROVISIONAL", "warn", 4.0, None)
     words = (
         "Whether the trained blocks beat frozen random ones is provisional: the margin of one seed, +4.0\u00a0pp where 2 pp are "

@@ -96,6 +96,7 @@ def _measurements(seed: int, accuracy: float, scale: float, gradient: float, gam
     sites = {
         "h_norm": hidden,
         "growth": (Reading(None, "site 0 has no block before it"), *growths),
+        "growth_init": tuple(Reading(growth**site) for site in range(SITES)),
         "g_norm": per_sample,
         "g_norm_mean_ce": tuple(Reading(reading.value / 128) for reading in per_sample),
         "gain": tuple(Reading(reading.value * 1.3) for reading in per_sample),
@@ -106,7 +107,8 @@ def _measurements(seed: int, accuracy: float, scale: float, gradient: float, gam
     }
     headline = {"h_L": hidden[-1], "g_L": per_sample[-1], "growth_max": growths[-1], "accuracy": Reading(accuracy)}
     aggregates = dict.fromkeys(GAMMA_SCALARS, Reading(gamma * wiggle * 0.75))
-    scalars = {**headline, **aggregates, "fidelity_min": Reading(0.9999996)}
+    largest = Reading(growth ** (SITES - 1))
+    scalars = {**headline, **aggregates, "fidelity_min": Reading(0.9999996), "growth_init_max": largest}
     return Measurements(sites, scalars, {"eval_samples": 128, "threads": 1})
 
 
@@ -117,6 +119,7 @@ def _trajectory(measurements: Measurements) -> dict[str, Series]:
         "g_L": _curve(0.9, final["g_L"]),
         "g_norm_mean_ce_L": _curve(0.9 / 128, final["g_L"] / 128),
         "growth_max": _curve(1.01, final["growth_max"]),
+        "growth_init_max": _curve(1.0, final["growth_init_max"]),
         "accuracy": _curve(0.1, final["accuracy"], log=False),
     }
 

@@ -36,7 +36,10 @@ def said(record, judged):
 
 def test_a_pass_may_claim_depth_and_alignment(said):
     text = said()
-    assert text.startswith("may: It passes: its accuracy may be reported") and "may: Γ may be read as alignment" in text
+    assert (
+        text.startswith("may: It passes: its accuracy may be reported")
+        and "may: Γ = 0.150 may be read as alignment" in text
+    )
     assert "not:" not in text
 
 

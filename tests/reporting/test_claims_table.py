@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 from fa_registry.protocol.prerequisites import ADOPTED, CODE, CREDIT, DATA, DUPLICATE, METHOD, NETWORK, SEAL
-from fa_registry.records import Exclusion, GuardReading, Integrity, Reading, RunAudit
+from fa_registry.records import Exclusion, FurtherLimit, GuardReading, Integrity, Reading, RunAudit
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import claims_depth, claims_measured
 from fa_registry.reporting.claims import claims
@@ -32,6 +32,7 @@ from tests.reporting.earning import (
     LARGEST,
     NO_GAMMA,
     PART,
+    SINCE,
     Row,
     a_run,
     depth,
@@ -75,6 +76,14 @@ def rows_of_passing() -> Iterator[Row]:
     yield row("trained depth", "at one seed, ", passes, two)
     unknown = [passes, a_run(CLEARS, seed=123, scalars={"accuracy": None})]
     yield row("trained depth", "by the sampling of the test set's", two, unknown)
+    moved = a_run(CLEARS, scalars={"blocks_trained": 4.0})
+    part = a_run(CLEARS, scalars={"blocks_trained": 1.0})
+    all_moved, some = "trained depth, 4 of 4 blocks moved", "1 trained blocks of 4, and not as that of trained depth"
+    yield row("trained depth", all_moved, moved, part)
+    yield row("trained part", some, part, moved)
+    yield row("trained part", some, [moved, changed(part, spec={"seed": 123})], moved)  # the least of the seeds
+    unmeasured = "trained depth; how many of its blocks moved is not known"
+    yield row("trained depth", unmeasured, a_run(CLEARS, scalars={"blocks_trained": None}), moved)
     no_depth = (
         "Every rule that the verdict rests on passes, but none of them asked for more than frozen random blocks reach: its "
         "accuracy may not be reported as that of trained depth"
@@ -128,31 +137,53 @@ def rows_of_gamma() -> Iterator[Row]:
     exact = {"sites": {"gamma": 1.0}, "scalars": {"gamma_deep_mean": 1.0}}
     another = a_run(CLEARS, null("SPECIFIC", "pass"), seed=123)
     failed = a_run(CLEARS, null("SPECIFIC", "pass"), seed=123, verdict="fail")
-    aligned = "Γ may be read as alignment with the gradient, site by site, for the training feedback only. "
+    aligned = "Γ = 0.150 may be read as alignment with the gradient, site by site, for the training feedback only. "
+    both = "over 2 seeds, may be read as alignment with the gradient, site by site, for the training feedback only. "
     for spoiled in (part, a_run(CLEARS), warned, a_run(CLEARS, null("SPECIFIC", "pass"), **exact)):
         yield row("aligned by feedback", aligned, own, spoiled)
-    yield row("aligned by feedback", aligned, [own, another], [own, failed])  # a tick is about the method
-    yield row("aligned by feedback", aligned, [own, another], [own, changed(another, **NO_GAMMA)])
+    yield row("aligned by feedback", both, [own, another], [own, failed])  # a tick is about the method
+    yield row("aligned by feedback", both, [own, another], [own, changed(another, **NO_GAMMA)])
     for reason, without in (
         ("the credit is the gradient itself at every site, and Γ = 1 there is no alignment", a_run(**exact)),
         ("taken away", a_run(**NO_GAMMA)),
     ):
         yield row("no gamma", f"No alignment figure exists: {reason}", without, own)
-    unknown = "Γ may be read as alignment with the gradient, site by site; that it comes from the training feedback is not shown"
+    unknown = (
+        "Γ = 0.150 may be read as alignment with the gradient, site by site; that it comes from the training feedback is not "
+        "shown"
+    )
     unmeasured = a_run(CLEARS, sites={"gamma_null_p": []})
     yield row("aligned, null unknown", unknown, a_run(CLEARS), own)
     yield row("aligned, null unknown", " (no null of fresh draws was measured)", unmeasured, a_run(CLEARS))
     for spoiled in (a_run(CLEARS, **exact), a_run(CLEARS, verdict="warn")):
         yield row("aligned, null unknown", unknown, a_run(CLEARS), spoiled)
-    specific = "Γ is specific to the training feedback. "
+    specific = "Γ = 0.150 is specific to the training feedback. "
     for spoiled in (part, own, failed, changed(warned, status="diverged"), changed(warned, **exact)):
         yield row("specific", specific, warned, spoiled)
     other = changed(warned, spec={"seed": 123})
     broke_off = a_run(CLEARS, null("SPECIFIC", "pass"), seed=123, status="failed", verdict="incomplete")
-    yield row("specific", specific, [warned, other], [warned, broke_off])
-    yield row("aligned by feedback", aligned, [own, another], [own, other])
+    yield row("specific", "is specific to the training feedback. ", [warned, other], [warned, broke_off])
+    yield row("aligned by feedback", both, [own, another], [own, other])
     yield from rows_of_gamma_taken_back(own, failed)
     yield from rows_of_gamma_by_site(own, part)
+
+
+def rows_of_small_gamma() -> Iterator[Row]:
+    """Significance is not size: what counts as alignment is the edition's, and the interval has to keep it."""
+    least = (FurtherLimit("gamma_deep_mean", 0.05),)
+    own = a_run(CLEARS, null("SPECIFIC", "pass", further=least))
+    finding = null("TOO SMALL", "warn", quantity="gamma_deep_mean", crossed="below", observed=Reading(0.002))
+    small = a_run(CLEARS, finding, scalars={"gamma_deep_mean": 0.002})
+    words = "Γ = 0.002 is too small to be read as alignment: the least that counts is 0.050. It lies above that of fresh draws"
+    yield row("too small", words, small, own)
+    two = [own, changed(small, spec={"seed": 123})]
+    yield row("too small", "the least that counts is 0.050 (seed 123)", two, own)
+    wide = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.06})]
+    steady = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.157})]
+    below = "the least that counts is 0.050, and the interval goes below it"
+    yield row("too small", below, wide, steady)
+    interval = ", 95 % interval 0.109 to 0.198 over 2 seeds, may be read as alignment"
+    yield row("aligned by feedback", interval, steady, own)
 
 
 def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
@@ -173,7 +204,7 @@ def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     for words, finding in (("the stream has exploded", exploded), ("the reference gradient is numerical noise", noisy)):
         warned = a_run(null("SPECIFIC", "pass"), finding, verdict="warn")
         yield row("not aligned", f"{gamma}{words}. It lies above", warned, fine)
-        yield row("specific", "Γ is specific to the training feedback. ", fine, warned)
+        yield row("specific", "Γ = 0.150 is specific to the training feedback. ", fine, warned)
 
 
 def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
@@ -185,8 +216,8 @@ def rows_of_gamma_by_site(own: RunAudit, part: RunAudit) -> Iterator[Row]:
     yield row("aligned by feedback", "at every site that counts (seed 42)", without_level, own)
     yield row("aligned by feedback", " (one site tested at 5 %)", single, own)
     back = (
-        "Γ may not be credited to the training feedback at every site. It lies above that of fresh draws at sites 0, 1, 2, 3, not "
-        "at site 4 (1 of 20 fresh draws reach it) (Holm over the 5 sites tested in each seed, 5 %"
+        "Γ = 0.150 may not be credited to the training feedback at every site. It lies above that of fresh draws at sites "
+        "0, 1, 2, 3, not at site 4 (1 of 20 fresh draws reach it) (Holm over the 5 sites tested in each seed, 5 %"
     )
     yield row("not specific", back, part, own)
     nowhere = a_run(CLEARS, null("NOT SPECIFIC", "warn"), sites={"gamma_null_p": [0.5, 0.4, 0.3, 0.2, 0.08]})
@@ -226,6 +257,8 @@ def rows_of_reference() -> Iterator[Row]:
     least = [floor, changed(at_least, spec={"seed": 123})]
     yield row("at floor", f"{FIDELITY} at least 0.990000", least, floor)  # the least of the seeds
     alone = "The stream has exploded: norms and gradients of these blocks are not on the scale of training"
+    grown = a_run(EXPLODED, verdict="fail", scalars={"growth_init_max": 1270.0})
+    yield row("exploded", f" and the {SINCE} is 1,270", grown, changed(grown, scalars={"growth_init_max": None}))
     yield row("exploded", alone, a_run(EXPLODED, verdict="fail"), both)
     start, end = (
         "Every block adds its output to a running vector",
@@ -294,9 +327,14 @@ def rows_of_states() -> Iterator[Row]:
     yield row("reference near its floor", f"; its {GAIN} is not known", changed(near, sites={"gain": []}), near)
     two = [near, a_run(reference("OK", "pass", 4.4), seed=123, sites={"gain": 4e-5})]
     yield row("reference near its floor", "between 2.2 and 4.4 times its floor", two, near)
+    both = scale("OK", "pass", further=(FurtherLimit("growth_init", 80.0),))
     keeps = (
-        "The stream keeps its scale within the limit of 50, so that norms and gradients of the blocks may be compared"
+        "The stream keeps its scale from block to block within the limit of 50 and since initialisation within 80, so that norms "
+        "and gradients of the blocks may be compared"
     )
+    yield row("keeps scale", keeps, a_run(both), a_run(scale("OK", "pass")))
+    keeps = "; this edition does not judge the growth since initialisation"
+    yield row("keeps scale", keeps, a_run(scale("OK", "pass")), a_run(both))
     yield row("keeps scale", keeps, a_run(scale("OK", "pass")), a_run(EXPLODED, verdict="fail"))
     broken = a_run(scale("OK", "pass"), verdict="fail", status="diverged")
     yield row("keeps scale", keeps, a_run(scale("OK", "pass")), broken)
@@ -419,6 +457,9 @@ def rows_of_suspicions() -> Iterator[Row]:
     ):
         found = a_finding(rule, "warn", quantity=rule, observed=Reading(None, "why"), state="STATE")
         yield row(key, words, a_run(CLEARS, found), sealed)
+    guessing = a_run(depth("AT CHANCE", "fail", 3.0, (2.5, 3.5)), verdict="fail")
+    nothing = "The accuracy does not exceed chance: nothing learned may be claimed, whatever the frozen blocks reach"
+    yield row("at chance", nothing, guessing, sealed)
     alone = a_run(depth("LAST BLOCK", "warn", 10.0, (8.0, 12.0)), verdict="warn")
     for words in (
         "but the last block learns from the exact gradient: its training alone may be what helps",
@@ -450,6 +491,7 @@ ROWS = [
     *rows_of_passing(),
     *rows_of_verdicts(),
     *rows_of_gamma(),
+    *rows_of_small_gamma(),
     *rows_of_reference(),
     *rows_of_states(),
 ]
@@ -487,7 +529,7 @@ def pieces(module: ModuleType) -> Iterator[tuple[str, int]]:
             yield node.value, node.lineno
 
 
-NAMES = {*KEYS, "NOT SPECIFIC", "AT FLOOR"}  # of claims, and of states: compared, not said
+NAMES = {*KEYS, "NOT SPECIFIC", "AT FLOOR", "TOO SMALL"}  # of claims, and of states: compared, not said
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])

@@ -154,7 +154,13 @@ def test_the_limits_are_the_editions_thresholds(report):
 
 
 def test_the_per_sample_gradient_stands_in_where_the_mean_ce_was_not_followed(report):
-    assert [panel.quantity for panel in panels(groups(report))] == ["h_L", "growth_max", "g_norm_mean_ce_L", "accuracy"]
+    assert [panel.quantity for panel in panels(groups(report))] == [
+        "h_L",
+        "growth_max",
+        "growth_init_max",
+        "g_norm_mean_ce_L",
+        "accuracy",
+    ]
     runs = tuple(
         dataclasses.replace(
             run,
@@ -166,7 +172,7 @@ def test_the_per_sample_gradient_stands_in_where_the_mean_ce_was_not_followed(re
         for run in report.runs
     )
     without = groups(dataclasses.replace(report, runs=runs))
-    assert [panel.quantity for panel in panels(without)] == ["h_L", "growth_max", "g_L", "accuracy"]
+    assert [panel.quantity for panel in panels(without)] == ["h_L", "growth_max", "growth_init_max", "g_L", "accuracy"]
 
 
 def test_the_band_is_of_frozen_controls_alone(report):
@@ -221,6 +227,7 @@ def test_every_figure_has_words_numbers_and_its_own_bytes(report):
     assert [picture.title for picture in part.pictures] == [
         "Scale of the stream",
         GROWTH,
+        "Growth since initialisation",
         "Reference gradient",
         ACCURACY,
     ]
@@ -275,7 +282,7 @@ def test_a_figure_gives_up_its_numbers_before_it_is_left_out_and_the_first_setti
     for room, shown in ((images, 1), (0, 1), (int(1.9 * images), 1), (int(2.1 * images), 2)):
         found = setting_figures(in_settings(report, 3), room=room)
         assert (len(found.shown), found.total) == (shown, 3)
-        assert [len(found.shown[0].pictures), len(found.shown[0].plates)] == [4, 1]
+        assert [len(found.shown[0].pictures), len(found.shown[0].plates)] == [5, 1]
         assert all(one.uri for one in (*found.shown[0].pictures, *found.shown[0].plates))
     bare = setting_figures(in_settings(report, 3), room=0).shown[0]
     assert (

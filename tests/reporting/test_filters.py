@@ -106,7 +106,7 @@ def test_an_interval_is_ordered_and_finite():
 
 def test_an_interval_has_the_unit_of_its_quantity():
     assert filters.between((-0.5, 4.25), "pp") == "−0.5\u00a0pp to +4.2\u00a0pp"
-    assert filters.between((0.1, 0.1), "cos") == "0.100 to 0.100"
+    assert filters.between((0.1, 0.1), "cos") == "0.100 to 0.100 (no spread at this precision)"
     for wrong in ((2.0, 1.0), (0.0, math.inf)):
         with pytest.raises(ValueError, match="low|finite"):
             filters.between(wrong, "pp")

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 
+from fa_registry.protocol.cases import common_chance
 from fa_registry.protocol.grouping import Group
 from fa_registry.quantities import over_seeds, quantity_of
 from fa_registry.records import Reading
 from fa_registry.reporting.figures.plates import LABEL, SMALL, WIDTH, data_uri, from_frame, padded
 from fa_registry.reporting.figures.style import (
+    CHANCE_LOOK,
     CONTROL,
     GRID,
     INK,
@@ -35,11 +37,15 @@ from fa_registry.visible import visible
 TITLE, BAND = "Accuracy of every seed", "#d9dcdf"
 MOST, LETTERS = 30, 26  # methods a figure shows, and letters of a name
 ROW, TOP, BOTTOM = 0.2, 0.36, 0.42  # inches
-COLUMNS = ("method", "control", "seed", "run_id", "value", "reason", "line", "rule", "margin")
+COLUMNS = ("method", "control", "seed", "run_id", "value", "reason", "line", "rule", "margin", "chance")
 
 
 def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
-    """One row a run. line: the frozen controls' mean plus the margin (pp) of the rule that asks for one; NaN where none does."""
+    """Collect one row a run, in the order of the groups.
+
+    Columns `chance`: the accuracy of a guess, NaN where it is not known. `line`: the frozen controls' mean plus the margin (pp) of
+    the rule that asks for one, NaN where none does.
+    """
     rule, margin, line = _line(groups)
     rows = [
         (group_label(group), run.record.spec.control, run.record.spec.seed, run.record.run_id, read.value, read.reason)
@@ -47,8 +53,9 @@ def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
         for run in group.runs
         if (read := run.record.measurements.scalars.get("accuracy")) is not None
     ]
-    frame = pd.DataFrame([(*row, line, rule, margin) for row in rows], columns=list(COLUMNS))
-    return frame.astype({"value": float, "line": float, "margin": float, "seed": int})
+    chance = common_chance(run.record for group in groups for run in group.runs)
+    frame = pd.DataFrame([(*row, line, rule, margin, chance) for row in rows], columns=list(COLUMNS))
+    return frame.astype({"value": float, "line": float, "margin": float, "seed": int, "chance": float})
 
 
 def _line(groups: Sequence[Group]) -> tuple[str, float, float]:
@@ -72,6 +79,8 @@ def accuracy_plate(groups: Sequence[Group], dpi: int) -> Plate | None:
     caption += " The grey band is the range of the frozen controls." if (frame["control"] == "frozen").any() else ""
     words = _line_in_words(frame)
     caption += f" The dashed line is {words}." if words else ""
+    chance = frame["chance"].iloc[0]
+    caption += f" The dotted line is chance, {filters.pct(chance)}." if not math.isnan(chance) else ""
     hidden = frame["method"].nunique() - MOST
     caption += f" {hidden} more methods are in the table." if hidden > 0 else ""
     drawn = draw(frame, dpi)
@@ -128,7 +137,9 @@ def draw(frame: pd.DataFrame, dpi: int) -> Drawn:
     left, high = 0.16 + 0.068 * max(map(len, names)), ROW * len(methods)
     canvas = Canvas(WIDTH, TOP + high + BOTTOM, dpi)
     axes = panel(canvas.figure, left, TOP, WIDTH - left - 0.2, high)
-    axes.set(xlim=padded([*frame["value"], *frame["line"]], least=0.04), ylim=(len(methods) - 0.5, -0.5))
+    axes.set(
+        xlim=padded([*frame["value"], *frame["line"], *frame["chance"]], least=0.04), ylim=(len(methods) - 0.5, -0.5)
+    )
     axes.set_yticks(range(len(methods)), map(visible, names), color=INK)
     places = ticks(*axes.get_xlim(), 6)
     axes.set_xticks(places, [f"{100 * place:.4g}%" for place in places])
@@ -156,7 +167,9 @@ def _ground(axes: Axes, frame: pd.DataFrame) -> None:
     frozen = frame.loc[frame["control"] == "frozen", "value"].dropna()
     if len(frozen):
         axes.axvspan(frozen.min(), frozen.max(), facecolor=BAND, edgecolor=BAND, linewidth=1.4, zorder=1)
-    line, rule, margin = (frame[name].iloc[0] for name in ("line", "rule", "margin"))
+    line, rule, margin, chance = (frame[name].iloc[0] for name in ("line", "rule", "margin", "chance"))
+    if not math.isnan(chance):
+        axes.axvline(chance, **CHANCE_LOOK, zorder=1)
     if rule:
         axes.axvline(line, color=LIMIT, linewidth=1.1, linestyle=LIMIT_DASH)
         words = f"frozen {filters.pp(margin)} ({rule}): {filters.pct(line)}"

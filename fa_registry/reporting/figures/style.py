@@ -150,6 +150,7 @@ STYLE: Mapping[str, object] = MappingProxyType(
 )
 DPI, DPI_OF_MANY = 140, 116  # of one figure, and of those of a page that holds many
 LIMIT_DASH = (0, (4, 2))
+CHANCE_LOOK = MappingProxyType({"color": TICK, "linewidth": 1.0, "linestyle": (0, (1, 2))})
 
 
 def colours(groups: Sequence[Group]) -> dict[str, tuple[str, object]]:

@@ -13,10 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
+from fa_registry.protocol.cases import common_chance
 from fa_registry.protocol.grouping import Group
-from fa_registry.quantities import REFERENCE_BATCH, label_of, quantity_of, symbol_of
+from fa_registry.quantities import REFERENCE_BATCH, SUBJECTS, label_of, quantity_of, symbol_of
 from fa_registry.records import Reading, RunAudit, Series
 from fa_registry.reporting.figures.style import (
+    CHANCE_LOOK,
     CONTROL,
     DPI,
     FRAME,
@@ -53,14 +55,21 @@ def trajectory_png(
     looks = {method: shades[method] for method, _ in lines}
     for method, look in looks.items():
         _runs(axes, [heights(panel, values) for name, values in lines if name == method], *look)
-    levels = [*(rule or ())[1:], *(band or ())]
+    chance = (
+        [common_chance(run.record for group in groups for run in group.runs)] if panel.quantity == "accuracy" else []
+    )
+    chance = [level for level in chance if math.isfinite(level)]
+    levels = [*(rule or ())[1:], *(band or ()), *chance]
     if rule:
         axes.axhline(heights(panel, rule[1]), **LIMIT_LOOK, zorder=3)
     if band:  # what trained blocks have to beat
         axes.axhspan(*band, color=CONTROL, alpha=0.22, linewidth=0, zorder=1)
         axes.axhline(sum(band) / 2, color=CONTROL, linewidth=0.8, zorder=1)
+    for level in chance:
+        axes.axhline(level, **CHANCE_LOOK, zorder=1)
     _scale(axes, panel, [values for _, values in lines], levels)
-    _legend(axes, _handles(looks, rule, band))
+    entries = [Line2D([], [], **CHANCE_LOOK, label="chance")] * len(chance)
+    _legend(axes, [*_handles(looks, rule, band), *entries])
     return canvas.png([GRID], [INK, TICK, FRAME, LIMIT, CONTROL, *(colour for colour, _ in looks.values())])
 
 
@@ -184,6 +193,15 @@ PANELS = (
         judged=(("growth", 1.0),),
     ),
     Panel(
+        "growth_init_max",
+        quantity_of("growth_init_max").title,
+        f"max over l of {quantity_of('growth_init').words}",
+        r"$\max_l\ \Vert h_l \Vert / \Vert h_l^{(0)} \Vert$",
+        "num",
+        log=True,
+        judged=(("growth_init", 1.0),),
+    ),
+    Panel(
         "g_norm_mean_ce_L",
         REFERENCE,
         label_of("g_norm_mean_ce_L"),
@@ -256,10 +274,18 @@ def frozen_range(groups: Sequence[Group]) -> tuple[float, float] | None:
 
 
 def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
-    """(rule, threshold) of the first finding about this quantity that has a threshold; None where there is none."""
+    """(rule, threshold) of the first finding about this quantity that has a threshold, or of a rule of scale that judges it too."""
     findings = (finding for group in groups for run in group.runs for finding in run.findings if quantity)
     judging = (finding for finding in findings if finding.quantity == quantity and finding.threshold is not None)
-    return next(((finding.rule, finding.threshold) for finding in judging), None)
+    further = (
+        (finding.rule, one.threshold)
+        for group in groups
+        for run in group.runs
+        for finding in run.findings
+        for one in finding.further
+        if one.quantity == quantity and finding.quantity in SUBJECTS["scale"]
+    )
+    return next(((finding.rule, finding.threshold) for finding in judging), None) or next(further, None)
 
 
 def panel_limit(panel: Panel, groups: Sequence[Group]) -> tuple[str, float] | None:

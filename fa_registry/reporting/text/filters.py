@@ -98,7 +98,7 @@ def ci(interval: tuple[float, float], digits: int = 1) -> str:
     low, high = interval
     if finite(low) > finite(high):
         raise ValueError(f"expected low ≤ high, found {interval!r}")
-    return f"{pct(low, digits)} to {pct(high, digits)}"
+    return _spanned(pct(low, digits), pct(high, digits))
 
 
 def between(interval: tuple[float, float], kind: str) -> str:
@@ -107,7 +107,12 @@ def between(interval: tuple[float, float], kind: str) -> str:
     if finite(low) > finite(high):
         raise ValueError(f"expected low ≤ high, found {interval!r}")
     ends, power = one_power(KINDS[kind], (low, high))
-    return f"({ends[0]} to {ends[1]}){power}" if power else f"{KINDS[kind](low)} to {KINDS[kind](high)}"
+    return f"({_spanned(*ends)}){power}" if power else _spanned(KINDS[kind](low), KINDS[kind](high))
+
+
+def _spanned(low: str, high: str) -> str:
+    """Join the ends of an interval; equal ends are no certainty, and a reader must be told."""
+    return f"{low} to {high}" if low != high else f"{low} to {high} (no spread at this precision)"
 
 
 def na(reading: Reading) -> str:

@@ -14,7 +14,21 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from fa_registry.analyses.base import Cell
-from fa_registry.reporting.figures.style import DPI, FRAME, GRID, INK, LIMIT, LIMIT_DASH, PALETTE, TICK, Canvas, styled
+from fa_registry.protocol.cases import common_chance
+from fa_registry.records import RunAudit
+from fa_registry.reporting.figures.style import (
+    CHANCE_LOOK,
+    DPI,
+    FRAME,
+    GRID,
+    INK,
+    LIMIT,
+    LIMIT_DASH,
+    PALETTE,
+    TICK,
+    Canvas,
+    styled,
+)
 from fa_registry.reporting.text.filters import compact
 from fa_registry.visible import visible
 
@@ -45,6 +59,23 @@ def twin(entries: Iterable[Mapping[str, object]]) -> pd.DataFrame:
     """A row an entry; what is NUMERIC is float, NaN where there is no number."""
     made = pd.DataFrame(list(entries))
     return made.astype({name: float for name in NUMERIC if name in made})
+
+
+def with_chance(frame: pd.DataFrame, runs: Iterable[RunAudit]) -> pd.DataFrame:
+    """Add the column `chance`: the accuracy of a guess, NaN where it is not known or not the same of all runs."""
+    frame["chance"] = common_chance(run.record for run in runs)
+    return frame
+
+
+def chance_line(axes: Axes, chance: float) -> None:
+    """Draw the accuracy of a guess; nothing where it is not known."""
+    if not math.isnan(chance):
+        axes.axhline(chance, **CHANCE_LOOK)
+
+
+def chance_entry(frame: pd.DataFrame) -> list[Line2D]:
+    """Return the legend's entry of that line; none where it is not drawn."""
+    return [Line2D([], [], **CHANCE_LOOK, label="chance")] * bool(frame["chance"].notna().any())
 
 
 def entry(row: Mapping[str, Cell], name: str, *keys: str) -> dict[str, object]:

@@ -35,7 +35,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
     for row in analysis.table("depth").rows:
         own = {"panel": "depth", "method": f"{row['method'].text} by depth", "setting": row["scan"].text}
         entries.append(_canvas.entry(row, "accuracy", "blocks", "frozen") | own)
-    return _canvas.twin(entries)
+    return _canvas.with_chance(_canvas.twin(entries), runs)
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
@@ -45,6 +45,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
     looks = in_order(rows)
     handles = _canvas.lines_with_dots(looks)
     handles += [Line2D([], [], color=TICK, linestyle=":", marker="x", label="frozen control")] * ("depth" in panels)
+    handles += _canvas.chance_entry(frame)
     top = _canvas.legend_height(handles) + HEAD
     figure.set_size_inches(_canvas.WIDTH, top + PANEL + BOTTOM)
     wide = (_canvas.WIDTH - 0.1) / len(panels)
@@ -57,7 +58,8 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
 
 
 def _panel(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]]) -> None:
-    _canvas.value_axis(axes, [*frame["value"].dropna(), *frame["frozen"].dropna()], "y")
+    _canvas.value_axis(axes, [*frame["value"].dropna(), *frame["frozen"].dropna(), *frame["chance"].dropna()], "y")
+    _canvas.chance_line(axes, frame["chance"].iloc[0])
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     for place, (row, points) in enumerate(frame.groupby("row", sort=False)):
         colour, dash = looks[row]

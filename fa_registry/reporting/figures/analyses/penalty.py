@@ -31,14 +31,14 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
             for epoch, reading in enumerate(record.trajectory.get("h_L", ())):
                 own = {"seed": record.spec.seed, "epoch": epoch, "value": reading.value, "reason": reading.reason}
                 entries.append({"panel": "epochs", **key, **own})
-    return _canvas.twin(entries)
+    return _canvas.with_chance(_canvas.twin(entries), runs)
 
 
 def draw(figure: Figure, frame: pd.DataFrame) -> None:
     """frame: a row a method, λ and quantity, over seeds; and ‖h_L‖ by epoch, a line a strength."""
     frame, sweeps, _ = _canvas.in_rows(frame)
     looks = in_order(sweeps)
-    handles = _canvas.lines_with_dots(looks)
+    handles = _canvas.lines_with_dots(looks) + _canvas.chance_entry(frame)
     epochs = frame[frame["panel"] == "epochs"]
     top = _canvas.legend_height(handles) + HEAD
     lower = math.ceil(epochs["row"].nunique() / ACROSS)  # rows of panels that follow the epochs
@@ -48,6 +48,7 @@ def draw(figure: Figure, frame: pd.DataFrame) -> None:
         _trade(axes, frame[frame["panel"] == name], looks)
         axes.set_title(title)
         if name == "accuracy":
+            _canvas.chance_line(axes, frame["chance"].iloc[0])
             axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     _canvas.legend(figure, handles)
     strengths = in_order(f"λ = {strength:g}" for strength in sorted(epochs["penalty"].unique()))
@@ -71,7 +72,8 @@ def _trade(axes: Axes, frame: pd.DataFrame, looks: dict[str, tuple[str, object]]
     """One line a sweep; λ = 0 has a place of its own, one decade below the smallest other, and no solid line to it."""
     at = _places(axes, frame["penalty"])
     known = frame.dropna(subset="value")
-    _canvas.value_axis(axes, [*known["value"], *_tame(known)], "y")
+    chance = frame.loc[frame["panel"] == "accuracy", "chance"].dropna()
+    _canvas.value_axis(axes, [*known["value"], *_tame(known), *chance], "y")
     for sweep, rows in known.groupby("row", sort=False):
         colour, dash = looks[sweep]
         rows = rows.sort_values("penalty")
