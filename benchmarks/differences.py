@@ -222,8 +222,8 @@ JUDGING = (
         "thresholds `h_norm_explosion_ratio`, `g_norm_floor`, `stability_drift_ceiling`, `frozen_acc_margin_pp`",
         "names of ours; the published ones are attributes of the report and of its `thresholds` too. What follows `needs "
         "walk-back:` is in words of ours",
-        "code that reads the published names goes on working. The names of the thresholds were read in the published file; its flags, "
-        "its phrases and the attribute that keeps the thresholds stand behind the part that could be read",
+        "code that reads the published names goes on working. The names of the thresholds were read in the published "
+        "file. The rest of that file could not be looked up: its phrases, its flags and which attribute keeps the thresholds",
         "N/A: the same values; a flag that could not be judged is None. Code that searches a verdict for a phrase may not find it",
     ),
     Difference(
