@@ -208,11 +208,23 @@ JUDGING = (
     Difference(
         "FAIL",
         "the code prints FAIL for any flag, the text asks for (D1 and D2) or D3",
-        "2026-05 is the text, `2026-05:strict` the code; 2026-11 adds undecided, a warning",
+        "2026-05 is the text, so D1 or D2 alone is WARN; `2026-05:strict` is the code: `FAProtocol(…, strict=True)` and "
+        "`audit --strict` judge by it, `adopt`, which judges nothing, names that audit with `--strict`. 2026-11 adds undecided, "
+        "a warning",
         "what neither clears nor fires is no failure ([0012](decisions/0012-neither-clear-nor-firing.md))",
         "of {groups} calibration groups the code would print FAIL for {warned} that 2026-05 warns of; 2026-11 calls {undecided} "
         "undecided that 2026-05 decides, and differs in {differ}",
         "rules",
+    ),
+    Difference(
+        "names in the report of `diagnose`",
+        "flags `residual_stream_exploded`, `bp_grad_at_floor`, `reference_drift_dominated`, `frozen_baseline_undercut`; "
+        "thresholds `h_norm_explosion_ratio`, `g_norm_floor`, `stability_drift_ceiling`, `frozen_acc_margin_pp`",
+        "names of ours; the published ones are attributes of the report and of its `thresholds` too. What follows `needs "
+        "walk-back:` is in words of ours",
+        "code that reads the published names goes on working. The names of the thresholds were read in the published "
+        "file. The rest of that file could not be looked up: its phrases, its flags and which attribute keeps the thresholds",
+        "N/A: the same values; a flag that could not be judged is None. Code that searches a verdict for a phrase may not find it",
     ),
     Difference(
         "frozen accuracy",

@@ -35,6 +35,34 @@ LINES = (  # flag, and what str() prints of it
 )
 
 
+class Thresholds(dict[str, float]):
+    """The limit of every rule by its flag; the published names are attributes.
+
+    An attribute is None if no rule of the edition judges its flag.
+    Source: DiagnosticThresholds of the release before arXiv 2606.21126, protocol/report.py.
+    """
+
+    @property
+    def h_norm_explosion_ratio(self) -> float | None:
+        """Largest growth of the residual stream, a ratio."""
+        return self.get("residual_exploded")
+
+    @property
+    def g_norm_floor(self) -> float | None:
+        """Smallest ‖g_L‖ of a reference gradient that is not at the floor."""
+        return self.get("reference_at_floor")
+
+    @property
+    def stability_drift_ceiling(self) -> float | None:
+        """Largest mean pairwise cosine of the batches' gradients."""
+        return self.get("stability_high")
+
+    @property
+    def frozen_acc_margin_pp(self) -> float | None:
+        """Smallest gain of accuracy over the frozen baseline, percentage points."""
+        return self.get("below_frozen")
+
+
 @dataclass(frozen=True)
 class DiagnosisReport:
     """What four diagnostics say of one model. What is None has its reason among the `remarks`.
@@ -42,8 +70,9 @@ class DiagnosisReport:
     residual_norms: ‖h_l‖, l = 0..L. bp_grad_norms: ‖g_l‖ of the mean cross entropy over the first batch. Both are lower medians
     over its samples (torch.median), as published; the registry's own medians are midpoints.
     cross_batch_stability: mean pairwise cosine, over the batches, of the mean gradient at site `stability_layer` = ⌊L/2⌋.
-    thresholds: flag → the limit of its rule, as the rule has it: ratio, norm, cosine, percentage points. flags: flag → whether
-    it fires, None where that could not be judged or was left out; each is a property of its own too.
+    thresholds: flag → the limit of its rule, as the rule has it: ratio, norm, cosine, percentage points; also by the published
+    names, `thresholds.g_norm_floor`. flags: flag → whether it fires, None where that could not be judged or was left out; each
+    is a property of its own too, by our name and by the published one.
     remarks: what is missing or was found, in sentences; notes: the caller's own.
     """
 
@@ -58,8 +87,12 @@ class DiagnosisReport:
     edition: str
     notes: str = ""
     remarks: tuple[str, ...] = ()
-    thresholds: Mapping[str, float] = field(default_factory=dict)
+    thresholds: Mapping[str, float] = field(default_factory=Thresholds)
     flags: Mapping[str, bool | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Give thresholds that were read from JSON their published names."""
+        object.__setattr__(self, "thresholds", Thresholds(self.thresholds))
 
     @property
     def residual_exploded(self) -> bool | None:
@@ -80,6 +113,26 @@ class DiagnosisReport:
     def below_frozen(self) -> bool | None:
         """Whether the accuracy is less than the frozen baseline and its margin; None without a frozen accuracy."""
         return self.flags.get("below_frozen")
+
+    @property
+    def residual_stream_exploded(self) -> bool | None:
+        """The published name of `residual_exploded`."""
+        return self.residual_exploded
+
+    @property
+    def bp_grad_at_floor(self) -> bool | None:
+        """The published name of `reference_at_floor`."""
+        return self.reference_at_floor
+
+    @property
+    def reference_drift_dominated(self) -> bool | None:
+        """The published name of `stability_high`."""
+        return self.stability_high
+
+    @property
+    def frozen_baseline_undercut(self) -> bool | None:
+        """The published name of `below_frozen`."""
+        return self.below_frozen
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values."""

@@ -17,6 +17,7 @@ from fa_registry.records import Finding, RunAudit, Verdict
 from fa_registry.training.checks import Checks
 
 EDITION = "2026-05"
+STRICT = "2026-05:strict"  # the published code's reading: any rule that fires is a FAIL
 FORMATS = {
     "D1_scale_growth": "max growth {max_growth:.4g} (limit {threshold:g})",
     "D2_ref_validity": "‖g_L‖ {g_L:.4g} (floor {floor:g})",
@@ -36,6 +37,8 @@ class FAProtocol:
     batch, as published, so D2 depends on N; d2_eps · d2_factor is its floor. d3_margin_pp: percentage points; the report gives
     margin and margin_threshold as fractions, as published. Norms are lower medians over samples (torch.median), as published;
     the registry's own are midpoints, so that with an even N the two differ in the digits between the two middle samples.
+    strict: judge as the published code does, FAIL if any rule fires; by default, as its README and the paper say, FAIL if
+    (D1 and D2) or D3, and WARN if D1 or D2 fires alone.
 
     One sample, or labels of one class, are measured with an EvidenceWarning. InvalidFields names all that is wrong otherwise.
     Source: arXiv 2606.21126.
@@ -50,16 +53,20 @@ class FAProtocol:
         d2_eps: float = 1e-8,
         d2_factor: float = 10.0,
         d3_margin_pp: float = 2.0,
+        *,
+        strict: bool = False,
     ):
         checks = Checks("FAProtocol")
         network = checks.network(model)
         checks.batch(network, x_eval, y_eval, ("x_eval", "y_eval"))
         checks.classes([y_eval], "y_eval")
         checks.limits(d1_threshold=d1_threshold, d2_eps=d2_eps, d2_factor=d2_factor, d3_margin_pp=d3_margin_pp)
+        checks.switches(strict=strict)
         checks.finish()
         self.network, self.x_eval, self.y_eval = network, x_eval, y_eval
         limits = {"D1": d1_threshold, "D2": d2_eps * d2_factor, "D3": d3_margin_pp}
-        self.edition: Edition = load_edition(EDITION, {name: float(limit) for name, limit in limits.items()})
+        by = STRICT if strict else EDITION
+        self.edition: Edition = load_edition(by, {name: float(limit) for name, limit in limits.items()})
 
     def run(self, frozen_baseline_acc: float | None = None, test_acc: float | None = None) -> dict[str, Any]:
         """Measure and judge. Accuracies are fractions of a whole test set, and count as you state them.

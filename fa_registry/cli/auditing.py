@@ -25,6 +25,7 @@ from fa_registry.cli.options import (
     REPLAY,
     RUN,
     STORE,
+    STRICT,
     STUDY,
     TEMPLATES,
     THRESHOLD,
@@ -53,6 +54,7 @@ MOST_GROUPS = 200  # rows of a terminal; more are read on the page
 @EDITIONS
 @THRESHOLD
 @WAIVERS
+@STRICT
 @TRUST
 @REPLAY
 @NONCE

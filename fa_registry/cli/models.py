@@ -51,6 +51,11 @@ SPEC_FIELDS = ("method", "architecture", "dataset", "seed", "epochs", "penalty",
 @click.option("--name", default="", help="The run's name in the store.")
 @click.option("--force", is_flag=True, help="Adopt again what is already adopted.")
 @click.option(
+    "--strict",
+    is_flag=True,
+    help="Name the audit that judges as the published code does: FAIL if any rule fires. Nothing is judged here.",
+)
+@click.option(
     "--threads", type=click.IntRange(1, MOST_THREADS), default=1, show_default=True, help="CPU threads to measure with."
 )
 @DEVICE
@@ -81,13 +86,13 @@ def adopt(weights: str, settings: tuple[str, ...], as_json: bool, **arguments: A
         print_json(result)
         return
     if not result.adopted:
-        say(f"run {result.run_id}: already adopted (--force adopts it again)")
+        say(f"run {result.run_id}: already adopted (--force adopts it again)", f"judge it: {result.judge}")
         return
     say(f"run {result.run_id}: adopted, {result.status}")
     say("  " + " · ".join(f"{name} {value:.4g}" for name, value in result.headline.items()))
     if result.absent:
         say(f"  no Γ: {result.absent} (--feedback FILE)")
-    say(f"judge it: fa-registry audit --run {result.run_id}")
+    say(f"judge it: {result.judge}")
 
 
 @click.command(short_help="Register an audited run's weights as a model, verdict attached.")

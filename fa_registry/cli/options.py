@@ -180,6 +180,11 @@ THRESHOLD = click.option(
 WAIVERS = click.option(
     "--waivers", default="", metavar="FILE", help="Findings that shall not count [the file that the study names]."
 )
+STRICT = click.option(
+    "--strict",
+    is_flag=True,
+    help="Judge as the published code does, FAIL if any rule fires: short for --edition 2026-05:strict.",
+)
 STOP_ON = click.option(
     "--stop-on",
     default="",

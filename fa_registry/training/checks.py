@@ -78,6 +78,12 @@ class Checks:
             if not number or not math.isfinite(value):
                 self.problems.append(f"{name}: expected a finite number, found {value!r}")
 
+    def switches(self, **switches: Any) -> None:
+        """Require that switches are True or False: a text such as "no" would count as True."""
+        for name, value in switches.items():
+            if not isinstance(value, bool):
+                self.problems.append(f"{name}: expected True or False, found {value!r}")
+
     def batch(self, network: nn.Module | None, x: Any, y: Any, names: tuple[str, str]) -> None:
         """One eval batch: x (N, …), y (N,) of int64 labels that the network has outputs for."""
         before = len(self.problems)

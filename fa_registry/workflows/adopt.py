@@ -35,13 +35,17 @@ MOST_COPIES, SLACK = 16, 2**28
 
 @dataclass(frozen=True)
 class Adoption:
-    """adopted: False where the store already held the run. absent: why there is no Γ, empty where there is one."""
+    """adopted: False where the store already held the run. absent: why there is no Γ, empty where there is one.
+
+    judge: the command that judges the run.
+    """
 
     run_id: str
     status: str
     adopted: bool
     headline: Mapping[str, float] = field(default_factory=dict)
     absent: str = ""
+    judge: str = ""
 
 
 def run_adopt(
@@ -53,17 +57,20 @@ def run_adopt(
     place: Place = Place(),
     threads: int = 1,
     force: bool = False,
+    strict: bool = False,
 ) -> Adoption:
     """Measure the checkpoint and log it as one run; InvalidFields names all that is wrong before anything is written.
 
     fields: those of a run specification, as typed. feedback: file of the feedback state, if any. frozen_accuracy: of the frozen
     control that stood beside the run elsewhere, a fraction of the test set. name: of the run [as if it were trained here].
+    strict: whether `judge` of the result names the audit that judges as the published code does; nothing is judged here.
     """
     problems: list[str] = []
     method, seed = (str(fields.get(field, "")) for field in ("method", "seed"))
     spec = _read("", lambda: parse_spec(fields), problems)
     problems += [*_never_adopted(spec), *too_large(spec, datasets.get(spec.dataset).card)] if spec else []
     problems += [f"name: {unfit(name)}"] if name and unfit(name) else []
+    problems += [] if isinstance(strict, bool) else [f"strict: expected True or False, found {strict!r}"]
     limit = _most_bytes(spec) if spec and not problems else MOST_BYTES
     given = _read("weights: ", lambda: read_foreign(Path(weights), limit), problems)
     state = _read(
@@ -78,7 +85,9 @@ def run_adopt(
     present = None if force else finished_run(tracker, spec)
     if present and not code_changes(tracker, present, spec):
         _check_same(tracker, present, feedback_digest, frozen)
-        return Adoption(present.run_id, present.tags[schema.TAG_STATUS], adopted=False)
+        return Adoption(
+            present.run_id, present.tags[schema.TAG_STATUS], adopted=False, judge=_judge(present.run_id, strict)
+        )
     feedback_name = Path(feedback).name if feedback else ""
     origin = Origin(name or run_name(spec), Path(weights).name, spec.weights, feedback_name, feedback_digest)
     with on_device(str(fields.get("device", ""))), pinned_threads(threads):
@@ -89,7 +98,11 @@ def run_adopt(
         final = _with_frozen(with_final(measured, task, absent), frozen)
         outcome = Outcome(status, 0, final)  # no epoch was run here
         run_id = _write(tracker, task, origin, EpochRow(spec.epochs, measured), outcome)
-    return Adoption(run_id, status, True, headline(outcome), absent)
+    return Adoption(run_id, status, True, headline(outcome), absent, _judge(run_id, strict))
+
+
+def _judge(run_id: str, strict: bool) -> str:
+    return f"fa-registry audit --run {run_id}" + (" --strict" if strict else "")
 
 
 def _read(field: str, read: Callable[[], Any], problems: list[str]) -> Any:

@@ -13,6 +13,7 @@ from fa_registry.studies.study import load_study
 from fa_registry.workflows.requests import Chosen, Terms
 
 DEFAULT_EDITION = "2026-12"
+STRICT_EDITION = "2026-05:strict"  # the published code's reading: any rule that fires is a FAIL
 
 
 def study_edition(study: str) -> str:
@@ -75,7 +76,15 @@ def checked_terms(chosen: Chosen, terms: Terms, problems: list[str]) -> tuple[Ed
         problems += error.problems
     except UnknownName as error:
         problems.append(f"study: {error}")
-    return chosen_editions(own, terms.edition, terms.editions, terms.thresholds, problems)
+    edition = terms.edition
+    if not isinstance(terms.strict, bool):
+        problems.append(f"strict: expected True or False, found {terms.strict!r}")
+    elif terms.strict and (edition or terms.editions):
+        named = ", ".join(filter(None, (edition, *terms.editions)))
+        problems.append(f"strict: expected no edition beside it, found {named}; it judges by {STRICT_EDITION}")
+    elif terms.strict:
+        edition = STRICT_EDITION
+    return chosen_editions(own, edition, terms.editions, terms.thresholds, problems)
 
 
 def signature(edition: EditionReference) -> str:

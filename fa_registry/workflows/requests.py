@@ -64,13 +64,15 @@ class Chosen:
 class Terms:
     """What runs are judged by. edition, or several editions: see editions.chosen_editions; thresholds: of the leading one.
 
-    waivers: a file; empty: the one that the study names, if it names one.
+    waivers: a file; empty: the one that the study names, if it names one. strict: by the published code's reading, instead of
+    an edition.
     """
 
     edition: str = ""
     editions: tuple[str, ...] = ()
     thresholds: Mapping[str, float] = field(default_factory=dict)
     waivers: str = ""
+    strict: bool = False
 
 
 @dataclass(frozen=True)

@@ -228,6 +228,7 @@ def audit(
     editions: Several = (),
     thresholds: Mapping[str, float] | None = None,
     waivers: str = "",
+    strict: bool = False,
     trust_logged: bool = False,
     replay: int | str = "auto",
     nonce: str = "",
@@ -251,7 +252,8 @@ def audit(
     """Recompute and judge runs, write the pages, and log the audit beside its runs.
 
     editions: several side by side instead of `edition`. waivers: file of findings that shall not count [the file that the
-    study names]. trust_logged: judge logged figures without measuring again. replay: `auto` trains one run of every group and every
+    study names]. strict: judge as the published code does, FAIL if any rule fires, by edition 2026-05:strict.
+    trust_logged: judge logged figures without measuring again. replay: `auto` trains one run of every group and every
     frozen control again to the end and takes 8 steps of the others, `all` trains every run again, a number takes so many steps of
     every run, `off` none. nonce: repeats an audit's choice [a new random one]. factories: `package.module:function` of models of
     others' own loops, which may be imported then.
@@ -270,7 +272,7 @@ def audit(
     cluster = Cluster(address, cpus_per_run, gpus_per_run, memory)
     return run_audit(
         Chosen(study, experiment, listed(run_ids), overrides(epochs, seeds, device, data, scale)),
-        Terms(edition, listed(editions), thresholds or {}, waivers),
+        Terms(edition, listed(editions), thresholds or {}, waivers, strict),
         Measuring(trust_logged, jobs, replay, device, executor, cluster, listed(factories), nonce),
         Place(store, data_root=data_root),
         Pages(out, templates),

@@ -13,6 +13,8 @@ import torch
 from torch import nn
 
 import fa_registry
+from fa_registry import jsonio
+from fa_registry.api import DiagnosisReport
 from fa_registry.architectures import adapt
 from fa_registry.errors import InvalidFields, UnknownName
 from tests.api.models import CLASSES, DEPTH, Detached, batch, batches, build, exploded, indifferent
@@ -213,6 +215,33 @@ def test_flags_and_thresholds_say_what_was_judged_and_by_what():
     assert fa_registry.diagnose(indifferent(), MIXED).reference_at_floor is True
     provisional = fa_registry.diagnose(build(), MIXED, 0.9, 0.5, edition="2026-11")
     assert provisional.below_frozen is None and provisional.residual_exploded is False
+
+
+@pytest.mark.parametrize(
+    ("report", "flags"),
+    [
+        (lambda: fa_registry.diagnose(build(), MIXED, 0.9, 0.5), (False, False, False, False)),
+        (lambda: fa_registry.diagnose(build(gain=500.0), MIXED, 0.9, 0.5), (True, False, False, False)),
+        (lambda: fa_registry.diagnose(indifferent(), MIXED, 0.9, 0.5), (False, True, None, False)),
+        (lambda: fa_registry.diagnose(build(), batches(), 0.9, 0.5), (False, False, True, False)),
+        (lambda: fa_registry.diagnose(build(), MIXED, 0.51, 0.5), (False, False, False, True)),
+        (lambda: fa_registry.diagnose(build(), MIXED, 0.9), (False, False, False, None)),
+    ],
+    ids=["none", "growth", "floor", "drift", "frozen", "no frozen accuracy"],
+)
+def test_the_published_names_say_what_fires_here_and_after_a_round_trip(report, flags):
+    made = report()
+    for one in (made, jsonio.decode(DiagnosisReport, json.loads(json.dumps(made.to_dict())))):
+        assert one == made
+        assert flags == (
+            one.residual_stream_exploded,
+            one.bp_grad_at_floor,
+            one.reference_drift_dominated,
+            one.frozen_baseline_undercut,
+        )
+        limits = (one.thresholds.h_norm_explosion_ratio, one.thresholds.g_norm_floor)
+        limits += (one.thresholds.stability_drift_ceiling, one.thresholds.frozen_acc_margin_pp)
+        assert limits == (50.0, 1e-7, 0.3, None if flags[-1] is None else 2.0)
 
 
 def test_the_report_prints_as_text():

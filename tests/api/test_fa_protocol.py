@@ -163,6 +163,41 @@ def test_limits_are_arguments():
     assert report["verdict"] == "FAIL(D1+D2+D3)"
 
 
+@pytest.mark.parametrize(
+    ("limits", "published_text", "published_code"),
+    [
+        ({}, "PASS", "PASS"),
+        ({"d1_threshold": 0.5}, "WARN(D1)", "FAIL(D1)"),
+        ({"d2_eps": 10.0}, "WARN(D2)", "FAIL(D2)"),
+        ({"d1_threshold": 0.5, "d2_eps": 10.0}, "FAIL(D1+D2)", "FAIL(D1+D2)"),
+        ({"d3_margin_pp": 50}, "FAIL(D3)", "FAIL(D3)"),
+    ],
+)
+def test_strict_judges_as_the_published_code_and_changes_nothing_else(limits, published_text, published_code):
+    """The paper and the README: FAIL if (D1 and D2) or D3. The published code: FAIL if any fires."""
+    reports = [
+        fa_registry.FAProtocol(build(), *batch(), **limits, **strict).run(0.5, 0.9)
+        for strict in ({}, {"strict": False}, {"strict": True})
+    ]
+    assert [report.pop("verdict") for report in reports] == [published_text, published_text, published_code]
+    assert reports[0] == reports[1] == reports[2]
+
+
+def test_strict_fails_although_the_frozen_accuracy_is_missing_and_says_what_is_provisional():
+    protocol = fa_registry.FAProtocol(build(gain=500.0), *batch(), strict=True)
+    assert protocol.run(test_acc=0.9)["verdict"] == "FAIL(D1)"
+    with pytest.warns(fa_registry.EvidenceWarning):
+        assert protocol.run(frozen_baseline_acc=0.0)["verdict"] == "FAIL(D1; D3 provisional)"
+    assert fa_registry.FAProtocol(build(), *batch(), strict=True).run(test_acc=0.9)["verdict"] == "INCOMPLETE"
+
+
+@pytest.mark.parametrize("strict", ["no", 1, None])
+def test_strict_is_true_or_false(strict):
+    with pytest.raises(InvalidFields) as caught:
+        fa_registry.FAProtocol(build(), *batch(), d2_eps="small", strict=strict)
+    assert list(caught.value.problems)[1:] == [f"strict: expected True or False, found {strict!r}"]
+
+
 def test_scale_growth_fires_on_a_block_that_explodes():
     found = figures(fa_registry.FAProtocol(build(gain=500.0), *batch()).run(test_acc=0.9), "D1_scale_growth")
     assert found["fires"] is True

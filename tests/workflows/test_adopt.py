@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from fa_registry import diagnostics, jsonio
+from fa_registry.errors import InvalidFields
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Measurements
@@ -21,6 +22,7 @@ from fa_registry.tracking.reader import read_record
 from fa_registry.training.bench import NO_INITIAL
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.measuring import NOT_GIVEN
+from fa_registry.workflows.adopt import run_adopt
 from fa_registry.workflows.evidence import gather
 from tests.architectures.plain_models import PLAIN, PlainModel, autograd_figures, moved_off_start
 from tests.helpers.small import SEED, tiny_task
@@ -276,6 +278,23 @@ def refused(registry, *arguments, code=2):
     result = registry("adopt", *arguments)
     assert result.exit_code == code, result.output
     return result.stderr
+
+
+@pytest.mark.parametrize(("rule", "threshold"), [("D1", "D1=0"), ("D2", "D2=1e9")])
+def test_strict_names_the_audit_that_fails_where_one_rule_alone_fires(registry, adopt, elsewhere, rule, threshold):
+    run_id, printed = adopt(elsewhere.weights, "--frozen-accuracy", "0.0")
+    assert printed["judge"] == f"fa-registry audit --run {run_id}"
+    again = registry("adopt", elsewhere.weights, *SPEC, "--frozen-accuracy", "0.0", "--strict").stdout
+    assert again.splitlines()[-1] == f"judge it: fa-registry audit --run {run_id} --strict"
+    for option, code, word in ((("--strict",), 1, "FAIL"), (("--edition", "2026-05"), 0, "WARN")):
+        result = registry("audit", "--run", run_id, *option, "--threshold", threshold, "--json")
+        (run,) = json.loads(result.stdout)["report"]["runs"]
+        assert (result.exit_code, run["verdict"]["label"].split(";")[0]) == (code, f"{word}({rule}")
+
+
+def test_strict_is_true_or_false(elsewhere):
+    with pytest.raises(InvalidFields, match="strict: expected True or False, found 'no'"):
+        run_adopt(elsewhere.weights, {"method": "bp", "seed": "1", "epochs": "1"}, strict="no")
 
 
 def test_the_same_file_is_adopted_once_and_again_only_by_force(registry, adopt, elsewhere):

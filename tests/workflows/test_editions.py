@@ -6,7 +6,15 @@ import pytest
 
 from fa_registry.protocol.rules import load_edition
 from fa_registry.studies.study import load_study
-from fa_registry.workflows.editions import DEFAULT_EDITION, chosen_editions, load_or_name, signature, study_edition
+from fa_registry.workflows.editions import (
+    DEFAULT_EDITION,
+    checked_terms,
+    chosen_editions,
+    load_or_name,
+    signature,
+    study_edition,
+)
+from fa_registry.workflows.requests import Chosen, Terms
 
 
 def names(own="", edition="", editions=(), thresholds=None):
@@ -54,6 +62,34 @@ def test_other_thresholds_are_the_leading_editions_alone():
 def test_what_cannot_be_meant_is_named(arguments, problem):
     problems = []
     chosen_editions(**{"own": "", "edition": "", "editions": (), "thresholds": {}, **arguments}, problems=problems)
+    assert len(problems) == 1 and problems[0].startswith(problem)
+
+
+def judged_by(**terms):
+    problems = []
+    return [one.name for one in checked_terms(Chosen(), Terms(**terms), problems)], problems
+
+
+def test_strict_is_the_published_codes_edition_with_thresholds_of_ones_own():
+    assert judged_by(strict=True) == (["2026-05:strict"], [])
+    assert judged_by() == judged_by(strict=False) == ([DEFAULT_EDITION], [])
+    (edition,) = checked_terms(Chosen(), Terms(thresholds={"D1": 7}, strict=True), [])
+    assert (edition.strict, dict(edition.overrides)) == (True, {"D1.threshold": 7.0})
+
+
+@pytest.mark.parametrize(
+    ("terms", "problem"),
+    [
+        (dict(edition="2026-05", strict=True), "strict: expected no edition beside it, found 2026-05"),
+        (
+            dict(editions=("2026-04", "2026-05"), strict=True),
+            "strict: expected no edition beside it, found 2026-04, 2026-05",
+        ),
+        (dict(strict="no"), "strict: expected True or False, found 'no'"),
+    ],
+)
+def test_strict_beside_an_edition_or_of_another_type_is_named(terms, problem):
+    _, problems = judged_by(**terms)
     assert len(problems) == 1 and problems[0].startswith(problem)
 
 
