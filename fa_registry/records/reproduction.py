@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from fa_registry.records.readings import Reading
 from fa_registry.records.runs import Recipe, RunSpec, Scalar
 
-ReproductionOutcome = Literal["reproduced", "not shown", "differs", "not comparable", "not measured"]
+ReproductionOutcome = Literal["reproduced", "not shown", "differs", "not comparable", "not measured", "not at hand"]
 REPRODUCTION_OUTCOMES = get_args(ReproductionOutcome)
 
 
@@ -104,6 +104,8 @@ class PublishedFigure:
     """what a reader must know besides"""
     not_measured: str = ""
     """why no run here can yield it"""
+    not_at_hand: str = ""
+    """why the published value could not be looked up; `published` is empty then"""
 
     @property
     def label(self) -> str:

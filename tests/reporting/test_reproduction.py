@@ -27,11 +27,12 @@ SETTING = {"architecture_options": OPTIONS, "epochs": 30}
 
 @pytest.fixture(scope="module")
 def with_figures(report) -> AuditReport:
-    """The audit of `report` beside five figures: tested, not comparable, not measured, hostile."""
+    """The audit of `report` beside six figures: tested, not comparable, not at hand, not measured, hostile."""
     figures = (
         figure(Published(mean=0.95, std=0.01, n=3), 0.5, setting=SETTING),
         figure(0.1, setting={**SETTING, "dataset": "cifar10"}),
         figure(0.2, method="ep"),
+        figure(Published(), setting=SETTING, not_at_hand=HOSTILE),
         figure(0.3, not_measured=HOSTILE, remark=HOSTILE, source=HOSTILE),
         figure(0.8, 0.0001, control="frozen", setting=SETTING),
     )
@@ -57,6 +58,10 @@ def figure_pages(with_figures, tmp_path_factory):
 )
 def test_a_figure_is_written_as_it_was_published(published, text):
     assert published_text(figure(published)) == text
+
+
+def test_a_value_not_at_hand_is_written_as_such():
+    assert published_text(figure(Published(), not_at_hand="why")) == "not at hand"
 
 
 def test_other_quantities_keep_their_digits():
@@ -89,16 +94,16 @@ def test_what_was_measured():
 
 def test_the_table_counts_every_figure_and_puts_what_differs_first(with_figures):
     found = table(with_figures.reproduction)
-    assert sum(count for _, count in found.counts) == 5 == len(found.tested) + len(found.untested)
+    assert sum(count for _, count in found.counts) == 6 == len(found.tested) + len(found.untested)
     outcomes = [one.outcome for one in (*found.tested, *found.untested)]
-    assert outcomes == ["not shown", "reproduced", "not comparable", "not measured", "not measured"]
+    assert outcomes == ["not shown", "reproduced", "not comparable", "not at hand", "not measured", "not measured"]
     assert "the margin: because" in found.tested[0].remarks and "because" not in " ".join(found.untested[0].remarks)
     assert table(None) is None
 
 
 def test_the_index_shows_every_figure(figure_pages):
     text = words_of(section(figure_pages["index.html"], "reproduction"))
-    assert "1 reproduced, 1 not shown, 0 differs, 1 not comparable, 2 not measured" in text
+    assert "1 reproduced, 1 not shown, 0 differs, 1 not comparable, 2 not measured, 1 not at hand" in text
     assert "no run of ep on resmlp is in this audit" in text
     assert "data set: published on cifar10, here digits" in text
     assert "A Paper; table 1" in text and HOSTILE in text
@@ -128,4 +133,4 @@ def test_without_a_reference_the_pages_say_so(pages):
 
 def test_the_report_reads_back_as_itself(with_figures, figure_pages):
     again = jsonio.decode(AuditReport, json.loads(figure_pages["audit.json"]))
-    assert again == with_figures and len(again.reproduction.rows) == 5
+    assert again == with_figures and len(again.reproduction.rows) == 6

@@ -89,10 +89,13 @@ def _figure(
         site=str(table.get("site", "")),
         source=f"{table.get('source', raw['source'])}; {table['where']}",
         not_measured=table.get("not_measured", ""),
+        not_at_hand=table.get("not_at_hand", ""),
     )
 
 
 def _margin(table: Mapping[str, Any] | None, published: Published) -> Margin:
+    if published == Published():
+        return Margin(0.0, why="there is no published value to test against")
     if table is None:
         return Margin(0.0, why="a bound is its own margin")
     centre = published.value if published.mean is None else published.mean
@@ -150,6 +153,7 @@ FIGURE = {
     "where": str,
     "remark": str,
     "not_measured": str,
+    "not_at_hand": str,
 }
 TABLE = {**FIGURE, "figures": list}
 SITES = ("last", "mid", "deep")
@@ -218,12 +222,12 @@ def _figure_problems(where: str, own: Any, table: Mapping[str, Any], raw: Mappin
     tested = not figure.get("not_measured")
     needed = ("quantity", "method", "where", *(("setting",) if tested else ()))
     yield from (f"{where}.{name}: missing" for name in needed if not figure.get(name))
-    yield from _form(where, figure)
+    yield from _absent(where, figure) if "not_at_hand" in figure else _form(where, figure)
     for name in ("setting", "margin"):
         if isinstance(figure.get(name), str) and figure[name] not in _dict(raw.get(name)):
             yield f"{where}.{name}: {unknown_name_text(name, figure[name], _dict(raw.get(name)))}"
     bound = any(name in figure for name in BOUNDS)
-    if tested and not bound and "margin" not in figure:
+    if tested and not bound and "margin" not in figure and "not_at_hand" not in figure:
         yield f"{where}.margin: missing"
     if isinstance(figure.get("site"), str):
         yield from _choice(where, "site", figure, SITES)
@@ -234,6 +238,17 @@ def _figure_problems(where: str, own: Any, table: Mapping[str, Any], raw: Mappin
         yield f"{where}.never: expected of a first fire only"
     margin = figure["margin"] if isinstance(figure.get("margin"), str) else ""
     yield from _size(where, figure, _dict(_dict(raw.get("margin")).get(margin)))
+
+
+def _absent(where: str, figure: Mapping[str, Any]) -> Iterator[str]:
+    """Check a figure whose published value could not be looked up: it has a reason and no value of any form."""
+    given = sorted({name for name in FORM if name in figure})
+    if given:
+        yield f"{where}.not_at_hand: expected no published value beside it, found {', '.join(given)}"
+    if figure["not_at_hand"] == "":
+        yield f"{where}.not_at_hand: expected the reason, found nothing"
+    if figure.get("not_measured"):
+        yield f"{where}.not_at_hand: expected without not_measured"
 
 
 def _form(where: str, figure: Mapping[str, Any]) -> Iterator[str]:

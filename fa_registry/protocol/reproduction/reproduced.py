@@ -1,4 +1,4 @@
-"""Every published figure beside the audit's own: reproduced, not shown, differs, not comparable or not measured."""
+"""Every published figure beside the audit's own: reproduced, not shown, differs, not comparable, not measured or not at hand."""
 
 from __future__ import annotations
 
@@ -45,11 +45,17 @@ def _row(figure: PublishedFigure, candidates: Sequence[Group], report: AuditRepo
     match = nearest(figure, candidates, report.cards)
     if match is None:
         where = f" on {figure.setting.architecture}" if figure.setting else ""
-        return FigureVerdict(figure, "not measured", f"no run of {figure.label}{where} is in this audit")
+        absent = f"no run of {figure.label}{where} is in this audit"
+        if figure.not_at_hand:
+            return FigureVerdict(figure, "not at hand", f"{_without_value(figure)}; {absent}")
+        return FigureVerdict(figure, "not measured", absent)
     group, differences = match
     rule = _rule(figure, edition)
     measured = tuple(figure_of(figure, run.record, rule) for run in group.runs)
-    verdict = Tested("not comparable", "; ".join(differences)) if differences else outcome_of(figure, measured)
+    if figure.not_at_hand:
+        verdict = Tested("not at hand", "; ".join([_without_value(figure), *differences]))
+    else:
+        verdict = Tested("not comparable", "; ".join(differences)) if differences else outcome_of(figure, measured)
     others = len(alike(figure, candidates, report.cards)) - 1
     more = f"; {others} more groups of runs are alike, this is the largest" if others > 0 else ""
     mean, std = _over_runs([run.reading for run in measured], figure)
@@ -65,6 +71,10 @@ def _row(figure: PublishedFigure, candidates: Sequence[Group], report: AuditRepo
         verdict.interval_90,
         verdict.margin,
     )
+
+
+def _without_value(figure: PublishedFigure) -> str:
+    return f"published value not at hand: {figure.not_at_hand}"
 
 
 def _rule(figure: PublishedFigure, edition: Edition) -> Rule | None:

@@ -12,10 +12,10 @@ from fa_registry.records import REPRODUCTION_OUTCOMES, FigureVerdict, Measured, 
 from fa_registry.reporting.text.filters import KINDS, compact, reading
 from fa_registry.reporting.values import EntryValue
 
-WORST_FIRST = ("differs", "not shown", "reproduced", "not comparable", "not measured")
+WORST_FIRST = ("differs", "not shown", "reproduced", "not comparable", "not at hand", "not measured")
 TESTED = WORST_FIRST[:3]
 LOOKS: Mapping[str, str] = MappingProxyType(  # outcome → the verdict's word whose colour it has
-    dict(zip(WORST_FIRST, ("fail", "warn", "pass", "control", "incomplete"), strict=True))
+    dict(zip(WORST_FIRST, ("fail", "warn", "pass", "control", "control", "incomplete"), strict=True))
 )
 SITES: Mapping[str, str] = MappingProxyType(
     {"last": "site L", "mid": "site ⌊L/2⌋", "deep": "mean over sites 1..L", "": ""}
@@ -82,7 +82,9 @@ def setting_text(figure: PublishedFigure) -> str:
 
 
 def published_text(figure: PublishedFigure) -> str:
-    """The figure as it was published: `61.5 % ± 0.4 % (3)`, `8, 11, 8`, `4×10⁸ to 5×10⁸`, `below 5`, `never`."""
+    """The figure as it was published: `61.5 % ± 0.4 % (3)`, `8, 11, 8`, `4×10⁸ to 5×10⁸`, `below 5`, `never`, `not at hand`."""
+    if figure.not_at_hand:
+        return "not at hand"
     published = figure.published
 
     def text(value: float) -> str:

@@ -160,6 +160,23 @@ def test_every_figure_finds_its_runs_in_paper_full():
             assert "a task of unknown sizes" in row.reason, row.figure
 
 
+@pytest.mark.parametrize("study", ["makrout_mnist", "fmnist_2x1000", "fmnist_3x256"])
+def test_a_study_from_outside_the_paper_trains_what_its_reference_describes(study):
+    """An epoch, option or recipe field that differs between study.toml and reference.toml makes every row untestable."""
+    specs = load_study(study).specs
+    nothing = Measurements({}, {})
+    records = [RunRecord(spec.identity, "", "", "complete", spec, nothing, {}, Integrity("trusted")) for spec in specs]
+    report = report_of(records, load_edition("2026-05"), cards=cards(records))
+    for row in reproduction(reference(study), report).rows:
+        if not row.figure.not_measured:
+            assert len(row.measured) == 3 and row.outcome != "not comparable", row.reason
+            assert row.reason in (
+                "accuracy was not measured",
+                f"accuracy was not followed to epoch {row.figure.epoch}",
+                f"published value not at hand: {row.figure.not_at_hand}",
+            )
+
+
 def test_figures_of_the_specification_by_example():
     full = "paper-full"
     (bp,) = [one for one in published(full, quantity="accuracy", method="bp", control="none") if one.mean == 0.615]
@@ -173,4 +190,7 @@ def test_figures_of_the_specification_by_example():
     fires = published(full, quantity="first_fire", method="dfa", rule="D1")
     assert {one.values for one in fires} == {(8.0, 11.0, 8.0), (1.0, 1.0, 1.0), (18.0, 14.0, 25.0)}
     assert [one.mean for one in published("toy_lq")] == [0.001, 0.945, 0.944]
+    (bp, later) = published("fmnist_2x1000")
+    assert (bp.mean, bp.std, bp.n, later.n) == (0.8921, 0.005, 3, 122)
+    assert set(published("fmnist_3x256")) == {Published()}  # no value from memory
     assert any("EP is published as trustworthy" in remark for remark in reference(full).remarks)

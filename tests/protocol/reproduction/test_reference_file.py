@@ -183,6 +183,27 @@ def test_each_slip_has_its_sentence(figure, sentence):
     assert only.startswith("table[0].figures[0]") and sentence in only
 
 
+def test_a_value_that_could_not_be_looked_up_needs_a_reason_and_has_no_form(tmp_path):
+    absent = table('not_at_hand = "no copy of the paper"', margin=None)
+    (figure,) = load(tmp_path, absent).figures
+    assert (figure.published, figure.not_at_hand, figure.margin.size) == (Published(), "no copy of the paper", 0.0)
+    assert figure.setting.epochs == 3
+
+
+@pytest.mark.parametrize(
+    ("figure", "sentence"),
+    [
+        ('value = 1, not_at_hand = "w"', ".not_at_hand: expected no published value beside it, found value"),
+        ('not_at_hand = ""', ".not_at_hand: expected the reason, found nothing"),
+        ('not_at_hand = "w", not_measured = "w"', ".not_at_hand: expected without not_measured"),
+        ('not_at_hand = "w", setting = "nowhere"', ".setting: unknown setting 'nowhere'"),
+    ],
+)
+def test_a_slip_beside_a_missing_value_has_its_sentence(figure, sentence):
+    (only,) = found(table(figure))
+    assert sentence in only
+
+
 def test_a_margin_and_a_setting_are_needed_unless_nothing_is_tested():
     assert found(table("value = 1", margin=None)) == ["table[0].figures[0].margin: missing"]
     assert found(table("value = 1", setting=None)) == ["table[0].figures[0].setting: missing"]

@@ -183,6 +183,19 @@ def test_what_runs_cannot_yield_says_why():
     assert (found.outcome, found.reason, found.measured) == ("not measured", "it counts methods", ())
 
 
+def test_a_value_not_at_hand_is_measured_and_never_tested():
+    absent = {"not_at_hand": "no copy of the paper"}
+    found = row(figure(Published(), **absent), seeds(*SMALL))
+    assert (found.outcome, found.interval_90, found.margin) == ("not at hand", None, 0.0)
+    assert found.reason == "published value not at hand: no copy of the paper"
+    assert found.mean.value == pytest.approx(0.615) and len(found.measured) == 3
+    longer = row(figure(Published(), setting={"epochs": 100}, **absent), seeds(*SMALL))
+    assert longer.outcome == "not at hand" and longer.reason.endswith("; epochs: published after 100, here 3")
+    nobody = row(figure(Published(), method="dfa", **absent), seeds(*SMALL))
+    assert (nobody.outcome, nobody.measured) == ("not at hand", ())
+    assert nobody.reason.endswith("; no run of dfa on resmlp is in this audit")
+
+
 def test_a_tampered_run_is_no_evidence():
     good = seeds(*SMALL)
     bad = dataclasses.replace(good[0], integrity=Integrity("mismatch"))
