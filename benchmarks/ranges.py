@@ -32,7 +32,13 @@ from fa_registry.reporting.text.filters import compact
 
 HEALTHY, FAILING, UNKNOWN = "healthy", "failing", "unknown"
 HEALTHY_BY_DEFINITION = "bp"  # its credit is the gradient: where a rule fires on it, the rule is on trial, not the run
-SCALE = ("growth", "h_norm", "g_norm", "g_norm_mean_ce")  # the rules that look at these say what is healthy
+SCALE = (
+    "growth",
+    "growth_init",
+    "h_norm",
+    "g_norm",
+    "g_norm_mean_ce",
+)  # the rules that look at these say what is healthy
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,7 @@ class Watched:
 
 WATCHED = (
     Watched("growth", "max_over_sites", "largest growth of a block", "ratio", high_is_bad=True),
+    Watched("growth_init", "max_over_sites", "largest growth since initialisation", "ratio", high_is_bad=True),
     Watched("g_norm", "last_site", "‖g_L‖ per sample", "median over samples"),
     Watched("g_norm_mean_ce", "last_site", "‖g_L‖ of the mean cross entropy", "median over samples"),
     Watched("gain", "last_site", "gain at site L", "‖g_L‖/‖e‖"),

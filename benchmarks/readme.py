@@ -1,7 +1,7 @@
-"""python -m benchmarks.readme [--record]: the figures in README: the digits study, and the five that a user decides by.
+"""python -m benchmarks.readme [--record]: the digits study in projects/digits/README.md, and in README what a user decides by.
 
 --record measures them (about ten minutes: a fresh environment, the digits study, a step and its overheads) and writes them to
-docs/measured/; whole epochs and large stores have records of their own. Without it the tables between README's markers are only
+docs/measured/; whole epochs and large stores have records of their own. Without it the tables between the markers are only
 written again from there. Every aim, met or missed, stands in docs/performance.md.
 """
 
@@ -59,19 +59,14 @@ def record() -> dict[str, Any]:
 
 
 def render(measured: Mapping[str, Any]) -> str:
-    """README's block: the audit table, then what it takes."""
-    return "\n".join(
-        [
-            f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.readme --record`.",
-            "",
-            *header(measured["edition"]),
-            *map(line, measured["rows"]),
-            "",
-            "| what it takes | measured | by, on, at |",
-            "|---|---|---|",
-            *map(line, _decisive(measured)),
-        ]
-    )
+    """Return README's block: what it takes."""
+    return "\n".join(["| what it takes | measured | by, on, at |", "|---|---|---|", *map(line, _decisive(measured))])
+
+
+def render_digits(measured: Mapping[str, Any]) -> str:
+    """Return the block of the study's page: its audit table."""
+    where = f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.readme --record`."
+    return "\n".join([where, "", *header(measured["edition"]), *map(line, measured["rows"])])
 
 
 def _decisive(measured: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -124,5 +119,6 @@ if __name__ == "__main__":
     if "--record" in sys.argv[1:]:
         MEASURED.parent.mkdir(parents=True, exist_ok=True)
         MEASURED.write_text(json.dumps(record(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    readme = ROOT / "README.md"
-    readme.write_text(inserted(readme.read_text(), BEGIN, render(json.loads(MEASURED.read_text()))), encoding="utf-8")
+    kept = json.loads(MEASURED.read_text(encoding="utf-8"))
+    for page, block in ((ROOT / "README.md", render), (ROOT / "projects" / "digits" / "README.md", render_digits)):
+        page.write_text(inserted(page.read_text(encoding="utf-8"), BEGIN, block(kept)), encoding="utf-8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -34,6 +36,16 @@ def test_growth_from_nothing_is_divided_by_the_floor():
     zero = [[0, 0], [0, 0], [0, 0]]
     measured = H_NORM.measure(observation(hidden=[zero, [[3, 4], [3, 4], [3, 4]]]))
     assert measured.sites["growth"][1].value == pytest.approx(5e12)
+
+
+def test_growth_since_initialisation_is_each_sites_own():
+    seen = dataclasses.replace(observation(), initial_norms=(0.5, 10.0))
+    measured = H_NORM.measure(seen)
+    assert [reading.value for reading in measured.sites["growth_init"]] == [10.0, 0.5]
+    assert measured.scalars["growth_init_max"].value == 10.0
+    unknown = H_NORM.measure(observation())
+    assert {reading.reason for reading in unknown.sites["growth_init"]} == {observation().no_initial}
+    assert unknown.scalars["growth_init_max"].reason == observation().no_initial
 
 
 def test_without_blocks_there_is_no_growth():

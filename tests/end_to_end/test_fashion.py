@@ -11,6 +11,7 @@ import torch
 from fa_registry.datasets import fashion_mnist
 from tests.end_to_end.conftest import commands_in, skipped
 
+EDITIONS, SCALES = "2026-05,2026-11,2026-12", ("growth_max", "growth_init_max")
 SMALL = "architecture.d_hidden=16,architecture.num_blocks=1,batch_size=512"
 
 
@@ -44,3 +45,26 @@ def test_a_run_on_it_is_trained_and_verified_without_a_data_root(away):
     assert run["record"]["integrity"]["state"] == "verified"
     assert run["record"]["measurements"]["scalars"]["accuracy"] > 0.3  # chance is .1
     assert not (away / "data").exists()
+
+
+@pytest.mark.long
+def test_the_study_shows_the_papers_story_in_its_first_epochs(away):
+    """Two epochs of one seed: dfa explodes and loses its reference, the penalty moves the explosion into the embedding."""
+    call = commands_in(away)
+    done = call(
+        "fa-registry", "run", "fashion", "--epochs", "2", "--seeds", "42", "--editions", EDITIONS, "--device", "cpu"
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads((away / "reports" / "audit.json").read_text(encoding="utf-8"))
+    assert {run["record"]["integrity"]["state"] for run in report["runs"]} == {"verified"}
+    runs = {(run["record"]["spec"]["method"], run["record"]["spec"]["penalty"]): run for run in report["runs"][:4]}
+    first_fires = {
+        (key, finding["rule"]): finding["first_fire"] for key, run in runs.items() for finding in run["findings"]
+    }
+    dfa, penalised = ("dfa", 0.0), ("dfa", 1e-2)
+    assert (first_fires[dfa, "D1"], first_fires[dfa, "D2"]) == (1, 2)
+    assert first_fires[("bp", 0.0), "D1"] is None
+    quiet, since = (runs[penalised]["record"]["measurements"]["scalars"][name] for name in SCALES)
+    assert quiet < 2 < 50 < since
+    accuracies = [run["record"]["measurements"]["scalars"]["accuracy"] for run in runs.values()]
+    assert max(accuracies) == runs["bp", 0.0]["record"]["measurements"]["scalars"]["accuracy"] > 0.8

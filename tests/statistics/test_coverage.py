@@ -172,3 +172,13 @@ def test_nobody_beats_an_equal_more_than_one_time_in_twenty_and_pairing_finds_wh
     apart = [{seed + 100: value for seed, value in two.items()} for two in b]
     unpaired = np.mean([compare(one, two).outcome == "a beats b" for one, two in zip(better, apart, strict=True)])
     assert paired > 0.9 and unpaired < 0.2, (paired, unpaired)
+
+
+def test_what_three_seeds_cover_where_they_do_not_scatter_normally():
+    """The figures that scatter.scatter_words quotes."""
+    generator = np.random.default_rng(SEED)
+    lognormal = generator.lognormal(0.0, 1.0, size=(TRIALS, 3)).tolist()
+    assert abs(coverage(map(t_interval, lognormal), math.exp(0.5)) - 0.84) <= 0.015
+    fallen = generator.random((TRIALS, 3)) < 0.2
+    collapsing = (generator.normal(0.0, 0.01, size=(TRIALS, 3)) - fallen).tolist()
+    assert abs(coverage(map(t_interval, collapsing), -0.2) - 0.48) <= 0.02

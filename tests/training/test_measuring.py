@@ -16,7 +16,7 @@ from fa_registry.diagnostics.gamma import NUMBERS as OF_GAMMA
 from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
 from fa_registry.errors import IntegrityError, PluginError
 from fa_registry.methods.dfa import DirectFeedbackAlignment
-from fa_registry.records import Series, SiteSeries
+from fa_registry.records import CLASSES, Series, SiteSeries
 from fa_registry.training import measuring
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.measuring import (
@@ -268,6 +268,26 @@ def test_recomputed_figures_are_bit_equal(run, tmp_path):
         for name, reading in final.scalars.items()
         if name not in ("loss_train", "accuracy_train", "penalty")
     }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "dfa"},
+        {"method": "bp", "architecture": "small_resnet", "architecture_options": {"num_blocks": 2}},  # BatchNorm
+        {"method": "bp", "architecture": "vit_mini", "architecture_options": {"num_blocks": 2}},
+        {"method": "bp", "control": "shallow"},
+    ],
+)
+def test_growth_since_initialisation_is_that_of_the_series(changes):
+    _, recorder, outcome = trained(**changes, epochs=1)
+    first, last = (row.measurements for row in recorder.rows)
+    assert {reading.value for reading in first.sites["growth_init"]} == {1.0}
+    before, after = ([reading.value for reading in one.sites["h_norm"]] for one in (first, last))
+    ratios = [end / start for end, start in zip(after, before, strict=True)]
+    assert [reading.value for reading in outcome.final.sites["growth_init"]] == ratios
+    assert outcome.final.scalars["growth_init_max"].value == max(ratios) != 1.0
+    assert outcome.final.conventions[CLASSES] == 10
 
 
 ON_MLP = {"method": "weight_fa", "architecture": "mlp", "architecture_options": {"d_hidden": 16, "num_blocks": 2}}

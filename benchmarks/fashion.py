@@ -1,0 +1,210 @@
+"""python -m benchmarks.fashion [--record [STORE]] [--pictures STORE]: the fashion study, README's main result.
+
+--record trains it (13 minutes on two quiet cores; in STORE only what is missing there), audits it by three editions, which
+recomputes every run, and writes docs/measured/fashion.json. --pictures takes README's pictures of STORE, whose reports are in
+the folder `reports` beside it, in chromium with a fresh profile. Without an option the tables of README and of
+projects/fashion/README.md are only written again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import calibration
+from benchmarks.recording import FOLDER, ROOT, stamp
+from benchmarks.tables import inserted, line, over_seeds, readings
+from fa_registry import jsonio
+from fa_registry import quantities as catalogue
+from fa_registry.protocol.grouping import Group, groups
+from fa_registry.records import AuditReport, Reading
+
+MEASURED = FOLDER / "fashion.json"
+BEGIN = "<!-- measured: python -m benchmarks.fashion --record -->"
+EDITIONS = ("2026-05", "2026-11", "2026-12")
+FOLLOWED = ("h_L", "growth_max", "growth_init_max", "g_norm_mean_ce_L", "accuracy")
+SHOWN_EPOCHS = (0, 1, 2, 3, 5, 10, 15)
+COLUMNS = (
+    "method",
+    "accuracy (3 seeds, 95 % t-interval)",
+    "margin over frozen, pp",
+    "growth of a block",
+    "growth since initialisation",
+    "‖h_L‖",
+    "‖g_L‖ (mean CE)",
+    "Γ",
+)
+LABELS = {
+    "h_L": "‖h_L‖",
+    "growth_max": "largest growth of a block",
+    "growth_init_max": "largest growth since initialisation",
+    "g_norm_mean_ce_L": "‖g_L‖ of the mean CE",
+    "accuracy": "test accuracy",
+}
+WAIT = 120_000  # ms for a page of MLflow
+
+
+def record(store: str = "") -> dict[str, Any]:
+    """Train, audit and report the study; return plain data with machine and date."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = [
+            "--out",
+            str(Path(store.removeprefix("sqlite:///")).parent / "reports" if store else Path(folder) / "reports"),
+        ]
+        place = ["--store", store] if store else []
+        start = time.perf_counter()
+        calibration.run(["run", "fashion", "--editions", ",".join(EDITIONS), *out, *place], folder)
+        seconds = time.perf_counter() - start
+        raw = json.loads((Path(out[1]) / "audit.json").read_text(encoding="utf-8"))
+    report = jsonio.decode(AuditReport, raw)
+    found = groups(report)
+    return {
+        **stamp(),
+        "seconds": seconds,
+        "verified": sum(run.record.integrity.state == "verified" for run in report.runs),
+        "runs": len(report.runs),
+        "rows": [_row(group, report) for group in found],
+        "epochs": {group.method: _epochs(group) for group in found},
+        "first_fires": {group.method: _first_fires(group) for group in found if not group.control},
+        "ranges": [calibration.row(group, report) for group in found if not group.control],
+    }
+
+
+def _row(group: Group, report: AuditReport) -> list[str]:
+    """Return one method in the order of the columns, then its verdict by every edition."""
+    opinions = {
+        opinion.edition.name: {one.run_id: one.verdict.label for one in opinion.judgements}
+        for opinion in report.opinions
+    }
+    opinions[report.edition.name] = {run.record.run_id: run.verdict.label for run in group.runs}
+    verdicts = (", ".join(dict.fromkeys(opinions[name][run.record.run_id] for run in group.runs)) for name in EDITIONS)
+    gradient = [run.record.measurements.sites["g_norm_mean_ce"][-1] for run in group.runs]
+    scales = (over_seeds(readings(group, name), ".3g") for name in ("growth_max", "growth_init_max", "h_L"))
+    gamma = over_seeds(readings(group, "gamma_deep_mean"), ".3f")
+    return [
+        group.method,
+        over_seeds(readings(group, "accuracy"), ".3f", interval=True),
+        _margin(group),
+        *(cell if not cell.startswith("n/a") else "n/a" for cell in scales),
+        over_seeds(gradient, ".2g"),
+        "exact" if gamma.startswith("n/a") else gamma,
+        *verdicts,
+    ]
+
+
+def _margin(group: Group) -> str:
+    finding = next((one for one in group.runs[0].findings if one.quantity == "margin_pp" and one.interval), None)
+    if finding is None:
+        return "control"
+    return f"{finding.observed.value:+.1f} [{finding.interval[0]:+.1f}, {finding.interval[1]:+.1f}]"
+
+
+def _epochs(group: Group) -> dict[str, list[float | None]]:
+    """Return the mean over seeds of every followed metric by epoch."""
+    found = {}
+    for name in FOLLOWED:
+        lines = [run.record.trajectory.get(name, ()) for run in group.runs]
+        found[name] = [_mean(name, at) for at in zip(*lines, strict=False)]
+    return found
+
+
+def _mean(name: str, at: Sequence[Reading]) -> float | None:
+    return catalogue.over_seeds(enumerate(at), name).mean.value
+
+
+def _first_fires(group: Group) -> dict[str, list[int | None]]:
+    rules = ("D1", "D2")
+    return {rule: [one.first_fire for run in group.runs for one in run.findings if one.rule == rule] for rule in rules}
+
+
+def render(measured: Mapping[str, Any]) -> str:
+    """Return README's block."""
+    head = [*COLUMNS, *EDITIONS]
+    runs = f"{measured['runs']} runs of 15 epochs, {measured['verified']} verified by the audit"
+    took = f"training, audit and pages {measured['seconds'] / 60:.0f} minutes"
+    where = f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.fashion --record`: {runs}; {took}."
+    return "\n".join([where, "", line(head), "|" + "---|" * len(head), *map(line, measured["rows"])])
+
+
+def render_epochs(measured: Mapping[str, Any]) -> str:
+    """Return the block of the study's own page: README's table, then every followed metric by epoch."""
+    lines = [render(measured), ""]
+    for name in FOLLOWED:
+        head = [LABELS[name], *(f"epoch {epoch}" for epoch in SHOWN_EPOCHS)]
+        lines += [line(head), "|" + "---|" * len(head)]
+        for method, followed in measured["epochs"].items():
+            if any(value is not None for value in followed[name]):
+                lines.append(line([method, *_cells(followed[name], name)]))
+        lines.append("")
+    fires = "; ".join(
+        f"{method}: {_fires(rules)}" for method, rules in measured["first_fires"].items() if _fires(rules)
+    )
+    return "\n".join([*lines, f"First fire by epoch, one number a seed: {fires}."])
+
+
+def _cells(values: Sequence[float | None], name: str) -> Iterator[str]:
+    form = ".3f" if name == "accuracy" else ".3g"
+    for epoch in SHOWN_EPOCHS:
+        value = values[epoch] if epoch < len(values) else None
+        yield "n/a" if value is None else format(value, form)
+
+
+def _fires(rules: Mapping[str, Sequence[int | None]]) -> str:
+    known = {rule: [epoch for epoch in epochs if epoch is not None] for rule, epochs in rules.items()}
+    return ", ".join(f"{rule} at {', '.join(map(str, epochs))}" for rule, epochs in known.items() if epochs)
+
+
+def pictures(store: Path) -> None:
+    """Take docs/images/fashion-*.png. store: an SQLite file whose folder holds mlartifacts and reports."""
+    from PIL import Image
+
+    from tests.end_to_end.browser import chromium
+    from tests.end_to_end.server import mlflow_server
+    from tests.end_to_end.test_mlflow_ui import QUIET
+
+    def keep(page: Any, name: str) -> None:
+        path = ROOT / "docs" / "images" / f"fashion-{name}.png"
+        page.screenshot(path=path, animations="disabled")
+        Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
+
+    reports = store.parent / "reports"
+    form = next(path for path in sorted((reports / "forms").glob("dfa-*.html")) if "pen" not in path.name)
+    with mlflow_server(f"sqlite:///{store}", store.parent / "mlartifacts") as address, chromium() as browser:
+        context = browser.new_context(viewport={"width": 1400, "height": 900})
+        context.add_init_script(QUIET)
+        context.set_default_timeout(WAIT)
+        page = context.new_page()
+        page.goto(f"{address}/#/experiments/1/runs?viewStateShareKey=fashion&compareRunsMode=CHART")
+        page.wait_for_function("() => document.querySelectorAll('.js-plotly-plot').length >= 5")
+        page.wait_for_timeout(3000)
+        keep(page, "charts")
+        for name, path in (("form", form), ("audit", reports / "index.html")):
+            page.goto(path.as_uri())
+            keep(page, name)
+        context.close()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Record, take pictures, write the tables again."""
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
+    parser.add_argument("--record", nargs="?", const="", metavar="STORE", help="train, audit and keep the numbers")
+    parser.add_argument("--pictures", type=Path, metavar="FILE", help="take README's pictures of this SQLite file")
+    asked = parser.parse_args(arguments)
+    if asked.record is not None:
+        measured = record(asked.record)
+        MEASURED.write_text(json.dumps(measured, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if asked.pictures:
+        pictures(asked.pictures.absolute())
+    measured = json.loads(MEASURED.read_text(encoding="utf-8"))
+    for page, block in ((ROOT / "README.md", render), (ROOT / "projects" / "fashion" / "README.md", render_epochs)):
+        page.write_text(inserted(page.read_text(encoding="utf-8"), BEGIN, block(measured)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

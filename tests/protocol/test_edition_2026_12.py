@@ -1,0 +1,157 @@
+"""What edition 2026-12 judges that 2026-11 did not: growth since initialisation, far seeds, chance, and the size of Γ."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fa_registry.protocol.engine import judge, judge_all
+from fa_registry.protocol.judges import decide, first_fire, required
+from fa_registry.protocol.rules import load_edition
+from fa_registry.quantities import label_of
+from fa_registry.records import CLASSES, FurtherLimit, Reading
+from tests.builders import BEST_P, frozen, measurements, over_seeds, reading, record, series
+
+EDITION = load_edition("2026-12")
+D1, _, D3, D4, _ = EDITION.rules
+SINCE = D1.either[0].threshold
+
+
+def findings(**figures):
+    return judge(record(measured=measurements(**figures)), frozen(), EDITION).findings
+
+
+def test_an_embedding_that_explodes_while_every_block_is_quiet_fires_d1():
+    """dfa+pen on Fashion-MNIST: growth 1.01 in every block, 1,270 since initialisation."""
+    finding = findings(growth=1.01, growth_init=1270.0)[0]
+    assert (finding.outcome, finding.state, finding.quantity) == ("fail", "EXPLODED", "growth_init")
+    assert (finding.observed, finding.threshold, finding.crossed) == (Reading(1270.0), SINCE, "above")
+    assert finding.further == (FurtherLimit("growth", 50.0),)
+    assert finding.site == 2
+    assert "observed 1.01 (growth since init 1270): EXPLODED" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("growth", "since", "outcome", "shown"),
+    [
+        (60.0, 1.0, "fail", "growth"),
+        (60.0, 1e6, "fail", "growth"),  # both: what the published rule sees comes first
+        (1.0, 1e6, "fail", "growth_init"),
+        (1.0, 1.0, "pass", "growth"),
+        (60.0, None, "fail", "growth"),
+        (None, 1e6, "fail", "growth_init"),
+        (1.0, None, "not_applicable", "growth"),  # never a pass where one of the two is missing
+        (None, 1.0, "not_applicable", "growth"),
+    ],
+)
+def test_either_growth_fires_the_rule_and_both_are_needed_to_clear_it(growth, since, outcome, shown):
+    finding = findings(growth=growth, growth_init=since)[0]
+    assert (finding.outcome, finding.quantity) == (outcome, shown)
+
+
+def test_the_rule_requires_both_limits():
+    assert required(D1) == f"at most 50 and growth since init at most {SINCE:g}"
+    moved = load_edition("2026-12", {"D1.growth_init": 2000.0})
+    assert moved.rules[0].either[0].threshold == 2000.0 and moved.overrides == {"D1.growth_init": 2000.0}
+    assert judge(record(measured=measurements(growth_init=1270.0)), None, moved).findings[0].outcome == "pass"
+
+
+def test_an_alternative_is_followed_by_epoch_too():
+    lines = {"growth_max": series(1.0, 1.0, 1.0), "growth_init_max": series(1.0, 1.0, 2 * SINCE)}
+    assert first_fire(D1, record(trajectory=lines)) == 2
+    assert first_fire(D1, record(trajectory={**lines, "growth_max": series(1.0, 60.0, 1.0)})) == 1
+    assert first_fire(D1, record(trajectory={"growth_max": lines["growth_max"]})) is None
+
+
+def test_an_alternative_without_a_word_of_its_own_has_its_rules():
+    own = dataclasses.replace(D1, either=(dataclasses.replace(D1.either[0], fired="SWOLLEN"),))
+    readings = [reading(1.0), reading(1e6)]
+    assert [decide(rule, readings).state for rule in (D1, own)] == ["EXPLODED", "SWOLLEN"]
+    assert [decide(rule, readings).shown for rule in (D1, own)] == [1, 1]
+
+
+# Seeds far from the others.
+
+NEAR = [0.10, 0.101, 0.099, 0.1005, 0.0995, 0.1, 0.1003, 0.0997, 0.1001]
+
+
+def margins(values, edition=EDITION):
+    """D3 of margins over a control of .8."""
+    runs = over_seeds({seed: 0.8 + value for seed, value in enumerate(values)}, dict.fromkeys(range(len(values)), 0.8))
+    return judge_all(runs, edition)[0].findings[2]
+
+
+def test_a_seed_far_from_the_others_leaves_depth_undecided_whatever_the_interval():
+    """Nine seeds 10 pp above frozen and one 5 pp below: the interval clears 2 pp, one seed in ten is a failure."""
+    far = margins([*NEAR, -0.05])
+    assert margins([*NEAR, -0.05], load_edition("2026-11")).state == "CLEARS" and far.interval[0] > 2
+    assert (far.outcome, far.state, far.crossed) == ("warn", "UNDECIDED", "")
+    assert (
+        "seed 9 lies far from the others (-5.00 pp; Grubbs' test at 0.05, at least 2 pp from the nearest)"
+        in far.sentence
+    )
+
+
+def test_far_seeds_leave_a_failure_undecided_too():
+    assert margins([-value for value in NEAR]).state == "UNDERCUT"
+    far = margins([*(-value for value in NEAR), 0.05])
+    assert far.interval[1] < 2 and (far.outcome, far.state, far.crossed) == ("warn", "UNDECIDED", "")
+
+
+def test_a_seed_apart_by_less_than_counts_is_not_far():
+    assert margins([*NEAR, 0.115]).state == "CLEARS"
+
+
+def test_a_finding_over_seeds_says_on_what_its_interval_rests():
+    assert "which 3 seeds cannot show" in margins(NEAR[:3]).basis
+    assert "Shapiro-Wilk, 9 seeds" in margins(NEAR).basis
+    assert margins(NEAR[:1]).basis == ""
+
+
+# Chance.
+
+
+def guessing(accuracy, control, classes=10):
+    runs = over_seeds({seed: accuracy + seed * 1e-3 for seed in (1, 2, 3)}, dict.fromkeys((1, 2, 3), control))
+    if classes:
+        runs = [
+            dataclasses.replace(run, measurements=dataclasses.replace(run.measurements, conventions={CLASSES: classes}))
+            for run in runs
+        ]
+    return judge_all(runs, EDITION)[0]
+
+
+def test_an_accuracy_below_chance_is_no_trained_depth_however_low_frozen_blocks_are():
+    audit = guessing(0.085, 0.02)
+    finding = audit.findings[2]
+    assert finding.interval[0] > 2 and (finding.outcome, finding.state) == ("fail", "AT CHANCE")
+    assert "the mean accuracy 0.0870 does not exceed chance, 0.1000" in finding.sentence
+    assert audit.verdict.outcome == "fail"
+
+
+def test_above_chance_or_where_the_classes_are_not_recorded_the_margin_decides():
+    assert guessing(0.105, 0.02).findings[2].state == "CLEARS"
+    assert guessing(0.085, 0.02, classes=100).findings[2].state == "CLEARS"
+    assert guessing(0.085, 0.02, classes=None).findings[2].state == "CLEARS"
+
+
+# The size of Γ.
+
+
+def test_a_gamma_that_is_specific_but_tiny_is_too_small():
+    finding = findings(gamma_deep_mean=0.002)[3]
+    assert (finding.outcome, finding.state, finding.quantity) == ("warn", "TOO SMALL", "gamma_deep_mean")
+    assert (finding.observed, finding.threshold, finding.crossed) == (Reading(0.002), 0.05, "below")
+    assert not finding.gating and FurtherLimit("gamma_null_p", 0.05) in finding.further
+    assert label_of("gamma_deep_mean") in finding.sentence
+
+
+def test_what_is_not_specific_is_not_called_small():
+    finding = findings(gamma_deep_mean=0.002, gamma_null_p=(BEST_P, 0.3, BEST_P))[3]
+    assert (finding.state, finding.quantity) == ("NOT SPECIFIC", "gamma_null_p")
+
+
+def test_the_rule_names_the_smallest_gamma_that_counts():
+    assert findings()[3].limit.startswith("at most 0.05 at every site and Γ at least 0.05")
+    assert findings()[3].state == "SPECIFIC"
