@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from fa_registry.protocol.grouping import Group
+from fa_registry.protocol.multiplicity import compared_methods
 from fa_registry.protocol.near_settings import by_skeleton, differing_numbers, skeleton, words
 from fa_registry.protocol.replayed import proof
 from fa_registry.quantities import BESIDE_CONTROL, WITH_DEVIATION, Quantity, means_in_words, symbol_of
@@ -75,6 +76,7 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
     integrity = sorted(integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state))
     states = [row.state for row in integrity]
     links = [link for _, link in sources.forms]
+    compared = tuple(compared_methods(report.runs))
     return IndexContext(
         title=report.title,
         selection=report.selection,
@@ -104,7 +106,8 @@ def index_context(sources: Sources, figures: Listed[SettingFigures] = NO_FIGURES
         evidence=evidence(report.runs, report.excluded),
         not_intact=Listed.first(MOST_NAMES, not_intact(report.excluded)),
         integrity_counts=tuple(Count(state, states.count(state)) for state in INTEGRITY_ORDER if state in states),
-        remarks=report.remarks,
+        compared=compared,
+        remarks=tuple(remark for remark in report.remarks if remark not in compared),
         completing=completing(
             [run for run in report.runs if run.record.spec.control == "none"], report.excluded, report
         ),
@@ -399,6 +402,9 @@ class IndexContext:
         "selected runs that are not judged because something is not what is sealed with them", "runs"
     )
     integrity_counts: tuple[Count, ...] = documented("runs by integrity state", "runs")
+    compared: tuple[str, ...] = documented(
+        "how many methods are compared with frozen controls, and which still clear by Holm's procedure", "text"
+    )
     remarks: tuple[str, ...] = documented("what the audit says besides", "text")
     completing: tuple[str, ...] = documented(
         "the lines that train what is missing and audit again; none where nothing is missing", "shell"
