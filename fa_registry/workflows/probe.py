@@ -30,14 +30,14 @@ from fa_registry.training.captured import WARM_UP
 from fa_registry.training.devices import device_of, on_device
 from fa_registry.training.measuring import is_third_party, measure, with_final
 from fa_registry.training.reference import EVERY
-from fa_registry.training.specs import setting_label
+from fa_registry.training.specs import run_name
 from fa_registry.training.task import Task, assemble, check_room
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.training import on_gpu, usual_executor
 
-BUDGET_SECONDS = 120.0  # of one process, checked before every kind of run
-STEPS = 8  # that are timed at least, where an epoch has so many
+BUDGET_SECONDS = 90.0  # of work of one process, however long it waits for a processor; checked before every kind of run
+STEPS = 5  # that are timed at least, where an epoch has so many
 STEPS_SECONDS = 0.5  # for which steps are timed at least, unless the epoch ends before
 
 Clock = Callable[[], tuple[float, float]]
@@ -124,8 +124,8 @@ def probe(
     count = 1 if on_gpu(kinds) else max(1, min(at_once, usable_cores(), len(specs)))
     jobs = [ProbeJob(tuple(kinds[place::count] or kinds), root, device, budget) for place in range(count)]
     probed, firsts = Probe(), [sum(len(job.kinds) for job in jobs[:place]) for place in range(count)]
-    names = [f"{one.label} · {_setting(one)}" for job in jobs for one in job.kinds]
-    title = f"timing {len(kinds)} kinds of runs, {count} at a time, for about {budget:g} s at most"
+    names = [_name(one) for job in jobs for one in job.kinds]
+    title = f"timing {len(kinds)} kinds of runs, {count} at a time, for about {budget:g} s at most, longer on a busy machine"
     with Progress(title, names, str) as progress:
 
         def hear(event: JobEvent) -> None:
@@ -144,8 +144,8 @@ def probe(
     return probed
 
 
-def _setting(spec: RunSpec) -> str:
-    return setting_label(spec).replace(f" · {spec.epochs} epochs", "")
+def _name(spec: RunSpec) -> str:
+    return run_name(spec).removesuffix(f" · s{spec.seed}").replace(f" · {spec.epochs} epochs", "")
 
 
 def probing_steps(
@@ -153,17 +153,19 @@ def probing_steps(
 ) -> Generator[None, None, Probe]:
     """Time the job's kinds of runs. `report` hears the place of each and what was found."""
     with on_device(job.device):
-        probed, data, deadline = Probe(), _Data(job.root), time.monotonic() + job.budget
+        probed, data = Probe(), _Data(job.root)
+        stopwatch = Stopwatch(device_of(job.kinds[0].device_class))
+        began = stopwatch.now()
         for number, spec in enumerate(job.kinds):
-            report((number, _probe_kind(spec, data, probed, deadline)))
+            report((number, _probe_kind(spec, data, probed, job.budget - stopwatch.since(began))))
             yield
         return probed
 
 
-def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, deadline: float) -> str:
-    """Time one kind of run; return what was found, in words."""
+def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
+    """Time one kind of run within the seconds that are left; return what was found, in words."""
     used_up = "the seconds for timing were used up before"
-    if time.monotonic() >= deadline:
+    if left <= 0:
         probed.reasons[spec.identity] = used_up
         return f"not timed: {used_up}"
     try:
@@ -176,7 +178,7 @@ def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, deadline: float) -> s
         task = assemble(spec, device_of(spec.device_class), card, splits)
         check_room(task)
         stopwatch = Stopwatch(task.device)
-        found = run_time(task, stopwatch, deadline - time.monotonic())
+        found = run_time(task, stopwatch, left)
     except RegistryError as error:
         probed.failures[spec.identity] = str(error)
         return f"cannot be run: {error}"
