@@ -205,3 +205,13 @@ def workplace(tmp_path, monkeypatch, empty_store):
     shutil.copy(empty_store, tmp_path / "mlflow.db")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def usual_interrupt():
+    """A suite that a shell put into the background was started with SIGINT ignored; this one hears SIGTERM itself."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

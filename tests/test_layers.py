@@ -15,7 +15,19 @@ PACKAGE = Path(fa_registry.__file__).parent
 
 # Modules of one row never import each other; a row imports only from the rows above it.
 LAYERS = (
-    ("records", "errors", "untrusted", "jsonio", "resources", "owners", "visible", "cores", "shelf", "output_streams"),
+    (
+        "records",
+        "errors",
+        "untrusted",
+        "jsonio",
+        "resources",
+        "owners",
+        "visible",
+        "cores",
+        "shelf",
+        "output_streams",
+        "interrupts",
+    ),
     ("catalog", "seeding", "provenance", "statistics", "terminal_loss", "positions"),
     ("quantities",),
     ("methods", "architectures", "datasets", "diagnostics"),
@@ -41,6 +53,7 @@ GROUND = (
     "cores",
     "shelf",
     "output_streams",
+    "interrupts",
 )
 ONLY = {
     "mlflow": ("tracking",),

@@ -90,7 +90,9 @@ def _summary(report: LintReport) -> str:
     help="Of runs: those of a method, as `dfa` or `dfa+pen λ=0.01`.",
     shell_complete=completing.family("methods"),
 )
-@click.option("--status", default="", help="Of runs: complete, diverged, stopped_early, failed or running.")
+@click.option(
+    "--status", default="", help="Of runs: complete, diverged, stopped_early, interrupted, failed or running."
+)
 @click.option(
     "--limit",
     type=click.IntRange(0, 1_000_000),

@@ -104,7 +104,7 @@ def train(settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
 @REPLACING
 @TRAINING
 @click.option("--dry-run", is_flag=True, help="Print what would be trained and what it would take; write nothing.")
-@click.option("--no-probe", is_flag=True, help="With --dry-run: time no steps, give no cost.")
+@click.option("--no-probe", is_flag=True, help="With --dry-run: time no steps, give no time.")
 @JSON
 @examples(
     "study digits --jobs 2",
@@ -247,10 +247,11 @@ def planned(plan: Plan, as_json: bool) -> int:
     say(f"{len(plan.methods)} methods: {', '.join(plan.methods)}")
     header = ["setting", "called", "methods", "seeds", "runs", "controls", "complete", "all", "to train"]
     table(header, [_planned_row(setting) for setting in plan.settings], "")
-    if plan.probed:
+    if plan.seconds is not None:
         say(
-            f"one process: {_duration(plan.seconds)} for all, {_duration(plan.seconds_left)} for what is to train; "
-            f"{plan.jobs} at a time: {_duration(plan.seconds_left_by_jobs)}"
+            f"{plan.jobs} at a time: {_duration(plan.seconds_by_jobs)} for all, "
+            f"{_duration(plan.seconds_left_by_jobs)} for what is to train; "
+            f"one process: {_duration(plan.seconds)} for all, {_duration(plan.seconds_left)} for what is to train"
         )
     for setting in plan.settings:
         if setting.problem:
@@ -276,7 +277,7 @@ def _planned_row(setting: SettingPlan) -> list[str]:
 
 
 def _duration(seconds: float | None) -> str:
-    """`45 s`, `12 min`, `3.4 h`; N/A where nothing was probed."""
+    """Return `45 s`, `12 min`, `3.4 h`; N/A where nothing was timed."""
     if seconds is None:
         return "N/A"
     if seconds < 90:

@@ -217,10 +217,13 @@ class FileFormat(Protocol):
 
 @dataclass(frozen=True)
 class ImageFiles(Dataset):
+    """A data set of image files. is_cached: whether decoded images are kept below the data root."""
+
     card: DatasetCard
     format: FileFormat
     transform: Transform = UNCHANGED
     package: Package | None = None
+    is_cached: bool = True
     same_for_every_seed = True
 
     def load(self, device: torch.device, root: Path | None = None, seed: int = 0) -> Splits:
@@ -236,4 +239,4 @@ class ImageFiles(Dataset):
             report(f"{self.card.name}: decoding")
             return self.format.decode(root, files)
 
-        return cached(root, self.card, decode)
+        return cached(root, self.card, decode, self.is_cached)

@@ -52,11 +52,11 @@ def cache_path(root: Path, name: str) -> Path:
     return root / FOLDER / f"{name}.safetensors"
 
 
-def cached(root: Path, card: DatasetCard, decode: Callable[[], RawImages]) -> RawImages:
+def cached(root: Path, card: DatasetCard, decode: Callable[[], RawImages], is_kept: bool = True) -> RawImages:
     """Return the card's images from their cache, which `decode` fills the first time.
 
     Several processes may ask at once: one decodes, the others wait. A cache that is there is complete: it was renamed there.
-    Where none can be written (a read-only data root, a full disk), the images are decoded every time.
+    Where none can be written (a read-only data root, a full disk) or none is to be kept, the images are decoded every time.
 
     Raises:
         IntegrityError: the cache, or what was decoded, is not the card's.
@@ -64,7 +64,7 @@ def cached(root: Path, card: DatasetCard, decode: Callable[[], RawImages]) -> Ra
     path = cache_path(root, card.name)
     if path.is_file():
         return read_cache(path, card)
-    if not root.is_dir() or not os.access(path.parent if path.parent.exists() else root, os.W_OK):
+    if not is_kept or not root.is_dir() or not os.access(path.parent if path.parent.exists() else root, os.W_OK):
         return _decoded(card, decode)
     try:
         path.parent.mkdir(exist_ok=True)

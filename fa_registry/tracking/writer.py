@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 import traceback
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from torch import nn
 
 from fa_registry import diagnostics, jsonio, owners, provenance
 from fa_registry.errors import RegistryError
+from fa_registry.interrupts import deferred_interrupts
 from fa_registry.records import RunSpec
 from fa_registry.tracking import claim, schema
 from fa_registry.tracking.base import MOST_POINTS, DatasetReference, Point, Tracker
@@ -135,13 +135,15 @@ class RunWriter:
         self._adopted = adopt
         params = {} if open_end or lease else schema.params(spec)
         name = origin.name if origin else run_name(spec)
+        self.run_id, self.claim = "", None
+        self._is_sealing = self._has_ended = False
         try:
-            if adopt:
-                self.run_id = tracker.adopt(adopt, name, tags, params)
-            else:
-                self.run_id = tracker.create(name, tags, params)
-        except BaseException:
-            shutil.rmtree(self._folder)
+            with deferred_interrupts():  # a run in the store whose id is not known here could not be ended
+                self.run_id = tracker.adopt(adopt, name, tags, params) if adopt else tracker.create(name, tags, params)
+        except BaseException as error:
+            if self.run_id:
+                self.fail(error)
+            owners.remove(self._folder)
             raise
         self.claim = claim.Claim(tracker, self.run_id, lease) if lease else None
 
@@ -152,11 +154,12 @@ class RunWriter:
         else:
             self._tracker.finish(self.run_id, "KILLED")
             self._tracker.discard(self.run_id)
-        shutil.rmtree(self._folder)
+        self.give_up()
 
     def give_up(self) -> None:
-        """Leave a run that somebody else has closed as it is."""
-        shutil.rmtree(self._folder)
+        """Leave a run that another process has closed as it is."""
+        self._has_ended = True
+        owners.remove(self._folder)
 
     def start(self, initial: nn.Module | None) -> None:
         """Write what is known before the first step: spec, the `initial` network's weights, feedback state with its card."""
@@ -207,6 +210,7 @@ class RunWriter:
         for row in rows:
             self.write_down(row)
         self._resumed_from = rows[-1].epoch if rows else 0
+        self._tags |= {schema.TAG_RESUMED: str(self._resumed_from)} if rows else {}
 
     def write_down(self, row: EpochRow) -> None:
         """Buffer the epoch's metrics, where the charts show this epoch."""
@@ -291,35 +295,51 @@ class RunWriter:
         if self.rows[-1].epoch not in self._shown:  # of a run that ended early
             self._show(self.rows[-1])
         self._tags |= tags
+        self._is_sealing = True
         self._send(self._tracker)
         self._tracker.finish(self.run_id, "FINISHED")
-        shutil.rmtree(folder)
+        self.give_up()
 
     def fail(self, error: BaseException) -> None:
-        """End the run as failed, with the traceback as an artifact."""
-        text = "".join(traceback.format_exception(error))
-        self._end(text, "FAILED")
+        """End the run as failed, with the traceback as an artifact; as interrupted where the error is a Ctrl-C."""
+        if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
+            self.interrupt("interrupted")
+            return
+        self._end("".join(traceback.format_exception(error)), "failed", "FAILED")
 
     def interrupt(self, reason: str) -> None:
-        """End the run as stopped by a person; what it had measured stays."""
-        self._end(reason, "KILLED")
+        """End the run as interrupted by a person; what it had measured stays. An error of the store is logged."""
+        try:
+            self._end(reason, schema.INTERRUPTED, "KILLED")
+        except (RegistryError, OSError) as error:  # it must not take the place of the interrupt
+            LOG.warning("run %s was interrupted, and its end could not be written: %s", self.run_id, error)
 
-    def _end(self, text: str, state: str) -> None:
-        """A server that is away is not waited for: the next command closes the run."""
+    def _end(self, text: str, status: str, state: str) -> None:
+        """Write how the run ended, unless its end is written already. Another Ctrl-C waits for the tags.
+
+        A server that is away is not waited for: the next command closes the run.
+        """
+        if self._has_ended:
+            return
+        self._has_ended = True
         tracker = self._tracker.at_once()
         try:
-            self._tags |= {schema.TAG_STATUS: "failed"}
+            if self._is_sealing and schema.TAG_ARTIFACTS in tracker.get(self.run_id).tags:
+                tracker.finish(self.run_id, "FINISHED")  # all of it is in the store, and its tags say what it is
+                return
+            self._tags |= {schema.TAG_STATUS: status}
             (self._folder / schema.FAILURE).write_text(text, encoding="utf-8")
-            self._send(tracker)
-            tracker.upload(self.run_id, self._folder)
-            tracker.finish(self.run_id, state)
+            with deferred_interrupts():
+                self._send(tracker)
+                tracker.upload(self.run_id, self._folder)
+                tracker.finish(self.run_id, state)
         except BaseException as error:
             if not isinstance(error, Refusal) or error.kind not in WAITED_FOR:
                 tracker.finish(self.run_id, state)  # whatever cannot be written, the run must not say RUNNING
                 raise
             LOG.warning("%s. %s", error, self._left(tracker, state, error.kind))
         finally:
-            shutil.rmtree(self._folder)
+            owners.remove(self._folder)
 
     def _left(self, tracker: Tracker, state: str, kind: str) -> str:
         """What becomes of a run whose end could not be written, in words. A server whose bucket is at fault may take its state."""

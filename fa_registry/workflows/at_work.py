@@ -13,6 +13,7 @@ from fa_registry.tracking.claim import Signs
 from fa_registry.workflows.stores import open_tracker
 
 EPOCH = re.compile(r"(\d{1,6}) of (\d{1,6}|\?)")
+DIGITS = re.compile(r"[0-9]{1,6}")
 FIRST_FIRE = schema.first_fire_tag("")
 HEADLINES = {"h_L": "h_L", "g_L": "g_L", "accuracy": schema.SCALAR_METRICS["accuracy"]}  # field: metric
 
@@ -80,10 +81,11 @@ class Watcher:
         )
 
     def _rate(self, run: StoredRun, epoch: int) -> float | None:
-        """Since this watcher first saw the run, else since the run began: one that was resumed began later than its epochs."""
+        """Return the epochs a second since this watcher first saw the run, at the first look since the run began or went on."""
         began, when = self._seen.setdefault(run.run_id, (epoch, self.clock()))
         if epoch == began:
-            began, when = 0, run.started / 1000
+            resumed = run.tags.get(schema.TAG_RESUMED, "")
+            began, when = int(resumed) if DIGITS.fullmatch(resumed) else 0, run.started / 1000
         passed = self.clock() - when
         return (epoch - began) / passed if passed > 0 and epoch > began else None
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fa_registry import architectures, datasets, diagnostics, jsonio, methods, owners
 from fa_registry.errors import InvalidFields, PluginError, RegistryError, UnknownName
+from fa_registry.interrupts import deferred_interrupts
 from fa_registry.protocol.engine import judge_all, second_opinions
 from fa_registry.protocol.grouping import duplicate_remarks, groups
 from fa_registry.protocol.multiplicity import compared_methods
@@ -284,15 +285,23 @@ def log_audit(
         **sign(0, owners.LEASE),
         **(numbered(audits_of(tracker, selection.study)) if selection.study else {}),
     }
-    run_id = tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
-    status, state = "failed", "FAILED"
+    status, state, run_id = "failed", "FAILED", adopted
     try:
+        with deferred_interrupts():  # a run in the store whose id is not known here could not be ended
+            run_id = (
+                tracker.adopt(adopted, report.title, tags, {}) if adopted else tracker.create(report.title, tags, {})
+            )
         with Claim(tracker, run_id, owners.LEASE):  # a heartbeat: how others learn that this process is gone
             page = _tell_all(tracker, report, folder, selection, run_id)
         status, state = "complete", "FINISHED"
+    except KeyboardInterrupt:
+        status, state = schema.INTERRUPTED, "KILLED"
+        raise
     finally:
-        tracker.log(run_id, tags={schema.TAG_STATUS: status})
-        tracker.finish(run_id, state)
+        with deferred_interrupts():
+            if run_id:
+                tracker.log(run_id, tags={schema.TAG_STATUS: status})
+                tracker.finish(run_id, state)
     return run_id, page
 
 

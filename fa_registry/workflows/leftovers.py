@@ -93,23 +93,29 @@ def says_running(run: StoredRun) -> bool:
     return "running" in (run.tags.get(schema.TAG_STATUS), run.state.lower())
 
 
-def close_gone(tracker: Tracker, runs: Iterable[StoredRun], signs: Signs) -> None:
+def close_gone(tracker: Tracker, runs: Iterable[StoredRun], signs: Signs, as_status: str = "failed") -> None:
     """End those of these that say they are at work and whose process is gone."""
     for run in runs:
         if says_running(run) and signs.is_dead(run):
-            close(tracker, run)
+            close(tracker, run, as_status)
 
 
-def close_zombies(tracker: Tracker, tags: Mapping[str, str], signs: Signs | None = None) -> None:
+def close_zombies(
+    tracker: Tracker, tags: Mapping[str, str], signs: Signs | None = None, as_status: str = "failed"
+) -> None:
     """End those with these tags."""
-    close_gone(tracker, tracker.search(tags), signs or Signs())
+    close_gone(tracker, tracker.search(tags), signs or Signs(), as_status)
 
 
-def close(tracker: Tracker, run: StoredRun) -> None:
-    """End a run whose process is gone: one that had written all of itself as what it says it is, any other as killed."""
+def close(tracker: Tracker, run: StoredRun, as_status: str = "failed") -> None:
+    """End a run whose process is gone, as what it says it is.
+
+    A run that says nothing ends as `as_status`; if its state is KILLED already, a person had stopped it.
+    """
     status = run.tags.get(schema.TAG_STATUS, "")
     if status not in schema.ENDED_STATUSES:
-        tracker.log(run.run_id, tags={schema.TAG_STATUS: "failed"})
+        status = schema.INTERRUPTED if run.state == "KILLED" else as_status
+        tracker.log(run.run_id, tags={schema.TAG_STATUS: status})
     tracker.finish(run.run_id, STATES.get(status, "KILLED"))
 
 

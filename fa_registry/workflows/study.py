@@ -13,6 +13,7 @@ import torch
 from fa_registry import datasets, jsonio, owners
 from fa_registry.cores import usable_cores
 from fa_registry.errors import Interrupted, InvalidFields, UnknownName
+from fa_registry.interrupts import deferred_interrupts
 from fa_registry.owners import LEASE
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, RunSpec
@@ -176,13 +177,20 @@ def _train(
         resources = replace(asked, at_once=at_once(asked, room, specs))
         lease = jobs[0].lease
         tags = _study_tags(study) | sign(0, lease)
-        parent = adopted or ("" if joins else tracker.create(f"study {study.name}", tags, {}))
-        training = [replace(job, study_run=parent, experiment_id=tracker.experiment_id) for job in jobs]
+        parent, interrupted = adopted, False
         try:
+            if not adopted and not joins:
+                with deferred_interrupts():  # a run in the store whose id is not known here could not be ended
+                    parent = tracker.create(f"study {study.name}", tags, {})
+            training = [replace(job, study_run=parent, experiment_id=tracker.experiment_id) for job in jobs]
             with Claim(tracker, parent, lease) if parent else nullcontext():
                 _train_with_others(training, study, result, resources, executor, tracker, waits=not joins)
+        except KeyboardInterrupt:
+            interrupted = True
+            raise
         finally:
-            _close(tracker, parent, study, result)
+            with deferred_interrupts():
+                _close(tracker, parent, study, result, interrupted)
 
 
 def _train_with_others(
@@ -227,15 +235,23 @@ def _compared(tracker: MlflowTracker, result: StudyResult) -> StudyResult:
     return result
 
 
-def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResult) -> None:
-    """End the study's own run, and those of its runs that a killed worker could not end."""
-    broken = bool(result.failed or result.stopped) or result.ended < len(study.specs)
+def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResult, interrupted: bool = False) -> None:
+    """End the study's own run, and those of its runs that a killed worker could not end.
+
+    interrupted: whether a second Ctrl-C stopped the study, which then has no result of its runs at work.
+    """
+    interrupted = interrupted or bool(result.stopped)
+    broken = bool(result.failed) or result.ended < len(study.specs)
     for spec in study.specs if broken else ():
-        close_zombies(tracker, {schema.TAG_SPEC: spec.identity})
+        as_status = schema.INTERRUPTED if interrupted and run_name(spec) not in result.failed else "failed"
+        close_zombies(tracker, {schema.TAG_SPEC: spec.identity}, as_status=as_status)
     if not parent:
         return
-    tracker.log(parent, tags={schema.TAG_STATUS: "failed" if broken else "complete"})
-    tracker.finish(parent, "FAILED" if broken else "FINISHED")
+    status, state = ("failed", "FAILED") if broken else ("complete", "FINISHED")
+    if broken and interrupted:
+        status, state = schema.INTERRUPTED, "KILLED"
+    tracker.log(parent, tags={schema.TAG_STATUS: status})
+    tracker.finish(parent, state)
 
 
 def _already_there(
@@ -427,7 +443,7 @@ def study_note(study: Study) -> str:
         f"{', '.join(sizes)} ({', '.join(map(str, seeds))}); edition {markdown_text(study.edition)}",
         f"Methods and controls: {', '.join(markdown_text(label) for label in labels)}",
     ]
-    if study.cost:
+    if study.cost and not study.twin.words:  # the file's words are of the study as it stands there
         asked.append(f"Cost: {markdown_text(study.cost)}")
     return "\n\n".join(asked)
 

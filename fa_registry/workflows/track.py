@@ -127,7 +127,7 @@ class Tracked:
     ) -> None:
         try:
             self._freezing.__exit__(kind, error, trace)
-        except UsageError as refusal:  # frozen weights were trained: this is no control, and never a complete run
+        except BaseException as refusal:  # frozen weights were trained: this is no control, and never a complete run
             self._writer.fail(refusal)
             raise
         if isinstance(error, KeyboardInterrupt):

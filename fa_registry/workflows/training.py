@@ -137,17 +137,21 @@ def _training_steps(
         writer = RunWriter(tracker, task, *own)
     mine, params = writer.run_id, schema.params(job.spec)
     attempts.mine = mine
-    if not job.yields:
-        hold(tracker, mine, params)
-    else:
-        other = take(tracker, mine, attempts.look, finished, attempts.signs, params)
-        overview.tell(free=not other)
-        if other:
-            writer.withdraw()
-            return _elsewhere(other)
-    kept = KeptState(tracker, mine, attempts.seen if job.yields else ())
-    with writer.claim:
-        return (yield from _trained(job, task, writer, kept, StopTag(tracker, job.study, stop), report))
+    try:
+        if not job.yields:
+            hold(tracker, mine, params)
+        else:
+            other = take(tracker, mine, attempts.look, finished, attempts.signs, params)
+            overview.tell(free=not other)
+            if other:
+                writer.withdraw()
+                return _elsewhere(other)
+        kept = KeptState(tracker, mine, attempts.seen if job.yields else ())
+        with writer.claim:
+            return (yield from _trained(job, task, writer, kept, StopTag(tracker, job.study, stop), report))
+    except (KeyboardInterrupt, GeneratorExit):
+        writer.interrupt("interrupted")
+        raise
 
 
 class _Attempts:
@@ -204,12 +208,14 @@ def _trained(
         LOG.warning("%s", error)
         return TrainingResult(writer.run_id, ELSEWHERE, 0, 0, {})
     except Interrupted as error:
-        resume.write(trainer, writer.rows)  # between epochs: weights, generators and rows belong together
-        kept.offer(resume.path, trainer.epoch, now=True)
-        writer.interrupt(str(error))
+        try:
+            resume.write(trainer, writer.rows)  # between epochs: weights, generators and rows belong together
+            kept.offer(resume.path, trainer.epoch, now=True)
+        finally:
+            writer.interrupt(str(error))
         raise
-    except (KeyboardInterrupt, GeneratorExit):
-        writer.interrupt("interrupted inside an epoch")  # half an epoch is no state to go on from
+    except (KeyboardInterrupt, GeneratorExit):  # half an epoch is no state to go on from
+        writer.interrupt("interrupted inside an epoch; the same command goes on from the last state that was kept")
         raise
     except StoreError as error:  # store and files are written between epochs alone
         state = _kept(resume, trainer, writer.rows)

@@ -46,13 +46,20 @@ def start(command, workplace):
 
 
 @pytest.mark.long
-def test_a_study_can_be_stopped_and_goes_on(start, workplace):
-    process, tracker, arguments = start(epochs=20)
-    process.send_signal(signal.SIGINT)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_study_can_be_stopped_and_goes_on(start, workplace, times):
+    """By Ctrl-C, at the next epoch; by a second one at once."""
+    process, tracker, arguments = start(epochs=20 if times == 1 else 400)
+    for _ in range(times):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)  # two signals of one number at once are one
     _, errors = process.communicate(timeout=120)
-    assert process.returncode == 130, errors
+    assert process.returncode == (130 if times == 1 else 1), errors
+    ends = {(run.state, run.tags[schema.TAG_STATUS]) for run in tracker.search({})}
+    assert ("KILLED", schema.INTERRUPTED) in ends and ends <= {("KILLED", schema.INTERRUPTED), ("FINISHED", "complete")}
+    if times == 2:
+        return
     assert "the same command goes on from there" in errors
-    assert "RUNNING" not in {run.state for run in tracker.search({})}
 
     one_at_a_time = [word.replace("2", "1") for word in arguments]
     ended = call(*one_at_a_time)  # in this process: what the stopped one left is all that there is

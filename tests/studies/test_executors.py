@@ -188,16 +188,6 @@ def test_an_unknown_executor_is_refused_before_anything_is_written(workplace):
         fa_registry.train(method="dfa", seed=1, executor="locl")
 
 
-@pytest.fixture
-def usual_interrupt():
-    """A suite that a shell put into the background was started with SIGINT ignored; this one hears SIGTERM itself."""
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 def test_the_first_signal_asks_the_second_interrupts(usual_interrupt):
     with pytest.raises(KeyboardInterrupt), stop_on_signal() as stop:
         assert not stop()

@@ -46,6 +46,16 @@ def test_speed_and_time_left_are_of_what_was_seen(tracker, clock):
     assert (row.h_L, row.accuracy, row.g_L, row.fired) == (12.5, 0.5, None, {"D1": "2"})
 
 
+@pytest.mark.parametrize(
+    ("resumed", "rate"), [({}, 0.3), ({schema.TAG_RESUMED: "2"}, 0.1), ({schema.TAG_RESUMED: "x"}, 0.3)]
+)
+def test_epochs_before_it_was_resumed_took_none_of_its_time(tracker, resumed, rate):
+    run_id = begin(tracker, **resumed)
+    began = tracker.get(run_id).started / 1000
+    (row,) = Watcher(tracker, clock=lambda: began + 10).look()
+    assert row.rate == pytest.approx(rate) and row.left == pytest.approx(7 / rate)
+
+
 @pytest.mark.parametrize("written", ["", "soon", "3 of 99999999", "-1 of 4", "9 of 4 of 2"])
 def test_a_tag_that_says_nothing_is_no_epoch(tracker, clock, written):
     begin(tracker, written)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,18 @@ import torch
 
 import fa_registry
 from fa_registry import datasets
+from fa_registry.datasets._files import ImageFiles
+from fa_registry.datasets._raw_images import RawImages
 from fa_registry.errors import InvalidFields
 from fa_registry.jsonio import file_digest
 from fa_registry.studies.study import load_study
 from fa_registry.training.specs import parse_spec
+from fa_registry.training.task import prepare
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import dry_run
-from fa_registry.workflows.dry_run import EVAL_SAMPLES, FEW, Probe, kind, probe, random_splits
+from fa_registry.workflows import probe as probing
+from fa_registry.workflows.dry_run import shared
+from fa_registry.workflows.probe import STEPS, Probe, RunTime, Stopwatch, kind, probe, training_seconds, uncached
 
 CPU = {"device": "cpu"}
 PENALTY = """
@@ -55,20 +61,69 @@ def test_a_store_that_is_not_there_is_not_made(workplace):
     assert any(remark.startswith("There is no store") for remark in plan.remarks)
 
 
+A_RUN = RunTime(training=8.0, measuring=2.0, final=1.0)
+SECONDS = 2 * 10 + 2 + 1  # of two epochs: the first measurement is before them
+
+
+def known_times(specs, *_) -> Probe:
+    """Eight seconds an epoch, two a measurement and one for the end, whatever is run."""
+    return Probe(times={kind(spec).identity: A_RUN for spec in specs})
+
+
 def test_what_is_complete_is_counted_and_costs_nothing_more(trained, monkeypatch):
-    monkeypatch.setattr(dry_run, "probe", lambda specs: known_speeds(specs))
+    monkeypatch.setattr(dry_run, "probe", known_times)
+    monkeypatch.setattr(dry_run, "usable_cores", lambda: 4)
     plan = dry("tiny")
     assert (plan.runs, plan.complete, plan.control_runs) == (4, 4, 1)
-    assert plan.seconds == 4 * (2 * 10 + 1) and plan.seconds_left == plan.seconds_left_by_jobs == 0
+    assert plan.seconds == 4 * SECONDS and plan.seconds_left == plan.seconds_left_by_jobs == 0
     other = dry("tiny", seeds=[1, 2], jobs=2)
     assert (other.runs, other.complete) == (8, 4)
-    assert other.seconds_left == 4 * (2 * 10 + 1) and other.seconds_left_by_jobs == other.seconds_left / 2
+    assert other.seconds_left == 4 * SECONDS and other.seconds_left_by_jobs == other.seconds_left / 2
     assert dry("tiny", force=True).complete == 0
 
 
-def known_speeds(specs) -> Probe:
-    """Ten seconds an epoch and one for the end, whatever is run."""
-    return Probe(speeds={kind(spec).identity: (10.0, 1.0) for spec in specs})
+def test_more_jobs_than_cores_take_no_less_time(registry, monkeypatch):
+    monkeypatch.setattr(dry_run, "probe", known_times)
+    monkeypatch.setattr(dry_run, "usable_cores", lambda: 2)
+    plan = dry("tiny", jobs=4)
+    assert plan.seconds_by_jobs == plan.seconds / 2
+    assert any("With 4 at a time: there are 2 cores" in remark for remark in plan.remarks)
+
+
+def test_a_long_run_is_not_shared_by_two():
+    assert shared([5, 1, 1, 1], 2) == 5 and shared([1, 1, 5], 2) == 6 and shared([], 2) == 0
+
+
+@pytest.mark.parametrize(("cpu", "is_busy"), [(9.5, False), (4.0, True)])
+def test_a_busy_machine_is_said(registry, monkeypatch, cpu, is_busy):
+    def found(specs, *_):
+        known = known_times(specs)
+        known.wall, known.cpu = 10.0, cpu
+        return known
+
+    monkeypatch.setattr(dry_run, "probe", found)
+    plan = dry("tiny")
+    said = [remark for remark in plan.remarks if "machine is busy: 60% of the probe's time was spent waiting" in remark]
+    assert bool(said) is is_busy and plan.waiting == pytest.approx(1 - cpu / 10)
+    assert not said or "2.5 times as long" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [({"no_probe": True}, "--no-probe"), ({"executor": "elsewhere"}, "may place the runs on other machines")],
+)
+def test_what_is_not_timed_has_no_time_and_a_reason(registry, monkeypatch, asked, why):
+    monkeypatch.setattr(dry_run, "probe", lambda *_: pytest.fail("timed"))
+    checked = dry_run.checked_study
+    monkeypatch.setattr(  # no such executor is installed
+        dry_run,
+        "checked_study",
+        lambda chosen, jobs, edition, stop_on, executor, **named: checked(chosen, jobs, edition, stop_on, "", **named),
+    )
+    plan = dry("tiny", **asked)
+    assert plan.seconds is plan.seconds_left is plan.seconds_by_jobs is plan.seconds_left_by_jobs is None
+    assert any("No time is given for the study" in remark and why in remark for remark in plan.remarks)
+    assert all(why in setting.no_time for setting in plan.settings) and not plan.probed
 
 
 def test_settings_methods_and_controls_are_told_apart(registry, workplace):
@@ -84,15 +139,17 @@ def test_settings_methods_and_controls_are_told_apart(registry, workplace):
     assert plan.control_runs == 1 + 5
 
 
-def test_the_sum_leaves_out_what_was_not_probed_and_says_so(registry, workplace, monkeypatch):
+def test_a_study_has_no_time_unless_all_of_it_was_timed(registry, workplace, monkeypatch):
     path = workplace / "tiny" / "study.toml"
     path.write_text(path.read_text() + PENALTY)
-    half = known_speeds(spec for spec in load_study("tiny", CPU).specs if spec.epochs == 3)
-    half.unprobed = ["the rest"]
-    monkeypatch.setattr(dry_run, "probe", lambda specs: half)
+    specs = load_study("tiny", CPU).specs
+    half = known_times(spec for spec in specs if spec.epochs == 3)
+    half.reasons = {kind(spec).identity: "no files" for spec in specs if spec.epochs == 2}
+    monkeypatch.setattr(dry_run, "probe", lambda *_: half)
     plan = dry("tiny")
-    assert plan.settings[0].seconds is None and plan.settings[1].seconds == 7 * (3 * 10 + 1) == plan.seconds
-    assert any("the sums are too low by them: the rest" in remark for remark in plan.remarks)
+    assert plan.settings[0].seconds is None and plan.settings[1].seconds == 7 * (3 * 10 + 2 + 1)
+    assert plan.seconds is plan.seconds_left is plan.seconds_by_jobs is None
+    assert any(f"No time is given for {plan.settings[0].setting}: no files" in remark for remark in plan.remarks)
 
 
 def test_json_holds_all_of_the_plan(registry):
@@ -112,7 +169,9 @@ def test_the_table_names_every_setting(registry):
     assert result.exit_code == 0
     assert "4 runs (1 of them controls) in 1 settings, 0 complete, 4 to train" in result.stdout
     assert "resmlp-16x2 · digits · 2 epochs" in result.stdout and "one process:" in result.stdout
-    assert "[1/1]" in result.stderr and "ms a step: bp" in result.stderr
+    assert (
+        "[4/4]" in result.stderr and "frozen · resmlp-16x2 · digits: " in result.stderr and "ms a step" in result.stderr
+    )
 
 
 @pytest.mark.parametrize("words", [("study", "tiny"), ("study", "tiny", "--dry-run"), ("study", "tiny", "--json")])
@@ -144,68 +203,119 @@ def spec(**fields):
     return parse_spec({**FIELDS, "architecture_options": SMALL, **fields})
 
 
-def test_runs_that_take_as_long_an_epoch_are_of_one_kind():
+def test_runs_whose_steps_compute_the_same_are_of_one_kind():
     one = kind(spec())
-    for other in ({"seed": 2}, {"epochs": 9}, {"penalty": 0.1}, {"control": "ladder_1"}):
+    for other in ({"seed": 2}, {"epochs": 9}):
         assert kind(spec(**other)) == one, other
-    for other in ({"method": "fa"}, {"dataset": "digits_centred"}, {"batch_size": 64}, {"architecture_options": {}}):
+    for other in (
+        {"method": "fa"},
+        {"dataset": "digits_centred"},
+        {"batch_size": 64},
+        {"architecture_options": {}},
+        {"penalty": 0.1},
+        {"control": "ladder_1"},
+    ):
         assert kind(spec(**other)) != one, other
+    assert kind(spec(penalty=0.1)) == kind(spec(penalty=0.2))
     assert kind(spec(method="bp", control="frozen")) != kind(spec(method="bp"))
 
 
-def test_every_kind_is_probed_once_and_every_run_has_a_cost():
+def test_every_kind_is_timed_once_and_every_run_has_a_time(monkeypatch):
+    genuine, timed = probing.run_time, []
+    monkeypatch.setattr(probing, "run_time", lambda task, *given: timed.append(task.spec) or genuine(task, *given))
     specs = [spec(), spec(seed=2), spec(penalty=0.1), spec(method="bp"), spec(method="bp", control="frozen", epochs=3)]
     found = probe(specs)
-    assert set(found.speeds) == {kind(spec).identity for spec in specs} and len(found.speeds) == 3
-    assert all(found.seconds([spec]) > 0 for spec in specs)
-    assert not (found.random or found.failures or found.unprobed)
+    assert set(found.times) == {kind(spec).identity for spec in specs} and len(timed) == len(found.times) == 4
+    assert len(found.seconds(specs)) == 5 and min(found.seconds(specs)) > 0 and found.wall > 0 < found.cpu
+    assert not (found.failures or found.reasons)
 
 
-def test_a_cost_is_of_all_epochs_and_one_final_measurement():
+@pytest.mark.parametrize(
+    ("specs", "shares"), [([{}, {"method": "fa"}, {"method": "bp"}], [2, 1]), ([{}, {"seed": 2}], [1, 1])]
+)
+def test_as_many_processes_time_as_will_train(monkeypatch, specs, shares):
+    """Here in turns; two runs of one kind are timed by both."""
+    asked = []
+
+    class Here:
+        def run(self, jobs, work, resources, stop, tell):
+            asked.extend([resources.at_once, [len(job.kinds) for job in jobs]])
+
+    monkeypatch.setattr(probing.executors.CATALOG, "get", lambda name: Here() if name == "local" else None)
+    monkeypatch.setattr(probing, "usable_cores", lambda: 2)
+    probe([spec(**fields) for fields in specs], at_once=8)
+    assert asked == [2, shares]
+
+
+def test_a_time_is_of_all_epochs_all_measurements_and_the_end():
     one = spec()
-    found = Probe(speeds={kind(one).identity: (2.0, 0.5)})
-    assert found.seconds([one]) == 5 * 2.0 + 0.5
-    assert found.seconds([spec(method="fa")]) is None
+    found = Probe(times={kind(one).identity: RunTime(2.0, 0.5, 0.25)})
+    assert found.seconds([one]) == [5 * 2.5 + 0.5 + 0.25]
+    assert found.seconds([one, spec(method="fa")]) is None
 
 
-def test_without_its_files_a_data_set_is_probed_with_random_images_of_its_shape(tmp_path):
-    one = spec(dataset="cifar10", architecture_options={"d_hidden": 4, "num_blocks": 1})
-    found = probe([one])
-    assert found.random == {"cifar10"} and found.seconds([one]) > 0
+def test_the_times_are_processor_seconds_on_a_cpu():
+    """A process that waited half of the time: a second of the clock a look, half a one of work."""
+    looks = count()
+    stopwatch = Stopwatch(torch.device("cpu"), lambda: (now := next(looks), now / 2))
+    assert stopwatch.time(lambda: None) == 0.5 and (stopwatch.wall, stopwatch.cpu) == (1, 0.5)
 
 
-def test_random_images_are_of_the_cards_shape_and_classes():
-    card = dataclasses.replace(datasets.get("cifar100").card, train_samples=1000)
-    splits = random_splits(card, torch.device("cpu"))
-    assert splits.train_images.shape[1:] == splits.test_images.shape[1:] == (3, 32, 32)
-    assert len(splits.test_labels) == 200 and len(splits.train_labels) == 400
-    assert splits.train_labels.max() == 99 and splits.train_labels.dtype == torch.int64
-
-
-def test_when_the_time_is_used_up_the_rest_is_named():
-    found = probe([spec(), spec(dataset="digits_centred")], budget=-1.0)
-    assert found.unprobed == ["resmlp-8x2 · digits", "resmlp-8x2 · digits_centred"] and not found.speeds
-
-
-@pytest.mark.parametrize(("seconds", "sizes"), [(1.0, {FEW}), (0.0, {FEW, 128})])
-def test_a_step_that_takes_long_is_reckoned_from_a_few_samples(monkeypatch, seconds, sizes):
-    seen = set()
+@pytest.mark.parametrize("batch_size", [128, 16])
+def test_an_epoch_is_its_timed_steps_and_as_long_ones_for_the_rest(monkeypatch, batch_size):
+    """By a clock that only a step moves: a second each. Of many batches some are taken, whole ones."""
+    moved, sizes = [0.0], []
     genuine = Trainer.step
-    monkeypatch.setattr(
-        Trainer, "step", lambda self, images, labels: seen.add(len(labels)) or genuine(self, images, labels)
-    )
-    monkeypatch.setattr(dry_run, "_timed", lambda work, task: (work(), seconds)[1])
-    card = datasets.get("digits").card
-    task = dry_run._task(spec(), card, random_splits(card, torch.device("cpu")))
-    assert dry_run.step_seconds(Trainer(task)) == seconds * 128 / FEW
-    assert seen == sizes
+
+    def step(self, images, labels):
+        moved[0] += 1
+        sizes.append(len(labels))
+        return genuine(self, images, labels)
+
+    monkeypatch.setattr(Trainer, "step", step)
+    trainer = Trainer(prepare(spec(batch_size=batch_size), torch.device("cpu")))
+    stopwatch = Stopwatch(torch.device("cpu"), lambda: (moved[0], moved[0]))
+    seconds = training_seconds(trainer, stopwatch)
+    assert seconds == -(-len(trainer.task.splits.train_labels) // batch_size)
+    assert len(sizes) == STEPS and set(sizes) == {batch_size}
 
 
-@pytest.mark.parametrize(("step", "samples"), [(0.01, EVAL_SAMPLES), (0.2, 16), (2.0, 2)])
-def test_the_longer_a_step_the_fewer_samples_are_measured(monkeypatch, step, samples):
-    seen = set()
-    monkeypatch.setattr(dry_run, "measure", lambda task, moments=(): seen.add(len(task.eval_batch[1])))
-    card = datasets.get("digits").card
-    task = dry_run._task(spec(), card, random_splits(card, torch.device("cpu")))
-    dry_run._measuring_seconds(task, step)
-    assert seen == {samples}
+@pytest.mark.parametrize("left", [6.0, 1e9])
+def test_steps_that_take_too_long_have_no_time_and_no_guess(monkeypatch, left):
+    clock = count()
+    stopwatch = Stopwatch(torch.device("cpu"), lambda: (now := float(next(clock)), now))  # a second a look
+    found = probing.run_time(prepare(spec(), torch.device("cpu")), stopwatch, left)
+    assert (found is None) is (left == 6.0)
+
+
+def test_without_its_files_a_data_set_has_no_time(tmp_path):
+    one = spec(dataset="cifar10", architecture_options={"d_hidden": 4, "num_blocks": 1})
+    found = probe([one], root=tmp_path)
+    assert found.seconds([one]) is None and not found.failures
+    assert "its data cannot be read here: data set cifar10" in found.reasons[kind(one).identity]
+
+
+def test_decoding_for_the_probe_keeps_nothing(tmp_path):
+    card = datasets.get("mnist").card
+    images, labels = torch.zeros(4, *card.image_shape, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64)
+    raw = RawImages(images, labels, images.clone(), labels.clone())
+
+    class Decoded:
+        packed = packed_md5 = ""
+
+        def decode(self, root, files):
+            return raw
+
+    small = ImageFiles(card=dataclasses.replace(card, train_samples=4, files=()), format=Decoded())
+    uncached(small).raw(tmp_path)
+    assert not list(tmp_path.iterdir())
+    small.raw(tmp_path)
+    assert list(tmp_path.iterdir())
+    labels_permuted = datasets.get("random_targets:mnist")
+    assert not uncached(labels_permuted).source.is_cached and uncached(datasets.get("digits")) is datasets.get("digits")
+
+
+def test_when_the_seconds_are_used_up_the_rest_has_no_time():
+    specs = [spec(), spec(dataset="digits_centred")]
+    found = probe(specs, budget=-1.0)
+    assert not found.times and set(found.reasons) == {kind(spec).identity for spec in specs}

@@ -1,0 +1,291 @@
+"""How long runs take here: a part of an epoch and all measurements of every kind of run are timed, and nothing is written.
+
+As many processes time them as will train at a time, so that what these cost each other is in the times. On the CPU the times are
+processor seconds: other work on this machine does not change them, and `Probe.waiting` says how much there was of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fa_registry import datasets
+from fa_registry.cores import usable_cores
+from fa_registry.datasets._files import ImageFiles
+from fa_registry.datasets.base import Dataset, DatasetCard, Splits
+from fa_registry.datasets.random_targets import RandomTargets
+from fa_registry.errors import RegistryError
+from fa_registry.records import RunSpec
+from fa_registry.studies import executors
+from fa_registry.studies.executors.base import JobEvent, Resources
+from fa_registry.training.captured import WARM_UP
+from fa_registry.training.devices import device_of, on_device
+from fa_registry.training.measuring import is_third_party, measure, with_final
+from fa_registry.training.reference import EVERY
+from fa_registry.training.specs import run_name
+from fa_registry.training.task import Task, assemble, check_room
+from fa_registry.training.trainer import Trainer
+from fa_registry.workflows.progress import Progress
+from fa_registry.workflows.training import on_gpu, usual_executor
+
+BUDGET_SECONDS = 90.0  # of work of one process, however long it waits for a processor; checked before every kind of run
+STEPS = 5  # that are timed at least, where an epoch has so many
+STEPS_SECONDS = 0.5  # for which steps are timed at least, unless the epoch ends before
+
+Clock = Callable[[], tuple[float, float]]
+
+
+def clock() -> tuple[float, float]:
+    """Return the seconds of the wall clock, and the processor seconds of this process."""
+    return time.perf_counter(), time.process_time()
+
+
+@dataclass(frozen=True)
+class RunTime:
+    """Seconds of the parts of a run. training, measuring: of one epoch; final: of what is measured at the end alone."""
+
+    training: float
+    measuring: float
+    final: float
+
+    def of(self, epochs: int) -> float:
+        """Return the seconds of a run of so many epochs, which is measured before the first one too."""
+        return epochs * (self.training + self.measuring) + self.measuring + self.final
+
+
+@dataclass
+class Probe:
+    """What was timed.
+
+    Attributes:
+        times: of every kind of run, by its identity.
+        failures: kind → why it cannot be run.
+        reasons: kind → why it was not timed.
+        wall: seconds of the clock in which all this was timed.
+        cpu: processor seconds of the same time; equal to `wall` where a card does the work.
+    """
+
+    times: dict[str, RunTime] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    @property
+    def waiting(self) -> float:
+        """Share of the probe's time in which its processes waited for a processor."""
+        return max(0.0, 1 - self.cpu / self.wall) if self.wall else 0.0
+
+    def seconds(self, specs: Iterable[RunSpec]) -> list[float] | None:
+        """Return the seconds of each run; None if one of them was not timed."""
+        found = [(spec.epochs, self.times.get(kind(spec).identity)) for spec in specs]
+        return None if any(known is None for _, known in found) else [known.of(epochs) for epochs, known in found]
+
+    def add(self, other: Probe) -> None:
+        """Take over what another process has timed."""
+        self.times |= other.times
+        self.failures |= other.failures
+        self.reasons |= other.reasons
+        self.wall, self.cpu = self.wall + other.wall, self.cpu + other.cpu
+
+
+def kind(spec: RunSpec) -> RunSpec:
+    """Return the run that stands for all whose steps compute the same: with other seeds, epochs and strengths of a penalty."""
+    return dataclasses.replace(spec, seed=0, epochs=2, penalty=0.01 if spec.penalty else 0.0)
+
+
+@dataclass(frozen=True)
+class ProbeJob:
+    """What one process times. root: folder of data sets. device: which of several cards. budget: seconds."""
+
+    kinds: tuple[RunSpec, ...]
+    root: Path | None = None
+    device: str = ""
+    budget: float = BUDGET_SECONDS
+
+
+def probe(
+    specs: Sequence[RunSpec],
+    at_once: int = 1,
+    root: Path | None = None,
+    device: str = "",
+    budget: float = BUDGET_SECONDS,
+) -> Probe:
+    """Time every kind of run among `specs` with as many processes as will train `at_once`, one a core at most."""
+    kinds = sorted({kind(spec).identity: kind(spec) for spec in specs}.values(), key=lambda one: one.dataset)
+    count = 1 if on_gpu(kinds) else max(1, min(at_once, usable_cores(), len(specs)))
+    jobs = [ProbeJob(tuple(kinds[place::count] or kinds), root, device, budget) for place in range(count)]
+    probed, firsts = Probe(), [sum(len(job.kinds) for job in jobs[:place]) for place in range(count)]
+    names = [_name(one) for job in jobs for one in job.kinds]
+    title = f"timing {len(kinds)} kinds of runs, {count} at a time, for about {budget:g} s at most, longer on a busy machine"
+    with Progress(title, names, str) as progress:
+
+        def hear(event: JobEvent) -> None:
+            if event.kind == "progress":
+                number, words = event.value
+                progress.show(JobEvent(firsts[event.index] + number, "done", words))
+            elif event.kind == "done":
+                probed.add(event.value)
+            elif event.kind == "failed":
+                why = event.value.strip().splitlines()[-1]
+                probed.reasons |= {one.identity: why for one in jobs[event.index].kinds}
+
+        executor = executors.CATALOG.get(usual_executor(kinds, several=count > 1))
+        resources = Resources(at_once=count, device="cuda" if on_gpu(kinds) else "cpu")
+        executor.run(jobs, probing_steps, resources, lambda: False, hear)
+    return probed
+
+
+def _name(spec: RunSpec) -> str:
+    return run_name(spec).removesuffix(f" · s{spec.seed}").replace(f" · {spec.epochs} epochs", "")
+
+
+def probing_steps(
+    job: ProbeJob, stop: Callable[[], bool], report: Callable[[Any], None]
+) -> Generator[None, None, Probe]:
+    """Time the job's kinds of runs. `report` hears the place of each and what was found."""
+    with on_device(job.device):
+        probed, data = Probe(), _Data(job.root)
+        stopwatch = Stopwatch(device_of(job.kinds[0].device_class))
+        began = stopwatch.now()
+        for number, spec in enumerate(job.kinds):
+            report((number, _probe_kind(spec, data, probed, job.budget - stopwatch.since(began))))
+            yield
+        return probed
+
+
+def _probe_kind(spec: RunSpec, data: _Data, probed: Probe, left: float) -> str:
+    """Time one kind of run within the seconds that are left; return what was found, in words."""
+    used_up = "the seconds for timing were used up before"
+    if left <= 0:
+        probed.reasons[spec.identity] = used_up
+        return f"not timed: {used_up}"
+    try:
+        card, splits = data.of(spec)
+    except RegistryError as error:
+        why = str(error).splitlines()[0]
+        probed.reasons[spec.identity] = f"its data cannot be read here: {why}"
+        return f"not timed: {why}"
+    try:
+        task = assemble(spec, device_of(spec.device_class), card, splits)
+        check_room(task)
+        stopwatch = Stopwatch(task.device)
+        found = run_time(task, stopwatch, left)
+    except RegistryError as error:
+        probed.failures[spec.identity] = str(error)
+        return f"cannot be run: {error}"
+    probed.wall, probed.cpu = probed.wall + stopwatch.wall, probed.cpu + stopwatch.cpu
+    if found is None:
+        probed.reasons[spec.identity] = "its steps take too long to be timed within the seconds for it"
+        return f"not timed: {probed.reasons[spec.identity]}"
+    probed.times[spec.identity] = found
+    step = 1000 * found.training / batches(task)
+    return f"{step:.3g} ms a step, {found.measuring:.2g} s a measurement, {found.final:.2g} s at the end"
+
+
+class _Data:
+    """The splits of one data set at a time, read as training reads them; decoded images are not kept."""
+
+    def __init__(self, root: Path | None):
+        self._root = root
+        self._known: tuple[str, DatasetCard, Splits] | None = None
+
+    def of(self, spec: RunSpec) -> tuple[DatasetCard, Splits]:
+        """Return the card, and the splits on the run's device."""
+        if self._known is None or self._known[0] != spec.dataset:
+            self._known = None  # two CIFARs need not be in memory at once
+            dataset = uncached(datasets.get(spec.dataset))
+            splits = dataset.load(device_of(spec.device_class), self._root, spec.seed)
+            self._known = (spec.dataset, dataset.card, splits)
+        return self._known[1:]
+
+
+def uncached(dataset: Dataset) -> Dataset:
+    """Return the data set as one that keeps no decoded images."""
+    if isinstance(dataset, RandomTargets):
+        return dataclasses.replace(dataset, source=uncached(dataset.source))
+    return dataclasses.replace(dataset, is_cached=False) if isinstance(dataset, ImageFiles) else dataset
+
+
+class Stopwatch:
+    """Times work: in processor seconds on a CPU, by the wall clock where a card does the work."""
+
+    def __init__(self, device: torch.device, clock: Clock = clock):
+        self._device, self._clock = device, clock
+        self.wall = self.cpu = 0.0
+
+    def now(self) -> tuple[float, float]:
+        """Return both clocks after all work that was given to a card."""
+        if self._device.type == "cpu":
+            return self._clock()
+        torch.cuda.synchronize(self._device)
+        wall, _ = self._clock()
+        return wall, wall
+
+    def since(self, began: tuple[float, float]) -> float:
+        """Return the seconds of work since then."""
+        return self.now()[1] - began[1]
+
+    def time(self, work: Callable[[], object]) -> float:
+        """Return the seconds of this work, and count its time."""
+        wall, cpu = self.now()
+        work()
+        wall_after, cpu_after = self.now()
+        self.wall += wall_after - wall
+        self.cpu += cpu_after - cpu
+        return cpu_after - cpu
+
+
+def batches(task: Task) -> int:
+    """Return the number of steps of an epoch."""
+    return math.ceil(len(task.splits.train_labels) / task.spec.recipe.batch_size)
+
+
+def run_time(task: Task, stopwatch: Stopwatch, left: float) -> RunTime | None:
+    """Time a part of an epoch and the measurements of a task; None if `left` seconds are too few for that."""
+    trainer = Trainer(task)
+    first = stopwatch.time(
+        lambda: _epoch(trainer, lambda given: given[: 1 if trainer.captured is None else WARM_UP + 2])
+    )
+    # passes over the test set and a few steps at least: this decides whether it is timed, and is no part of the time
+    if first * (STEPS + len(task.splits.test_labels) / task.spec.recipe.batch_size) > left:
+        return None
+    training = training_seconds(trainer, stopwatch)
+    measured = measure(task)  # the first one draws what the later ones use
+    measuring = stopwatch.time(lambda: measure(task))
+    if is_third_party(task.spec):  # its reference gradient is checked after every so many epochs
+        plain = stopwatch.time(lambda: measure(task, objection=""))
+        measuring = plain + max(0.0, measuring - plain) / EVERY
+    final = stopwatch.time(lambda: with_final(measured, task, initial=trainer.initial))
+    return RunTime(training, measuring, final)
+
+
+def training_seconds(trainer: Trainer, stopwatch: Stopwatch) -> float:
+    """Return the seconds of an epoch's training: whole, or with the mean of its timed steps for those that were left out."""
+    count = batches(trainer.task)
+    taken, seconds = 0, 0.0
+
+    def some(given: Sequence[Tensor]) -> Iterator[Tensor]:
+        nonlocal taken, seconds
+        began = stopwatch.now()
+        for taken, batch in enumerate(given, start=1):  # noqa: B007
+            yield batch
+            if taken % STEPS == 0 and stopwatch.since(began) >= STEPS_SECONDS:
+                break
+        seconds = stopwatch.since(began)
+
+    whole = stopwatch.time(lambda: _epoch(trainer, some))
+    return whole + (count - taken) * seconds / taken
+
+
+def _epoch(trainer: Trainer, through: Callable[[Sequence[Tensor]], Iterable[Tensor]]) -> None:
+    trainer.begin_epoch(through)
+    trainer.end_epoch()
