@@ -442,15 +442,6 @@ NOTE_TABLE = (
     *("accuracy", "h_L", "g_norm_mean_ce_L", "growth_max", "growth_init_max", "frozen_accuracy", "margin_pp"),
     HEADLINE_GAMMA,
 )
-    "accuracy",
-    "h_L",
-    "g_norm_mean_ce_L",
-    "growth_max",
-    "growth_init_max",
-    "frozen_accuracy",
-    "margin_pp",
-    HEADLINE_GAMMA,
-)
 PAIRED = ("accuracy", HEADLINE_GAMMA, "h_L", "growth_max", "g_norm_mean_ce_L", "stability_mid")
 WITH_DEVIATION = ("accuracy", HEADLINE_GAMMA)  # the audit table has room for that of these
 BESIDE_CONTROL = ("frozen_accuracy", "margin_pp")  # a control is not compared with itself
