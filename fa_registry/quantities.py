@@ -427,15 +427,8 @@ DECLARED: Known = MappingProxyType(
 
 # Tables of one number a run, by the names of their columns in order. `NAME_L` is what NAME is at the last site.
 AUDIT_TABLE = (
-    "accuracy",
-    "frozen_accuracy",
-    "margin_pp",
-    "h_L",
-    "growth_max",
-    "growth_init_max",
-    "g_norm_mean_ce_L",
-    "stability_mid",
-    HEADLINE_GAMMA,
+    *("accuracy", "frozen_accuracy", "margin_pp", "h_L", "growth_max", "growth_init_max", "g_norm_mean_ce_L"),
+    *("stability_mid", HEADLINE_GAMMA),
 )
 TERMINAL_TABLE = ("accuracy", "growth_max", "growth_init_max")
 NOTE_TABLE = (
@@ -473,30 +466,15 @@ SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "Credit and its null",
         (
-            "gamma",
-            "gamma_null_mean",
-            "gamma_null_p",
-            "gamma_batch",
-            "norm_ratio",
-            "gamma_block_input",
-            "bridge_residual",
-            "costate_cosine",
+            *("gamma", "gamma_null_mean", "gamma_null_p", "gamma_batch", "norm_ratio", "gamma_block_input"),
+            *("bridge_residual", "costate_cosine"),
         ),
     ),
     (
         "Perturbation",
         (
-            "rho",
-            "rho_bp",
-            "rho_random",
-            "rho_samples",
-            "rho_bp_samples",
-            "rho_random_samples",
-            "rho_absolute",
-            "rho_absolute_samples",
-            "nudge",
-            "nudge_rms",
-            "nudge_bp",
+            *("rho", "rho_bp", "rho_random", "rho_samples", "rho_bp_samples", "rho_random_samples", "rho_absolute"),
+            *("rho_absolute_samples", "nudge", "nudge_rms", "nudge_bp"),
         ),
     ),
 )
@@ -504,8 +482,14 @@ FURTHER = "Further quantities"  # the table of what has no place in those above
 RUN_SCALARS = ("stability_mid", "gamma_block_input_mean", "blocks_trained", "feature_drift_blocks")
 DEVIATIONS: Mapping[str, str] = MappingProxyType({"gamma_null_mean": "gamma_null_std"})  # printed beside its mean
 SHOWN_MEMBERS = 5  # of a family, the largest
-# In no table of a form.
-HEADLINES = ("accuracy", "accuracy_train", "loss_train", "penalty", "frozen_accuracy", "margin_pp")
+HEADLINES = (
+    "accuracy",
+    "accuracy_train",
+    "loss_train",
+    "penalty",
+    "frozen_accuracy",
+    "margin_pp",
+)  # in no table of a form
 PLACED = frozenset({*HEADLINES, *RUN_SCALARS, *(name for _, names in SITE_TABLES for name in names)})
 
 
@@ -621,10 +605,3 @@ def over_seeds(
     average: where another is asked for than the quantity's own, as by a published figure that was tested on its own scale.
     """
     return mean_over(readings, average or quantity_of(quantity, known).mean)
-
-
-def means_in_words(columns: Iterable[Quantity]) -> str:
-    """Which mean the columns of a table are, to be said once: `arithmetic means over seeds, geometric means of …`."""
-    symbols = list(dict.fromkeys(column.symbol for column in columns if column.mean == GEOMETRIC))
-    named = " and ".join(part for part in (", ".join(symbols[:-1]), *symbols[-1:]) if part)
-    return f"arithmetic means over seeds, geometric means of {named}" if named else "arithmetic means over seeds"

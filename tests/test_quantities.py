@@ -28,13 +28,13 @@ from fa_registry.quantities import (
     at_last_site,
     held,
     kind_of,
-    means_in_words,
     of_a_run,
     over_seeds,
     quantity_of,
     subject_of,
 )
 from fa_registry.records import Reading
+from fa_registry.reporting.labels import means_in_words
 from fa_registry.reporting.text.filters import KINDS
 from fa_registry.statistics import summary
 

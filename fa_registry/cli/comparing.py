@@ -74,7 +74,8 @@ def compared(result: CompareResult, as_json: bool) -> None:
 
 
 def _part(part: SideBySide, edition: str, means: str) -> None:
-    from fa_registry.quantities import means_in_words, quantity_of, symbol_of
+    from fa_registry.quantities import quantity_of, symbol_of
+    from fa_registry.reporting.labels import means_in_words
 
     labels = [column.label for column in part.columns]
     several = len({column.setting for column in part.columns}) > 1

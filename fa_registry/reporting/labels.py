@@ -6,12 +6,14 @@ import dataclasses
 import re
 import shlex
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fa_registry import jsonio
 from fa_registry.protocol.grouping import Group
+from fa_registry.quantities import Quantity
 from fa_registry.records import Recipe, RunSpec, Scalar
 from fa_registry.records.runs import pairs, plain
+from fa_registry.statistics.over_seeds import GEOMETRIC
 
 ALWAYS = ("method", "architecture", "dataset", "seed", "epochs")
 OPTIONAL = ("penalty", "control")
@@ -106,3 +108,10 @@ def _parameters(spec: RunSpec) -> dict[str, str]:
     if settings:
         values["settings"] = pairs(settings)
     return {name: plain(value) for name, value in values.items()}
+
+
+def means_in_words(columns: Iterable[Quantity]) -> str:
+    """Which mean the columns of a table are, to be said once: `arithmetic means over seeds, geometric means of …`."""
+    symbols = list(dict.fromkeys(column.symbol for column in columns if column.mean == GEOMETRIC))
+    named = " and ".join(part for part in (", ".join(symbols[:-1]), *symbols[-1:]) if part)
+    return f"arithmetic means over seeds, geometric means of {named}" if named else "arithmetic means over seeds"

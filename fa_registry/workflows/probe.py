@@ -129,6 +129,7 @@ def probe(
     with Progress(title, names, str) as progress:
 
         def hear(event: JobEvent) -> None:
+            """Add what a worker reports."""
             if event.kind == "progress":
                 number, words = event.value
                 progress.show(JobEvent(firsts[event.index] + number, "done", words))

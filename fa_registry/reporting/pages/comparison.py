@@ -24,14 +24,13 @@ from fa_registry.quantities import (
     Quantity,
     further,
     held,
-    means_in_words,
     of_a_run,
     quantity_of,
 )
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec, Verdict
 from fa_registry.reporting.figures.analyses import DRAWINGS, png
 from fa_registry.reporting.figures.page import setting_figures
-from fa_registry.reporting.labels import command, group_label
+from fa_registry.reporting.labels import command, group_label, means_in_words
 from fa_registry.reporting.lookups import (
     Columns,
     Frozen,

@@ -10,11 +10,11 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.multiplicity import compared_methods
 from fa_registry.protocol.near_settings import by_skeleton, differing_numbers, skeleton, words
 from fa_registry.protocol.replayed import proof
-from fa_registry.quantities import BESIDE_CONTROL, WITH_DEVIATION, Quantity, means_in_words, symbol_of
+from fa_registry.quantities import BESIDE_CONTROL, WITH_DEVIATION, Quantity, symbol_of
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
 from fa_registry.reporting.figures.page import room_beside, setting_figures
 from fa_registry.reporting.files import report_files
-from fa_registry.reporting.labels import command, file_name, group_label, options_words
+from fa_registry.reporting.labels import command, file_name, group_label, means_in_words, options_words
 from fa_registry.reporting.lookups import (
     SEVERITY,
     Columns,
