@@ -482,14 +482,7 @@ FURTHER = "Further quantities"  # the table of what has no place in those above
 RUN_SCALARS = ("stability_mid", "gamma_block_input_mean", "blocks_trained", "feature_drift_blocks")
 DEVIATIONS: Mapping[str, str] = MappingProxyType({"gamma_null_mean": "gamma_null_std"})  # printed beside its mean
 SHOWN_MEMBERS = 5  # of a family, the largest
-HEADLINES = (
-    "accuracy",
-    "accuracy_train",
-    "loss_train",
-    "penalty",
-    "frozen_accuracy",
-    "margin_pp",
-)  # in no table of a form
+HEADLINES = ("accuracy", "accuracy_train", "loss_train", "penalty", "frozen_accuracy", "margin_pp")  # in no table
 PLACED = frozenset({*HEADLINES, *RUN_SCALARS, *(name for _, names in SITE_TABLES for name in names)})
 
 
