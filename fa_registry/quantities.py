@@ -445,8 +445,7 @@ TRAJECTORY = (
     *("g_norm_L", "g_norm_mean_ce_L", "gain_L", "fidelity_L", "fidelity_batch_L"),
 )
 TRAJECTORY_BY_SITE = ("growth", "gamma")
-# What a comparison shows of every site, besides what no table names.
-COMPARED_SITES = ("gamma", "h_norm", "g_norm_mean_ce")
+COMPARED_SITES = ("gamma", "h_norm", "g_norm_mean_ce")  # in a comparison, besides what no table names
 # The form's tables of what is measured by site. What is a control of what stands under it.
 SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
