@@ -9,6 +9,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -247,11 +248,8 @@ def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
     }
     known = {}
     for family, name in sorted(used):
-        try:
-            card = members[family](name).card
-        except (UnknownName, PluginError):
-            continue  # logged figures can be judged where their plugin is not
-        known[f"{family}/{name}"] = json.loads(jsonio.canonical(card))
+        with suppress(UnknownName, PluginError):  # logged metrics can be judged where their plug-in is not installed
+            known[f"{family}/{name}"] = json.loads(jsonio.canonical(members[family](name).card))
     return dict(sorted({**third_party_cards(), **known}.items()))
 
 

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -136,12 +137,9 @@ def group(leader: int) -> list[int]:
     """The processes of a group that are at work."""
     members = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
+        with suppress(OSError):  # it has ended
             state, _, pgrp = stat.read_text().rpartition(")")[2].split()[:3]
-        except OSError:
-            continue
-        if int(pgrp) == leader and state not in "ZX":
-            members.append(int(stat.parent.name))
+            members += [int(stat.parent.name)] * (int(pgrp) == leader and state not in "ZX")
     return members
 
 
