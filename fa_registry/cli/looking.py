@@ -497,6 +497,8 @@ def _watched_columns() -> list[str]:
 
 
 def _watched_cells(row: AtWork) -> list[str]:
+    from fa_registry.workflows.progress import duration
+
     quiet = f", silent for {row.silent:.0f} s" if row.silent > QUIET else ""
     return [
         row.run_id[:SHORT_ID],
@@ -507,15 +509,8 @@ def _watched_cells(row: AtWork) -> list[str]:
         "" if row.accuracy is None else f"{row.accuracy:.3f}",
         ", ".join(f"{rule} at {epoch}" for rule, epoch in row.fired.items()),
         "" if row.rate is None else f"{row.rate:.3g}",
-        "" if row.left is None else _duration(row.left),
+        "" if row.left is None else duration(row.left),
     ]
-
-
-def _duration(seconds: float) -> str:
-    """`45 s`, `12 min`, `3.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 VERBS = (lint, list_, watch, card, show, doctor, forget, optimize, data, new)

@@ -248,10 +248,12 @@ def planned(plan: Plan, as_json: bool) -> int:
     header = ["setting", "called", "methods", "seeds", "runs", "controls", "complete", "all", "to train"]
     table(header, [_planned_row(setting) for setting in plan.settings], "")
     if plan.seconds is not None:
+        from fa_registry.workflows.progress import duration
+
         say(
-            f"{plan.jobs} at a time: {_duration(plan.seconds_by_jobs)} for all, "
-            f"{_duration(plan.seconds_left_by_jobs)} for what is to train; "
-            f"one process: {_duration(plan.seconds)} for all, {_duration(plan.seconds_left)} for what is to train"
+            f"{plan.jobs} at a time: {duration(plan.seconds_by_jobs)} for all, "
+            f"{duration(plan.seconds_left_by_jobs)} for what is to train; "
+            f"one process: {duration(plan.seconds)} for all, {duration(plan.seconds_left)} for what is to train"
         )
     for setting in plan.settings:
         if setting.problem:
@@ -262,6 +264,8 @@ def planned(plan: Plan, as_json: bool) -> int:
 
 
 def _planned_row(setting: SettingPlan) -> list[str]:
+    from fa_registry.workflows.progress import duration
+
     controls = ", ".join(f"{count} {name}" for name, count in setting.controls.items())
     return [
         setting.setting,
@@ -271,18 +275,9 @@ def _planned_row(setting: SettingPlan) -> list[str]:
         str(setting.runs),
         controls or "none",
         str(setting.complete),
-        _duration(setting.seconds),
-        _duration(setting.seconds_left),
+        duration(setting.seconds),
+        duration(setting.seconds_left),
     ]
-
-
-def _duration(seconds: float | None) -> str:
-    """Return `45 s`, `12 min`, `3.4 h`; N/A where nothing was timed."""
-    if seconds is None:
-        return "N/A"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 VERBS = (train, study, work, run)

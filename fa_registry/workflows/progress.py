@@ -29,6 +29,47 @@ EPOCHS_APART = 10  # no line sooner than that
 SECONDS_APART = 60.0  # but where an epoch takes so long
 
 
+def duration(seconds: float | None) -> str:
+    """Return `45 s`, `12 min`, `3.4 h`; N/A for None."""
+    if seconds is None:
+        return "N/A"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+class TimeLeft:
+    """Estimate the time left of many jobs from the epochs that were trained since the start.
+
+    A job that has not begun counts as long as the mean of those that have. Epochs from before a resume are not work of now.
+    """
+
+    def __init__(self, jobs: int):
+        self._jobs = jobs
+        self._epochs: dict[int, tuple[int, int, int]] = {}  # job → epochs at its first report, done, in all
+        self._ended: set[int] = set()
+
+    def report(self, index: int, epoch: int, epochs: int) -> None:
+        """Note how far a job is."""
+        first = self._epochs.get(index, (epoch,))[0]
+        self._epochs[index] = (first, epoch, epochs)
+
+    def end(self, index: int) -> None:
+        """Note that a job has ended, however it did."""
+        self._ended.add(index)
+
+    def seconds(self, elapsed: float) -> float | None:
+        """Return the seconds left after `elapsed` ones; None before anything is done."""
+        known = {index: epochs - first for index, (first, _, epochs) in self._epochs.items()}
+        mean = sum(known.values()) / len(known) if known else 1
+        total = sum(known.get(index, mean) for index in range(self._jobs))
+        done = sum(
+            known.get(index, mean) if index in self._ended else self._epochs[index][1] - self._epochs[index][0]
+            for index in {*self._epochs, *self._ended}
+        )
+        return elapsed * (total - done) / done if done > 0 else None
+
+
 def joined(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
 
@@ -55,6 +96,7 @@ class Progress:
         self._told: dict[int, float] = {}  # when each run last had a line of its own
         self._fired: dict[int, set[str]] = {}
         self._finished = 0
+        self._left = TimeLeft(len(names))
         self._started = time.monotonic()
 
     def __enter__(self) -> Progress:
@@ -75,19 +117,25 @@ class Progress:
             LOG.warning("%s: %s", self._names[event.index], event.value)
             return
         self._finished += 1
+        self._left.end(event.index)
         self._bars.advance(self._total)
+        self._bars.update(self._total, note=self._words_left())
         if event.index in self._lines:
             self._bars.remove_task(self._lines.pop(event.index))
         seconds = time.monotonic() - self._started
         count = f"[{self._finished}/{len(self._names)}]"
-        LOG.info("%s %5.0f s  %s: %s", count, seconds, self._names[event.index], self._ending(event))
+        left = self._words_left()
+        words = joined(self._ending(event), left)
+        LOG.info("%s %5.0f s  %s: %s", count, seconds, self._names[event.index], words)
 
     def _advance(self, event: JobEvent) -> None:
         epoch, epochs, note, fired = event.value
+        self._left.report(event.index, epoch, epochs)
+        self._bars.update(self._total, note=self._words_left())
         self._tell_fires(event.index, fired)
         if not self._drawn:
             if self._is_due(event.index, epoch, epochs):
-                self._tell(event.index, joined(f"epoch {epoch} of {epochs}", note))
+                self._tell(event.index, joined(f"epoch {epoch} of {epochs}", note, self._words_left()))
             return
         if event.index not in self._lines:
             self._lines[event.index] = self._bars.add_task(self._names[event.index], total=epochs, note="")
@@ -108,6 +156,11 @@ class Progress:
         if due:
             self._told[index] = now
         return due and epoch < epochs
+
+    def _words_left(self) -> str:
+        """Return `about 12 min left` of all jobs; empty before anything is done, and at the end."""
+        seconds = self._left.seconds(time.monotonic() - self._started)
+        return f"about {duration(seconds)} left" if seconds else ""
 
     def _tell(self, index: int, words: str) -> None:
         LOG.info("%5.0f s  %s: %s", time.monotonic() - self._started, self._names[index], words)
