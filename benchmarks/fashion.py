@@ -84,15 +84,14 @@ def _row(group: Group, report: AuditReport) -> list[str]:
     }
     opinions[report.edition.name] = {run.record.run_id: run.verdict.label for run in group.runs}
     verdicts = (", ".join(dict.fromkeys(opinions[name][run.record.run_id] for run in group.runs)) for name in EDITIONS)
-    gradient = [run.record.measurements.sites["g_norm_mean_ce"][-1] for run in group.runs]
-    scales = (over_seeds(readings(group, name), ".3g") for name in ("growth_max", "growth_init_max", "h_L"))
+    ends = {name: _mean(name, readings(group, name)) for name in ("growth_max", "growth_init_max", "h_L")}
+    ends["g_L"] = _mean("g_norm", [run.record.measurements.sites["g_norm_mean_ce"][-1] for run in group.runs])
     gamma = over_seeds(readings(group, "gamma_deep_mean"), ".3f")
     return [
         group.method,
         over_seeds(readings(group, "accuracy"), ".3f", interval=True),
         _margin(group),
-        *(cell if not cell.startswith("n/a") else "n/a" for cell in scales),
-        over_seeds(gradient, ".2g"),
+        *("n/a" if value is None else f"{value:.3g}" for value in ends.values()),
         "exact" if gamma.startswith("n/a") else gamma,
         *verdicts,
     ]
@@ -127,7 +126,7 @@ def render(measured: Mapping[str, Any]) -> str:
     """Return README's block."""
     head = [*COLUMNS, *EDITIONS]
     runs = f"{measured['runs']} runs of 15 epochs, {measured['verified']} verified by the audit"
-    took = f"training, audit and pages {measured['seconds'] / 60:.0f} minutes"
+    took = f"training, audit and pages {measured['seconds'] / 60:.0f} minutes; scales are geometric means over seeds"
     where = f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.fashion --record`: {runs}; {took}."
     return "\n".join([where, "", line(head), "|" + "---|" * len(head), *map(line, measured["rows"])])
 
