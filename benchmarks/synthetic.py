@@ -40,7 +40,9 @@ AGGREGATES = [
     f"gamma_{scope}_{a}_{b}" for scope in ("deep", "all") for a in ("mean", "median") for b in ("mean", "median")
 ]
 FRACTIONS = ("gamma_deep_mean", "fidelity_L", "fidelity_min", "accuracy")
-GROWING = ("h_L", "growth_max", "g_L", "g_norm_mean_ce_L", "gain_L", "g_norm_L", "loss_train", "penalty")
+GROWING = (
+    *("h_L", "growth_max", "growth_init_max", "g_L", "g_norm_mean_ce_L", "gain_L", "g_norm_L", "loss_train", "penalty"),
+)
 
 
 def registry(count: int, seed: int = 0) -> Iterator[RunRecord]:
@@ -131,6 +133,7 @@ def _measurements(
     sites = {
         "h_norm": hidden,
         "growth": (Reading(None, "site 0 has no block before it"), *growths),
+        "growth_init": tuple(Reading(growth**site) for site in range(BLOCKS + 1)),
         "g_norm": per_sample,
         "g_norm_mean_ce": tuple(Reading(reading.value / 128) for reading in per_sample),
         "gain": tuple(Reading(reading.value * 1.3) for reading in per_sample),
@@ -141,6 +144,7 @@ def _measurements(
         "h_L": hidden[-1],
         "g_L": per_sample[-1],
         "growth_max": growths[-1],
+        "growth_init_max": Reading(scale),
         "accuracy": Reading(accuracy),
         "stability_mid": sites["stability"][BLOCKS // 2],
         "fidelity_min": Reading(0.999),

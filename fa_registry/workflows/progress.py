@@ -160,7 +160,7 @@ class Progress:
     def _words_left(self) -> str:
         """Return `about 12 min left` of all jobs; empty before anything is done, and at the end."""
         seconds = self._left.seconds(time.monotonic() - self._started)
-        return f"about {duration(seconds)} left" if seconds else ""
+        return f"about {duration(seconds)} left" if seconds and seconds >= 1 else ""
 
     def _tell(self, index: int, words: str) -> None:
         LOG.info("%5.0f s  %s: %s", time.monotonic() - self._started, self._names[index], words)

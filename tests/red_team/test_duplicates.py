@@ -66,7 +66,7 @@ def test_the_terminal_counts_seeds(store, audit):
     train_again(2)
     result = call("audit", "--experiment", "fa_registry", "--out", "pages")
     (line,) = [line for line in result.output.splitlines() if line.startswith("│ bp ")]
-    assert [cell.strip() for cell in line.strip("│").split("│")[3:]] == [
+    assert [cell.strip() for cell in line.strip("│").split("│")[4:]] == [
         "3",
         "WARN(D3 undecided)",
         "verified",

@@ -247,10 +247,10 @@ def test_a_column_an_edition(trained):
     text = trained(*AUDIT, "--editions", "2026-04,2026-05,2026-11").stdout
     header = next(line for line in text.splitlines() if "verdict" in line)
     columns = [cell.strip() for cell in header.split("┃")]
-    assert columns[5:8] == ["verdict", "2026-04", "2026-11"]
+    assert columns[6:9] == ["verdict", "2026-04", "2026-11"]
     row = next(line for line in text.splitlines() if line.startswith("│ dfa"))
     cells = [cell.strip() for cell in row.split("│")]
-    assert (cells[5], cells[6]) == (tags()[verdict_tag("2026-05")], tags()[verdict_tag("2026-04")])
+    assert (cells[6], cells[7]) == (tags()[verdict_tag("2026-05")], tags()[verdict_tag("2026-04")])
     assert "Audit of study tiny by edition 2026-05" in text
 
 
