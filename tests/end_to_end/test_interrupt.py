@@ -54,7 +54,8 @@ def test_a_study_can_be_stopped_and_goes_on(start, workplace, times):
         process.send_signal(signal.SIGINT)
         time.sleep(0.5)  # two signals of one number at once are one
     _, errors = process.communicate(timeout=120)
-    assert process.returncode == (130 if times == 1 else 1), errors
+    # the second signal may come while the study works, or when the first has ended it and the interpreter is leaving
+    assert process.returncode in ((130,) if times == 1 else (1, 130, -signal.SIGINT)), errors
     ends = {(run.state, run.tags[schema.TAG_STATUS]) for run in tracker.search({})}
     assert ("KILLED", schema.INTERRUPTED) in ends and ends <= {("KILLED", schema.INTERRUPTED), ("FINISHED", "complete")}
     if times == 2:

@@ -55,5 +55,5 @@ def test_the_wheel_works_without_the_checkout(tmp_path):
     assert all(study["file"].startswith(str(tmp_path)) for study in studies)
     ended = call("run", "digits", "--epochs", "1", "--seeds", "1", "--jobs", "1", "--device", "cpu", "--json")
     assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout)["report"]["edition"]["name"] == "2026-11"
+    assert json.loads(ended.stdout)["report"]["edition"]["name"] == "2026-12"
     assert (empty / "reports" / "index.html").is_file()
