@@ -58,6 +58,7 @@ def record(store: str = "") -> dict[str, Any]:
             str(Path(store.removeprefix("sqlite:///")).parent / "reports" if store else Path(folder) / "reports"),
         ]
         place = ["--store", store] if store else []
+        is_new = not store or not Path(store.removeprefix("sqlite:///")).exists()
         start = time.perf_counter()
         calibration.run(["run", "fashion", "--editions", ",".join(EDITIONS), *out, *place], folder)
         seconds = time.perf_counter() - start
@@ -66,7 +67,7 @@ def record(store: str = "") -> dict[str, Any]:
     found = groups(report)
     return {
         **stamp(),
-        "seconds": seconds,
+        "seconds": seconds if is_new else None,  # else a part was trained before
         "verified": sum(run.record.integrity.state == "verified" for run in report.runs),
         "runs": len(report.runs),
         "rows": [_row(group, report) for group in found],
@@ -126,7 +127,8 @@ def render(measured: Mapping[str, Any]) -> str:
     """Return README's block."""
     head = [*COLUMNS, *EDITIONS]
     runs = f"{measured['runs']} runs of 15 epochs, {measured['verified']} verified by the audit"
-    took = f"training, audit and pages {measured['seconds'] / 60:.0f} minutes; scales are geometric means over seeds"
+    minutes = f"training, audit and pages {measured['seconds'] / 60:.0f} minutes; " if measured["seconds"] else ""
+    took = f"{minutes}scales are geometric means over seeds"
     where = f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.fashion --record`: {runs}; {took}."
     return "\n".join([where, "", line(head), "|" + "---|" * len(head), *map(line, measured["rows"])])
 

@@ -11,13 +11,12 @@ from torch import Tensor, nn
 from fa_registry.api.one_batch import accuracy, accuracy_of, checked, judged, measured
 from fa_registry.errors import EvidenceWarning
 from fa_registry.protocol.operators import margin_pp
-from fa_registry.protocol.rules import Edition, load_edition
+from fa_registry.protocol.rules import STRICT, Edition, load_edition
 from fa_registry.protocol.verdict import PROVISIONAL, verdict
 from fa_registry.records import Finding, RunAudit, Verdict
 from fa_registry.training.checks import Checks
 
 EDITION = "2026-05"
-STRICT = "2026-05:strict"  # the published code's reading: any rule that fires is a FAIL
 FORMATS = {
     "D1_scale_growth": "max growth {max_growth:.4g} (limit {threshold:g})",
     "D2_ref_validity": "‖g_L‖ {g_L:.4g} (floor {floor:g})",

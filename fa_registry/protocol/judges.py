@@ -51,9 +51,12 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
     ]
     shown = next((place for place, one in enumerate(alternatives) if one.fires), 0)
     first = alternatives[shown]
-    unknown = next((one for one in alternatives if one.fires is None), None)
+    unknown = [place for place, one in enumerate(alternatives) if one.fires is None]
     if unknown and not first.fires:
-        return Decision("not_applicable", "", None, unknown.reason)
+        leading = alternatives[0]
+        if leading.fires is None:
+            return Decision("not_applicable", "", None, leading.reason)
+        return _unknown(readings[0], rule.conditions[unknown[0]], alternatives[unknown[0]])
     readings = [readings[shown], *readings[len(alternatives) :]]  # leading, also, guards
     guards = [
         (one, seen, compare(one, seen)) for one, seen in zip(rule.guards, readings[1 + len(rule.also) :], strict=False)

@@ -36,7 +36,7 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     chance = 1 - (1 - ONE_SIDE) ** count
     text = (
         f"{count} methods are compared with their frozen controls, each by its own interval: if all of them were exactly at the "
-        f"limit, at least one would clear it with probability {chance:.0%}"
+        f"limit, about {chance:.0%} of such audits would let at least one clear"
     )
     cleared = [run for run, finding in findings.values() if finding.outcome == "pass"]
     adjusted = holm(_p_value(finding) for _, finding in findings.values())

@@ -17,6 +17,8 @@ from fa_registry.protocol.checking import Condition, Rule, checked_edition, chec
 from fa_registry.protocol.shipped import differences, digests, nearest
 from fa_registry.records import EditionReference, Scalar
 
+STRICT = "2026-05:strict"  # the published code: any rule that fires is a FAIL
+
 
 @dataclass(frozen=True)
 class Edition:

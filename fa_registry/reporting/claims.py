@@ -132,7 +132,7 @@ def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
     moved, blocks = min(counts, key=lambda pair: pair[0] / max(pair[1], 1))
     if moved >= blocks:
         return "trained depth", f"trained depth, {moved:.0f} of {blocks} blocks moved"
-    return "trained part", f"{moved:.0f} trained blocks of {blocks}, and not as that of trained depth"
+    return "trained part", f"a network of which {moved:.0f} of {blocks} blocks moved, and not as that of trained depth"
 
 
 def _without_gamma(run: RunAudit) -> RunAudit:

@@ -50,8 +50,8 @@ def scatter_words(values: Sequence[float]) -> str:
     assumed = f"The {level_words(CONFIDENCE)} interval assumes that seeds scatter normally"
     if n < TESTED:
         return (
-            f"{assumed}, which {n} seeds cannot show. Three seeds cover the true mean in 95 % of studies if they do, in 84 % if "
-            "they scatter log-normally, and in 48 % if one seed in five collapses"
+            f"{assumed}, which {n} seeds cannot show. An interval of three seeds contains the true mean in 95 % of studies if they "
+            "do, in 84 % if they scatter log-normally, and in 48 % if one seed in five collapses"
         )
     if min(values) == max(values):
         return f"{assumed}; all {n} are equal"

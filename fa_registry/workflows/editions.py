@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fa_registry.errors import InvalidFields, UnknownName
-from fa_registry.protocol.rules import Edition, load_edition, overridden
+from fa_registry.protocol.rules import STRICT, Edition, load_edition, overridden
 from fa_registry.protocol.shipped import DIGEST, FOREIGN, OWN, SHIPPED, standing
 from fa_registry.records import EditionReference
 from fa_registry.studies.study import load_study
 from fa_registry.workflows.requests import Chosen, Terms
 
 DEFAULT_EDITION = "2026-12"
-STRICT_EDITION = "2026-05:strict"  # the published code's reading: any rule that fires is a FAIL
 
 
 def study_edition(study: str) -> str:
@@ -81,9 +80,9 @@ def checked_terms(chosen: Chosen, terms: Terms, problems: list[str]) -> tuple[Ed
         problems.append(f"strict: expected True or False, found {terms.strict!r}")
     elif terms.strict and (edition or terms.editions):
         named = ", ".join(filter(None, (edition, *terms.editions)))
-        problems.append(f"strict: expected no edition beside it, found {named}; it judges by {STRICT_EDITION}")
+        problems.append(f"strict: expected no edition beside it, found {named}; it judges by {STRICT}")
     elif terms.strict:
-        edition = STRICT_EDITION
+        edition = STRICT
     return chosen_editions(own, edition, terms.editions, terms.thresholds, problems)
 
 

@@ -50,6 +50,11 @@ def test_either_growth_fires_the_rule_and_both_are_needed_to_clear_it(growth, si
     assert (finding.outcome, finding.quantity) == (outcome, shown)
 
 
+def test_a_missing_growth_is_named_beside_the_one_that_is_known():
+    finding = findings(growth=1.5, growth_init=None)[0]
+    assert finding.sentence.endswith("observed 1.5, but growth since init is N/A: not measured")
+
+
 def test_the_rule_requires_both_limits():
     assert required(D1) == f"at most 50 and growth since init at most {SINCE:g}"
     moved = load_edition("2026-12", {"D1.growth_init": 2000.0})

@@ -34,9 +34,9 @@ def test_one_method_is_one_chance():
 def test_the_probability_is_that_of_methods_exactly_at_the_limit():
     """1 − .975ⁿ: two methods 5 %, eighteen 37 %."""
     assert "2 methods are compared with their frozen controls" in remark(bp=CLEAR, dfa=UNDER)
-    assert "at least one would clear it with probability 5%" in remark(bp=CLEAR, dfa=UNDER)
+    assert "about 5% of such audits would let at least one clear" in remark(bp=CLEAR, dfa=UNDER)
     eighteen = remark(**{f"m{index}": UNDER for index in range(18)})
-    assert "18 methods" in eighteen and "probability 37%" in eighteen and "Holm" not in eighteen
+    assert "18 methods" in eighteen and "about 37% of such audits" in eighteen and "Holm" not in eighteen
 
 
 def test_holm_names_those_that_clear_over_all_methods():

@@ -78,7 +78,10 @@ def rows_of_passing() -> Iterator[Row]:
     yield row("trained depth", "by the sampling of the test set's", two, unknown)
     moved = a_run(CLEARS, scalars={"blocks_trained": 4.0})
     part = a_run(CLEARS, scalars={"blocks_trained": 1.0})
-    all_moved, some = "trained depth, 4 of 4 blocks moved", "1 trained blocks of 4, and not as that of trained depth"
+    all_moved, some = (
+        "trained depth, 4 of 4 blocks moved",
+        "a network of which 1 of 4 blocks moved, and not as that of trained depth",
+    )
     yield row("trained depth", all_moved, moved, part)
     yield row("trained part", some, part, moved)
     yield row("trained part", some, [moved, changed(part, spec={"seed": 123})], moved)  # the least of the seeds
