@@ -47,26 +47,27 @@ def judge_credit(rule: Rule, case: Case, group: SeedGroup) -> Finding:
         return finding(rule, case, "not_applicable", absent, f"no site that counts ({reason})", _limits(rule))
     observed, site = take(rule.quantity, rule.take, masked)
     unspecific = compare(rule.conditions[0], observed).fires
-    smaller = next(_holding(rule.either, case.record.measurements), None)
+    alternative = next(_fired_alternatives(rule.either, case.record.measurements), None)
     guard = _guard(rule.guard, masked) if rule.guard else None
     collapse = f"; {rule.guard.fired}: {carried_words(guard)}" if guard else ""
     total = max(len(row) for row in rows)
     words = f"{observed.value:.3g}, the largest of {len(counted)} sites that count of {total}"
-    outcome = rule.outcome if unspecific or smaller or guard else "pass"
+    outcome = rule.outcome if unspecific or alternative or guard else "pass"
     state = rule.fired if unspecific else rule.clear
     facts = {"site": site, "state": state, "crossed": rule.fires if unspecific else "", "guard": guard}
-    if smaller and not unspecific:
-        condition, found = smaller
+    if alternative and not unspecific:
+        condition, observed = alternative
         state = condition.fired or rule.fired
-        words = f"{quantity_of(condition.quantity).label} {found.value:.3g} (p {words})"
-        observed = found
+        words = f"{quantity_of(condition.quantity).label} {observed.value:.3g} (p {words})"
         facts |= {"site": None, "state": state, "crossed": condition.fires, "quantity": condition.quantity}
         facts |= {"threshold": condition.threshold, "further": other_limits(rule, 1 + rule.either.index(condition))}
     return finding(rule, case, outcome, observed, f"{words}: {state}{collapse}", _limits(rule), **facts)
 
 
-def _holding(conditions: Sequence[Condition], measurements: Measurements) -> Iterator[tuple[Condition, Reading]]:
-    """Yield the conditions that hold, each with what it was held against."""
+def _fired_alternatives(
+    conditions: Sequence[Condition], measurements: Measurements
+) -> Iterator[tuple[Condition, Reading]]:
+    """Yield the conditions that hold, each with the reading that it compares."""
     for condition in conditions:
         reading, _ = take(condition.quantity, condition.take, measurements)
         if compare(condition, reading).fires:

@@ -40,9 +40,11 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
     )
     cleared = [run for run, finding in findings.values() if finding.outcome == "pass"]
     adjusted = holm(_p_value(finding) for _, finding in findings.values())
-    strict = [run for (run, _), p in zip(findings.values(), adjusted, strict=True) if p <= ONE_SIDE and run in cleared]
+    clear_by_holm = [
+        run for (run, _), p in zip(findings.values(), adjusted, strict=True) if p <= ONE_SIDE and run in cleared
+    ]
     if cleared:
-        words = _named(strict) if strict else "none"
+        words = _named(clear_by_holm) if clear_by_holm else "none"
         text += f". Of {len(cleared)} that clear, these do so by Holm's procedure over all {count} too: {words}"
     yield f"{text}."
 

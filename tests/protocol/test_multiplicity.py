@@ -59,3 +59,13 @@ def test_stated_margins_and_those_without_spread_are_no_error():
         for run in runs
     ]
     assert list(compared_methods(stated)) == []
+
+
+def test_a_margin_that_a_far_seed_leaves_undecided_clears_by_no_procedure():
+    """Its p-value is small all the same."""
+    near = [0.60, 0.601, 0.599, 0.6005, 0.5995, 0.6, 0.6003, 0.5997, 0.6001, 0.45]
+    runs = [record(f"r{seed}", measurements(accuracy=value), seed=seed) for seed, value in enumerate(near)]
+    runs += [record(f"b{seed}", measurements(accuracy=0.9), method="bp", seed=seed) for seed in range(10)]
+    runs += [frozen(f"f{seed}", seed=seed) for seed in range(10)]
+    (said,) = compared_methods(judge_all(runs, EDITION))
+    assert said.endswith("Of 1 that clear, these do so by Holm's procedure over all 2 too: bp.")
