@@ -96,10 +96,10 @@ def test_the_figures_are_those_of_the_same_training_by_our_loop(workplace):
             ours.append(measure(task))
             run.epoch(test_accuracy=ours[-1].scalars["accuracy"].value)
     record = record_of(run)
-    for name in ("h_L", "g_L", "growth_max", "gamma_deep_mean", "accuracy"):
+    for name in ("h_L", "g_L", "growth_max", "growth_init_max", "gamma_deep_mean", "accuracy"):
         logged = list(record.trajectory[name])
         assert logged[1:] == [row.scalars[name] for row in ours[1:]], name
-    for name in ("h_norm", "g_norm", "growth", "gain", "gamma", "fidelity"):
+    for name in ("h_norm", "g_norm", "growth", "growth_init", "gain", "gamma", "fidelity"):
         assert record.measurements.sites[name] == ours[-1].sites[name], name
     assert record.status == "complete" and record.spec.epochs == 2
 
@@ -313,6 +313,7 @@ def test_a_loop_that_broke_goes_on_with_all_its_epochs(workplace, model, batch):
             while run.done < 4:
                 if run.done == until:
                     raise ZeroDivisionError
+                train_one_epoch(model, batch)
                 run.epoch(test_accuracy=run.done / 10)
         return run, begun
 
@@ -322,6 +323,8 @@ def test_a_loop_that_broke_goes_on_with_all_its_epochs(workplace, model, batch):
     record = record_of(run)
     assert begun == 2 and record.provenance["resumed_from"] == 2
     assert [reading.value for reading in record.trajectory["accuracy"]] == [None, 0.0, 0.1, 0.2, 0.3]
+    lengths = [reading.value for reading in record.trajectory["h_L"]]  # of which epoch 0 was measured before it broke
+    assert record.measurements.sites["growth_init"][-1].value == lengths[-1] / lengths[0] != 1.0
     assert [stored.state for stored in MlflowTracker().search({schema.TAG_KIND: "run"})] == ["FINISHED", "FAILED"]
 
 
