@@ -1,0 +1,75 @@
+"""The accuracy of a guess is a line in every plot of accuracies, and in none where it is not known."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from matplotlib.axes import Axes
+
+from fa_registry.protocol.grouping import groups
+from fa_registry.records import CLASSES
+from fa_registry.reporting.figures.accuracy_dots import accuracy_plate
+from fa_registry.reporting.figures.analyses import analysis_numbers, analysis_png
+from fa_registry.reporting.figures.style import colours, styled
+from fa_registry.reporting.figures.trajectories import PANELS, trajectory_png
+from tests.analyses.builders import controlled, run
+from tests.reporting.test_analyses_pages import drawn
+
+PANEL = {panel.quantity: panel for panel in PANELS}
+
+
+@pytest.fixture
+def lines(monkeypatch) -> list[float]:
+    """Where lines across whole axes were drawn."""
+    found: list[float] = []
+    for name in ("axhline", "axvline"):
+        usual = getattr(Axes, name)
+
+        def spy(axes, place=0, *given, usual=usual, **looks):
+            found.append(float(place))
+            return usual(axes, place, *given, **looks)
+
+        monkeypatch.setattr(Axes, name, spy)
+    return found
+
+
+def of_classes(report, *counts: int):
+    """The report's runs on data sets of so many classes, one run after the other; 0 where that was not recorded."""
+    told = [counts[index % len(counts)] for index in range(len(report.runs))]
+    runs = tuple(with_classes(one, count) for one, count in zip(report.runs, told, strict=True))
+    return groups(dataclasses.replace(report, runs=runs))
+
+
+def with_classes(audit, count: int):
+    conventions = {**audit.record.measurements.conventions, **({CLASSES: count} if count else {})}
+    measured = dataclasses.replace(audit.record.measurements, conventions=conventions)
+    return dataclasses.replace(audit, record=dataclasses.replace(audit.record, measurements=measured))
+
+
+@pytest.mark.parametrize(("counts", "is_drawn"), [((4,), True), ((0,), False), ((4, 5), False)])
+def test_the_plots_of_a_setting_have_it(report, lines, counts, is_drawn):
+    ordered = of_classes(report, *counts)
+    with styled():
+        plate = accuracy_plate(ordered, 72)
+        in_dots = 0.25 in lines
+        lines.clear()
+        trajectory_png(PANEL["accuracy"], ordered, colours(ordered))
+        in_curves = 0.25 in lines
+        lines.clear()
+        trajectory_png(PANEL["h_L"], ordered, colours(ordered))
+    assert (in_dots, in_curves, 0.25 in lines) == (is_drawn, is_drawn, False)
+    assert ("The dotted line is chance, 25.0" in plate.caption) == is_drawn
+
+
+@pytest.mark.parametrize("name", ["ladder", "penalty"])
+def test_the_plots_of_analyses_have_it(lines, name):
+    rungs = [run("dfa", seed, spec={"penalty": strength}) for seed in (1, 2) for strength in (0.0, 0.01)]
+    rungs += [run("dfa", seed, spec={"control": "ladder_1"}) for seed in (1, 2)]
+    analysis, runs = drawn(name, controlled(*rungs))
+    for count, is_drawn in ((0, False), (4, True)):
+        counted = [with_classes(one, count) for one in runs]
+        lines.clear()
+        assert analysis_numbers(analysis, counted)["chance"].notna().any() == is_drawn
+        analysis_png(analysis, counted)
+        assert (0.25 in lines) == is_drawn
