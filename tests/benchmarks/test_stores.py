@@ -201,7 +201,7 @@ def test_the_same_seed_makes_the_same_runs_and_they_are_real_records():
     assert first == again != list(registry(3, seed=1))
     assert jsonio.decode(RunRecord, jsonio.encode(first[0])) == first[0]
     assert {len(row) for row in first[0].trajectory.values()} == {EPOCHS + 1}
-    assert len(first[0].trajectory) == 12
+    assert len(first[0].trajectory) == 13
 
 
 def test_a_run_has_every_quantity_a_form_knows():
@@ -226,7 +226,7 @@ def test_120_runs_of_one_setting_show_their_figures_on_a_page_of_less_than_a_meg
     assert 600_000 < len(page.encode()) <= INDEX_TARGET
     figures = page[page.index('id="figures"') : page.index('id="findings"')]
     assert (
-        figures.count("<img ") == 6
+        figures.count("<img ") == 7
         and "No setting's figures fit" not in figures
         and "Drawn for the first" not in figures
     )
