@@ -1,0 +1,73 @@
+"""Stored and printed names, identities and verdicts are those of the last commit before issue 33; its files still work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.compatibility.frozen import FILE, NONCE, STORE, record, run, unpacked
+
+FROZEN = json.loads(FILE.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def now():
+    return record()
+
+
+@pytest.mark.parametrize("part", [part for part in sorted(FROZEN) if part != "commands"])
+def test_what_is_stored_has_the_same_names(now, part):
+    assert now[part] == FROZEN[part]
+
+
+@pytest.mark.parametrize("command", sorted(FROZEN["commands"]))
+def test_a_command_prints_the_same_keys_and_exits_with_the_same_code(now, command):
+    assert now["commands"][command] == FROZEN["commands"][command]
+
+
+def test_templates_an_edition_and_waivers_of_before_still_work():
+    with unpacked():
+        audit = ["audit", "--study", "study.toml", "--store", STORE, "--nonce", NONCE, "--exit-zero", "--trust-logged"]
+        result = run(*audit, "--templates", "templates", "--out", "theirs")
+        assert result.exit_code == 0 and Path("theirs/index.html").stat().st_size > 20_000
+        assert run(*audit, "--edition", "ours.toml", "--out", "ours").exit_code == 0
+        report = json.loads(Path("ours/audit.json").read_text(encoding="utf-8"))
+        assert report["edition"]["name"] == "ours"
+        states = {(one["record"]["spec"]["method"], one["verdict"]["label"]) for one in report["runs"]}
+        assert ("dfa", "LOOK(D3 waived)") in states
+
+
+def test_a_page_of_before_is_rendered_again_from_its_audit():
+    with unpacked():
+        assert run("report", "pages/audit.json", "--out", "again").exit_code == 0
+        assert Path("again/index.html").is_file()
+
+
+def test_one_run_of_before_trained_again_has_the_same_numbers():
+    with unpacked():
+        again = ["study", "study.toml", "--seeds", "1", "--store", "sqlite:///fresh.db", "--jobs", "1"]
+        assert run(*again).exit_code == 0
+        series = [
+            json.loads(run("show", run_id, "--json", "--store", store).stdout)
+            for store in (STORE, "sqlite:///fresh.db")
+            for run_id in [_dfa(store)]
+        ]
+        assert series[0]["spec"] == series[1]["spec"]
+        assert _numbers(series[1]["measurements"]) == pytest.approx(
+            _numbers(series[0]["measurements"]), rel=1e-5, abs=1e-6
+        )
+
+
+def _dfa(store: str) -> str:
+    listed = json.loads(run("list", "runs", "--store", store, "--json").stdout)
+    return next(one["run_id"] for one in listed if one["method"] == "dfa" and "s1" in one["name"])
+
+
+def _numbers(value: object) -> list[float]:
+    if isinstance(value, dict):
+        return [number for key in sorted(value) for number in _numbers(value[key])]
+    if isinstance(value, list):
+        return [number for item in value for number in _numbers(item)]
+    return [value] if isinstance(value, float) else []
